@@ -1,0 +1,1 @@
+"""Leasehold: replicated tables on the local disks of a few machines, for Spark."""

@@ -1,0 +1,1 @@
+"""The Python client: SQL, scans and appends."""

@@ -1,0 +1,1 @@
+"""Identity, admission, leases, procedures, placement: the runtime around the core."""

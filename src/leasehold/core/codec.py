@@ -1,0 +1,42 @@
+"""Records and messages as bytes: MessagePack, one schema, bounded, never a pickle."""
+
+from typing import TypeVar
+
+import msgspec
+
+from leasehold.core.messages import Message
+from leasehold.core.records import AnyRecord, Record
+from leasehold.errors import Corrupt, Refused
+from leasehold.limits import MESSAGE_BYTES_MAX
+
+R = TypeVar("R", bound=Record)
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_record = msgspec.msgpack.Decoder(AnyRecord)
+_message = msgspec.msgpack.Decoder(Message)
+
+
+def encode(thing: AnyRecord | Message) -> bytes:
+    """The one encoding of a record or message: the same value gives the same bytes."""
+    return _encoder.encode(thing)
+
+
+def decode_record(kind: type[R], blob: bytes) -> R:
+    """The record in `blob`; raises `Corrupt` if it is not one, or not of this kind."""
+    try:
+        record = _record.decode(blob)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"a stored {kind.__name__} can't be read: {error}") from error
+    if not isinstance(record, kind):
+        raise Corrupt(f"a stored {type(record).__name__} stands where a {kind.__name__} belongs")
+    return record
+
+
+def decode_message(blob: bytes) -> Message:
+    """The message in `blob`; raises `Refused` with code BAD_MESSAGE if it is not one of ours."""
+    if len(blob) > MESSAGE_BYTES_MAX:
+        raise Refused(f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code="BAD_MESSAGE")
+    try:
+        return _message.decode(blob)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Refused(f"a message that can't be read: {error}", code="BAD_MESSAGE") from error

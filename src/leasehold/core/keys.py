@@ -1,0 +1,62 @@
+"""Where each record lies in the meta storage.
+
+Everything nodes follow lies in one **watched range**, `[WATCH_START, WATCH_END)`; the leader record lies
+outside it, so that leadership beats make no revision that a node would have to apply. Numbers are
+zero-padded, so that the order of keys is the order of numbers.
+"""
+
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, StatementId, TransactionId
+
+LEADER = b"leader"
+WATCH_START = b"c/"
+WATCH_END = b"c0"
+CLUSTER = b"c/cluster"
+LINEAGE = b"c/lineage"
+SETTINGS = b"c/settings"
+COUNTERS = b"c/counters"
+LARGEST_LEASE = b"c/lease/max_duration"
+NODES = b"c/node/"
+DATABASES = b"c/database/"
+TABLES = b"c/table/"
+BUCKETS = b"c/bucket/"
+SEGMENTS = b"c/segment/"
+TRANSACTIONS = b"c/transaction/"
+PROCEDURES = b"c/procedure/"
+STATEMENTS = b"c/statement/"
+DROPPED = b"c/dropped/"
+
+
+def node(node_id: NodeId) -> bytes:
+    return b"%s%010d" % (NODES, node_id)
+
+
+def database(object_id: ObjectId) -> bytes:
+    return b"%s%010d" % (DATABASES, object_id)
+
+
+def table(object_id: ObjectId) -> bytes:
+    return b"%s%010d" % (TABLES, object_id)
+
+
+def bucket(table_id: ObjectId, number: BucketNumber) -> bytes:
+    return b"%s%010d/%05d" % (BUCKETS, table_id, number)
+
+
+def segment(table_id: ObjectId, number: BucketNumber, segment_id: SegmentId) -> bytes:
+    return b"%s%010d/%05d/%s" % (SEGMENTS, table_id, number, segment_id.encode())
+
+
+def transaction(transaction_id: TransactionId) -> bytes:
+    return TRANSACTIONS + transaction_id.encode()
+
+
+def procedure(number: int) -> bytes:
+    return b"%s%010d" % (PROCEDURES, number)
+
+
+def statement(statement_id: StatementId) -> bytes:
+    return STATEMENTS + statement_id.encode()
+
+
+def dropped(table_id: ObjectId) -> bytes:
+    return b"%s%010d" % (DROPPED, table_id)

@@ -1,0 +1,132 @@
+"""The roots of every error a person or a peer can see.
+
+An error is **definite** (it did not happen, and never will by this request) or **indefinite** (it may
+have happened: look before doing it again). A timeout is never definite. Each error carries a stable
+`code` for programs, a one-line `text` for people, and a `hint`: what to type or do next.
+"""
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What a command line ends with; documented in the README and stable."""
+
+    DONE = 0
+    CHECK_FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    UNKNOWN = 4
+    UNREACHABLE = 5
+
+
+class LeaseholdError(Exception):
+    """Root of all errors of this package; use one of its subclasses."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.CHECK_FAILED
+    default_code: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, text: str, *, code: str | None = None, hint: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code or self.default_code
+        self.hint = hint
+
+
+class Definite(LeaseholdError):
+    """It did not happen, and this request will never make it happen."""
+
+    exit_code = ExitCode.REFUSED
+    default_code = "REFUSED"
+
+
+class Indefinite(LeaseholdError):
+    """It may have happened; look before doing it again."""
+
+    exit_code = ExitCode.UNKNOWN
+    default_code = "UNKNOWN"
+
+
+class Refused(Definite):
+    """A request that is well understood and declined: no such table, wrong schema, rolled back."""
+
+
+class BadStatement(Refused):
+    """SQL that does not parse, or that is not one of our statements."""
+
+    default_code = "BAD_STATEMENT"
+
+
+class NotFound(Refused):
+    """The named object does not exist."""
+
+    default_code = "NOT_FOUND"
+
+
+class AlreadyExists(Refused):
+    """The name is taken."""
+
+    default_code = "ALREADY_EXISTS"
+
+
+class Fenced(Definite):
+    """The node can't prove that its view is current; another replica may serve."""
+
+    default_code = "FENCED"
+
+
+class Superseded(Definite):
+    """A newer incarnation of this node exists: this one ends."""
+
+    default_code = "SUPERSEDED"
+
+
+class NotInitialised(Definite):
+    """The meta storage has no cluster id yet."""
+
+    default_code = "NOT_INITIALISED"
+
+
+class NotLeader(Definite):
+    """This coordinator does not lead; nothing was done."""
+
+    default_code = "NOT_LEADER"
+
+
+class BadDirectory(Definite):
+    """A data directory that is locked by another process, damaged, or of a newer version."""
+
+    default_code = "BAD_DIRECTORY"
+
+
+class Corrupt(BadDirectory):
+    """Stored bytes do not match their checksum."""
+
+    default_code = "CORRUPT"
+
+
+class BadSettings(Definite):
+    """A setting, flag or environment variable out of range."""
+
+    exit_code = ExitCode.USAGE
+    default_code = "BAD_SETTINGS"
+
+
+class CheckFailed(Definite):
+    """A check that a person asked for did not hold."""
+
+    exit_code = ExitCode.CHECK_FAILED
+    default_code = "CHECK_FAILED"
+
+
+class Unreachable(Indefinite):
+    """No answer; for a request that changes something, whether it happened is not known."""
+
+    exit_code = ExitCode.UNREACHABLE
+    default_code = "UNREACHABLE"
+
+
+class OutcomeUnknown(Indefinite):
+    """A statement or commit whose outcome could not be learned in time."""
+
+    default_code = "UNKNOWN"

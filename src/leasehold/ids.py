@@ -1,0 +1,69 @@
+"""The identifiers of the system, each its own type, so that no two of them can be swapped.
+
+Numbers that order something (`Term`, `Revision`, `Incarnation` ..) count from 1; 0 means "none yet"
+where a field says so. Names that come from outside are validated here, once.
+"""
+
+import re
+from typing import NewType
+
+NodeId = NewType("NodeId", int)
+"""Small integer from 1, allocated once, never reused."""
+Term = NewType("Term", int)
+"""A leader's fencing number."""
+Revision = NewType("Revision", int)
+"""The meta storage's global counter."""
+Generation = NewType("Generation", int)
+"""The cluster's lineage counter, raised only by disaster recovery."""
+Incarnation = NewType("Incarnation", int)
+"""Counts the starts of one node."""
+SchemaVersion = NewType("SchemaVersion", int)
+"""Counts the changes of one table's schema."""
+Sequence = NewType("Sequence", int)
+"""Counts the grants of one term, over all nodes."""
+RequestNumber = NewType("RequestNumber", int)
+"""Counts the renewals of one session."""
+ObjectId = NewType("ObjectId", int)
+"""Names a database or table for ever; a name does not."""
+FieldId = NewType("FieldId", int)
+"""Names a column of one table for ever."""
+BucketNumber = NewType("BucketNumber", int)
+"""A hash partition of a table, from 0."""
+
+ClusterId = NewType("ClusterId", str)
+"""128 bits in hex, drawn when the meta storage is initialised."""
+Token = NewType("Token", str)
+"""128 random bits in hex that prove the ownership of a node id. A secret."""
+Session = NewType("Session", str)
+"""128 random bits in hex, one process of one incarnation."""
+Nonce = NewType("Nonce", str)
+"""128 random bits in hex, one attempt to join."""
+StatementId = NewType("StatementId", str)
+"""128 bits in hex, chosen by the client: asking again with it tells the true outcome."""
+TransactionId = NewType("TransactionId", str)
+"""128 bits in hex, chosen by the client, names one write transaction."""
+SegmentId = NewType("SegmentId", str)
+"""`<transaction id>-<128 bits in hex>`, globally unique; the segment's file name."""
+LineageHash = NewType("LineageHash", bytes)
+"""SHA-256, 32 bytes: ties a revision to all before it."""
+
+HEX_128 = re.compile(r"[0-9a-f]{32}")
+SEGMENT_NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}")
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def is_hex_128(text: str) -> bool:
+    """Whether `text` is exactly 128 bits in lower-case hex."""
+    return HEX_128.fullmatch(text) is not None
+
+
+def is_segment_id(text: str) -> bool:
+    """Whether `text` is a well-formed segment id, and so safe as a file name."""
+    return SEGMENT_NAME.fullmatch(text) is not None
+
+
+def segment_transaction(segment: SegmentId) -> TransactionId:
+    """The write transaction that made a segment."""
+    assert is_segment_id(segment)
+    return TransactionId(segment[:32])

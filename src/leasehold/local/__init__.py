@@ -1,0 +1,1 @@
+"""Clusters on this machine: up, down, chaos."""

@@ -1,0 +1,1 @@
+"""The source of truth: one contract, several backends."""

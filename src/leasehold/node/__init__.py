@@ -1,0 +1,1 @@
+"""A data node: agent, projection, lease, and the Flight server."""

@@ -1,0 +1,1 @@
+"""Segments on local disk, and the serve log."""

@@ -1,0 +1,1 @@
+"""The simulator: production core and runtimes under virtual time, network and faults."""

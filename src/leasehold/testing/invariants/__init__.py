@@ -1,0 +1,1 @@
+"""One invariant of the design per file, checked after every simulated step."""

@@ -1,0 +1,105 @@
+"""The ports the runtimes stand on; here their shapes, beside it the real ones, in `testing` the simulated ones.
+
+A runtime is plain asyncio over these and nothing else, so that the same code runs on sockets and disks and,
+from one seed, in the simulator.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from leasehold.core.messages import Message
+
+
+class Clock(Protocol):
+    """A local clock that counts suspended time. Its readings never leave the process but for the serve log."""
+
+    def now_ns(self) -> int:
+        """CLOCK_BOOTTIME in the real one; never goes back."""
+        ...
+
+    async def sleep_until(self, deadline_ns: int) -> None:
+        """Returns as soon as `now_ns() >= deadline_ns`, at once if it is past."""
+        ...
+
+
+class Entropy(Protocol):
+    """Where random bits come from."""
+
+    def hex_128(self) -> str:
+        """128 random bits as 32 lower-case hex digits."""
+        ...
+
+
+class Duplex(Protocol):
+    """One end of a session stream: messages in order, none lost while it is open."""
+
+    async def send(self, message: Message) -> None:
+        """Hands one message over; raises `Unreachable` once the stream is broken or its bounded queue is full."""
+        ...
+
+    async def receive(self) -> Message | None:
+        """The next message, or None once the peer has ended the stream in order. Raises `Unreachable` if it broke,
+        and the error that a `Failure` message carries."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the stream; idempotent."""
+        ...
+
+
+class Connection(Protocol):
+    """A way to one address. A `Failure` answered by the peer is raised as the error that it describes."""
+
+    async def call(self, request: Message, *, timeout_ns: int) -> Message:
+        """One question, one answer. Raises `Unreachable` (indefinite) when none came in time."""
+        ...
+
+    def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
+        """One question, several answers, the last one final."""
+        ...
+
+    async def session(self) -> Duplex:
+        """Opens a stream in both directions. Raises `Unreachable`."""
+        ...
+
+    async def close(self) -> None:
+        """Ends everything open on it; idempotent."""
+        ...
+
+
+class Transport(Protocol):
+    """Makes connections."""
+
+    def connect(self, address: str) -> Connection:
+        """A connection to `host:port`; lazily, so this alone never fails."""
+        ...
+
+
+class Service(Protocol):
+    """What a server serves. A `LeaseholdError` it raises reaches the peer as `Failure`; any other error ends as an
+    opaque INTERNAL failure, without its traceback."""
+
+    async def call(self, request: Message) -> Message:
+        """Answers a question."""
+        ...
+
+    def stream(self, request: Message) -> AsyncIterator[Message]:
+        """Answers a question in several messages."""
+        ...
+
+    async def session(self, duplex: Duplex) -> None:
+        """Serves one stream until it ends."""
+        ...
+
+
+class Server(Protocol):
+    """Listens at one address until closed."""
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it really listens on."""
+        ...
+
+    async def close(self) -> None:
+        """Stops listening and ends open calls; idempotent."""
+        ...

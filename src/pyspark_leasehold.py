@@ -1,0 +1,1 @@
+"""Found by Spark: makes format("leasehold") known without registration."""
