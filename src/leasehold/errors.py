@@ -130,3 +130,11 @@ class OutcomeUnknown(Indefinite):
     """A statement or commit whose outcome could not be learned in time."""
 
     default_code = "UNKNOWN"
+
+
+def gravest(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error of several that says what to do: an unexpected one first, then a definite, then an indefinite."""
+    leaves: list[BaseException] = []
+    for one in errors.exceptions:
+        leaves.append(gravest(one) if isinstance(one, BaseExceptionGroup) else one)  # noqa: PERF401 - the else is ours
+    return min(leaves, key=lambda one: (isinstance(one, LeaseholdError), isinstance(one, Indefinite)))

@@ -33,12 +33,21 @@ REPLICATION_MAX: Final = 7
 DECIMAL_PRECISION_MAX: Final = 38
 NODES_MAX: Final = 1_024
 PROPERTY_CHARACTERS_MAX: Final = 1_024
+PROPERTIES_MAX: Final = 64
+STATEMENT_WORDS_MAX: Final = 100_000
+"""Words and signs, those within quotes included: it bounds the time to read a statement to about a second."""
+STATEMENT_NESTING_MAX: Final = 8
+"""Brackets within brackets; our own statements need two."""
+DURATION_CHARACTERS_MAX: Final = 64
+DURATION_NS_MAX: Final = 2**63 - 1
+
+assert 10 * COLUMNS_MAX + PROPERTIES_MAX * PROPERTY_CHARACTERS_MAX < STATEMENT_WORDS_MAX, "the widest table fits"
 
 # Messages and queues.
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 VALUE_BYTES_MAX: Final = 1024 * 1024
 KEY_BYTES_MAX: Final = 1024
-TRANSACTION_OPERATIONS_MAX: Final = 10_000
+TRANSACTION_OPERATIONS_MAX: Final = 100_000
 RANGE_PAGE_MAX: Final = 1_000
 WATCH_QUEUE_REVISIONS_MAX: Final = 10_000
 COMMAND_QUEUE_MAX: Final = 4_096
@@ -49,6 +58,28 @@ TRANSACTIONS_KEPT: Final = 10_000
 """Ended write transactions whose idempotency key is still known."""
 
 assert VALUE_BYTES_MAX < MESSAGE_BYTES_MAX
+
+# Meta storage.
+META_STORAGE_BYTES_MAX: Final = 8 * 1024 * 1024 * 1024
+TRANSACTION_BYTES_MAX: Final = 15 * 1024 * 1024
+"""Of the keys and values of one branch, each change's framing included: a revision travels whole in one message."""
+CHANGE_FRAMING_BYTES: Final = 32
+RANGE_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A page ends early once it holds so much."""
+REPLAY_REVISIONS_MAX: Final = 1_000
+"""How many revisions one read of the history spans."""
+REPLAY_BYTES_MAX: Final = 8 * 1024 * 1024
+COMPACTION_SLICE_ROWS: Final = 1_000
+"""Compaction deletes in slices of so many rows, so that no transaction waits long behind it."""
+CHECKPOINT_COMMITS: Final = 256
+"""The write-ahead log is folded into the file after so many commits, between two answers."""
+CHECKPOINT_PAGES_MAX: Final = 10_000
+"""It is folded at once when it has grown to so many pages."""
+QUICK_CHECK_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A file up to this size is checked whole when it is opened."""
+
+assert VALUE_BYTES_MAX < RANGE_PAGE_BYTES_MAX < MESSAGE_BYTES_MAX
+assert VALUE_BYTES_MAX + KEY_BYTES_MAX < TRANSACTION_BYTES_MAX < MESSAGE_BYTES_MAX
 
 # Data.
 BATCH_ROWS: Final = 65_536
@@ -72,3 +103,77 @@ STATEMENT_RESOLVE_NS: Final = 30 * SECOND_NS
 FORMAT_VERSION: Final = 1
 """Of a data directory; a newer one is refused."""
 PROTOCOL_VERSION: Final = 1
+
+# Transport.
+FAILURE_CHARACTERS_MAX: Final = 4_096
+SESSION_SEND_MESSAGES_MAX: Final = 16_384
+SESSION_SEND_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
+SESSION_RECEIVE_MESSAGES_MAX: Final = 1_024
+SESSION_SEND_WAIT_NS: Final = 100 * MILLISECOND_NS
+"""How long a full send queue may take to drain before the session is given up."""
+SESSION_END_GRACE_NS: Final = 250 * MILLISECOND_NS
+"""How long the end of a session may take in order, before it is cut."""
+KEEPALIVE_INTERVAL_NS: Final = SECOND_NS
+KEEPALIVE_TIMEOUT_NS: Final = 1_500 * MILLISECOND_NS
+RECONNECT_BACKOFF_MIN_NS: Final = 50 * MILLISECOND_NS
+RECONNECT_BACKOFF_MAX_NS: Final = 200 * MILLISECOND_NS
+CONNECT_ATTEMPT_NS: Final = SECOND_NS
+CLOCK_SLEEP_STEP_NS: Final = SECOND_NS
+"""A sleeper looks at the clock at least this often, so that a suspend delays it no further."""
+
+assert WATCH_QUEUE_REVISIONS_MAX < SESSION_SEND_MESSAGES_MAX, "a whole watch backlog fits a session's queue"
+assert KEEPALIVE_INTERVAL_NS + KEEPALIVE_TIMEOUT_NS < LEASE_DURATION_NS, "a dead peer is noticed within a lease"
+
+# Local storage of a data node.
+ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""An encoder holds so much Arrow data before it writes a row group, even if that has fewer than ROW_GROUP_ROWS."""
+ENCODER_BATCHES_MAX: Final = 1_024
+"""An encoder that holds more batches than this joins them, so that tiny batches cost no more memory than large ones."""
+DICTIONARY_SAMPLE_ROWS: Final = 8_192
+"""So many rows of a segment decide whether a dictionary pays for a column."""
+STATISTIC_CHARACTERS_MAX: Final = 32
+"""A longer string is cut to a bound of this length."""
+SERVE_RECORD_BYTES_MAX: Final = 4_096
+SERVE_LOG_PIECES_MAX: Final = 64
+"""Files of one serve log where restarts left small ones; in bytes they stay below SERVE_LOG_FILES_MAX full ones."""
+
+assert ROW_GROUP_BYTES < SEGMENT_BYTES_MAX
+assert COLUMNS_MAX * (2 * 4 * STATISTIC_CHARACTERS_MAX + 140) < VALUE_BYTES_MAX, "a manifest entry holds all statistics"
+assert SERVE_LOG_FILES_MAX <= SERVE_LOG_PIECES_MAX
+STATEMENT_TEXT_KEPT: Final = 4_096
+"""Characters of a statement's text that its records keep."""
+PURGE_BATCH: Final = 256
+"""Ended statements or write transactions forgotten at once, so that finding the oldest costs little each."""
+SCAN_PAUSE_NS: Final = 100 * MILLISECOND_NS
+"""Between two rounds over the replicas of a segment."""
+SCAN_GIVE_UP_NS: Final = 30 * SECOND_NS
+"""A reader that no replica has served for so long fails."""
+LINEAGES_KEPT: Final = 10_000
+"""Recent revisions whose hash a leader compares with what renewals report."""
+SESSION_QUEUE_MESSAGES_MAX: Final = 4_096
+"""What waits for one node; a node that reads no faster is cut off and comes back."""
+PROGRESS_INTERVAL_NS: Final = 250 * MILLISECOND_NS
+"""How often a waiting client is told whom its statement waits for."""
+RECEIPTS_PAGE_MAX: Final = 1_000
+HOUSEKEEPING_INTERVAL_NS: Final = 5 * SECOND_NS
+"""How often a leader looks for write transactions that have expired."""
+CATCH_UP_DIFFERENCE: Final = 100
+"""A recovering node may lag so many revisions behind when it asks to be let into the logical topology."""
+RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
+"""Between two attempts to reach a coordinator."""
+SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
+"""How long a node that stops in order waits to hear that its lease was taken back."""
+VAULT_BATCH_REVISIONS_MAX: Final = 10_000
+"""Revisions that the vault applies in one transaction."""
+RECONCILE_INTERVAL_NS: Final = 500 * MILLISECOND_NS
+"""How often a node compares its disk with its durable catalog."""
+FETCH_ROUND_SEGMENTS_MAX: Final = 64
+TRASH_ROUND_FILES_MAX: Final = 64
+"""Trashed files deleted per round: deleting gives way to serving."""
+LOCAL_NODES_MAX: Final = 32
+START_WAIT_NS: Final = 20 * SECOND_NS
+"""How long a process may take until it listens."""
+STOP_WAIT_NS: Final = 8 * SECOND_NS
+"""How long a process may take to stop in order; then it is killed."""
+ACTIVE_WAIT_NS: Final = 30 * SECOND_NS
+"""How long a person's command waits for nodes to serve."""

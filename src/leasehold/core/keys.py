@@ -24,6 +24,7 @@ TRANSACTIONS = b"c/transaction/"
 PROCEDURES = b"c/procedure/"
 STATEMENTS = b"c/statement/"
 DROPPED = b"c/dropped/"
+HORIZONS = b"c/horizon/"
 
 
 def node(node_id: NodeId) -> bytes:
@@ -60,3 +61,7 @@ def statement(statement_id: StatementId) -> bytes:
 
 def dropped(table_id: ObjectId) -> bytes:
     return b"%s%010d" % (DROPPED, table_id)
+
+
+def horizon(table_id: ObjectId) -> bytes:
+    return b"%s%010d" % (HORIZONS, table_id)

@@ -70,6 +70,12 @@ class ClusterFacts(Base, frozen=True, kw_only=True, tag="cluster-facts/1"):
     leader: bool
 
 
+class Initialise(Base, frozen=True, kw_only=True, tag="initialise/1"):
+    """Gives a new meta storage its cluster id, once; a second one is refused."""
+
+    cluster_id: ClusterId
+
+
 class Allocate(Base, frozen=True, kw_only=True, tag="allocate/1"):
     """Asks for an id; the token makes it idempotent."""
 
@@ -157,7 +163,7 @@ class Grant(Base, frozen=True, kw_only=True, tag="grant/1"):
 
 
 class RenewalRefused(Base, frozen=True, kw_only=True, tag="renewal-refused/1"):
-    """No grant; SUPERSEDED and REMOVED are final, BEHIND and NOT_LEADING are not."""
+    """No grant; BEHIND and NOT_LEADER may pass, every other code ends the process that asked."""
 
     request: RequestNumber
     code: str
@@ -490,6 +496,7 @@ Message: TypeAlias = (
     Failure
     | WhoAreYou
     | ClusterFacts
+    | Initialise
     | Allocate
     | AllocateAnswer
     | Join

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.ids import Revision
+from leasehold.ids import LineageHash, Revision
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -86,3 +86,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     revision: Revision
     items: tuple[KeyValue, ...]
     next_start: bytes | None
+
+
+class StoredProjection(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vault holds of the meta storage; applied 0 with the genesis hash on a new one."""
+
+    applied: Revision
+    lineage: LineageHash
+    items: tuple[Change, ...]
+    """Every key with its value, in key order."""

@@ -61,6 +61,7 @@ class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
     next_node: NodeId
     next_object: ObjectId
     next_procedure: int
+    next_transaction: int
 
 
 class LargestLeaseRecord(Record, frozen=True, kw_only=True, tag="largest-lease/1"):
@@ -198,9 +199,10 @@ class TransactionState(StrEnum):
 
 
 class TransactionRecord(Record, frozen=True, kw_only=True, tag="transaction/1"):
-    """A write transaction; `id` is its idempotency key."""
+    """A write transaction; `id` is its idempotency key, `order` says which to purge first."""
 
     id: TransactionId
+    order: int
     table: ObjectId
     schema_version: SchemaVersion
     state: TransactionState

@@ -42,7 +42,7 @@ PLAIN_NAMES = frozenset(
         "TIMESTAMP",
     }
 )
-DECIMAL_SPELLING = re.compile(r"DECIMAL\((\d{1,2}),(\d{1,2})\)")
+DECIMAL_SPELLING = re.compile(r"DECIMAL\(([1-9][0-9]?),(0|[1-9][0-9]?)\)")
 
 
 def parse_type(text: str) -> ColumnType:
@@ -52,7 +52,7 @@ def parse_type(text: str) -> ColumnType:
     match = DECIMAL_SPELLING.fullmatch(text)
     if match is not None:
         precision, scale = int(match[1]), int(match[2])
-        if 1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision:
+        if precision <= DECIMAL_PRECISION_MAX and scale <= precision:
             return Decimal(precision, scale)
     raise Refused(
         f"unknown column type {text[:100]!r}",

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Revision, Term
 
@@ -55,6 +55,10 @@ class Leadership(Protocol):
 
     def deadline_ns(self) -> int | None:
         """When it ends unless renewed, on the local clock; None where an exclusive lock makes it outlive the clock."""
+        ...
+
+    def fence(self) -> tuple[Compare, ...]:
+        """What every transaction of this leader must compare: it fails from the moment another one leads."""
         ...
 
     async def resign(self) -> None:

@@ -4,10 +4,21 @@ A runtime is plain asyncio over these and nothing else, so that the same code ru
 from one seed, in the simulator.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from leasehold.core.messages import Message
+from leasehold.core.operations import RevisionChanges, StoredProjection
+from leasehold.core.records import IdentityRecord
+from leasehold.ids import LineageHash, Revision
+
+
+class Timer(Protocol):
+    """A call that has been asked for."""
+
+    def cancel(self) -> None:
+        """Takes it back; harmless once it has run."""
+        ...
 
 
 class Clock(Protocol):
@@ -19,6 +30,10 @@ class Clock(Protocol):
 
     async def sleep_until(self, deadline_ns: int) -> None:
         """Returns as soon as `now_ns() >= deadline_ns`, at once if it is past."""
+        ...
+
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
+        """Calls back on the running loop, never from inside this call, once `now_ns() >= deadline_ns`."""
         ...
 
 
@@ -102,4 +117,42 @@ class Server(Protocol):
 
     async def close(self) -> None:
         """Stops listening and ends open calls; idempotent."""
+        ...
+
+
+class Vault(Protocol):
+    """A node's durable local state. Every write is one transaction, durable as its method says when it returns."""
+
+    async def identity(self) -> IdentityRecord | None:
+        """The identity record, or None on a new vault. Raises `Corrupt`."""
+        ...
+
+    async def write_identity(self, record: IdentityRecord) -> None:
+        """Replaces the identity record; synced to disk when this returns."""
+        ...
+
+    async def coordinators(self) -> tuple[str, ...]:
+        """The last known coordinator addresses."""
+        ...
+
+    async def write_coordinators(self, addresses: tuple[str, ...]) -> None:
+        """Replaces them."""
+        ...
+
+    async def projection(self) -> StoredProjection:
+        """The whole projection as of its applied revision. Raises `Corrupt`."""
+        ...
+
+    async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
+        """Applies whole revisions in order; projection, applied revision and `lineage` (the hash at the last
+        one) change in one transaction. Revisions must lie above the applied one. It survives the process at
+        once and the machine from the next `sync` on."""
+        ...
+
+    async def sync(self) -> Revision:
+        """Makes what was applied survive the machine; answers the durable applied revision."""
+        ...
+
+    async def close(self) -> None:
+        """Idempotent."""
         ...

@@ -1,0 +1,166 @@
+"""Tables as clients read and write them: schemas, plans, write transactions (decisions in `core/commit.py`)."""
+
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.writer import Writer
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog, field_named, live_fields
+from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
+from leasehold.core.ddl import cleaned, put
+from leasehold.core.messages import (
+    AbortTransaction,
+    BucketPlaces,
+    CommitTransaction,
+    OpenTransaction,
+    Place,
+    PlanScan,
+    ScanPlan,
+    SegmentsHeld,
+    TableCleaned,
+    TableFacts,
+    TransactionFacts,
+)
+from leasehold.core.operations import Change
+from leasehold.core.records import SegmentRecord, TableRecord, TransactionState
+from leasehold.core.replication import after_fetch
+from leasehold.core.statements import TableName
+from leasehold.errors import OutcomeUnknown, Refused
+from leasehold.ids import IDENTIFIER, BucketNumber, Revision, TransactionId
+from leasehold.limits import TRANSACTION_TTL_NS
+from leasehold.wire.ports import Clock
+
+
+class Data:
+    """The data side of one leader."""
+
+    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._opened: dict[TransactionId, int] = {}
+        # A new leader restarts the count of what it finds open: no clock reading outlives its process.
+        for transaction in writer.catalog.transactions.values():
+            if transaction.state is TransactionState.OPEN:
+                self._opened[transaction.id] = clock.now_ns()
+
+    # ------------------------------------------------------------ reading
+
+    def table(self, name: str) -> TableFacts:
+        """A table's schema and places, by its qualified name."""
+        catalog = self._writer.catalog
+        return self._facts(catalog.table(parse_name(name)), catalog)
+
+    def plan(self, request: PlanScan) -> ScanPlan:
+        """Pins the present revision: its columns and its segments."""
+        catalog = self._writer.catalog
+        table = catalog.table(parse_name(request.name))
+        fields = live_fields(table)
+        if request.columns is not None:
+            fields = tuple(field_named(table, name) for name in request.columns)
+        segments: list[SegmentRecord] = []
+        for number in range(table.buckets):
+            segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
+        return ScanPlan(facts=self._facts(table, catalog), fields=fields, segments=tuple(segments))
+
+    def _facts(self, table: TableRecord, catalog: Catalog) -> TableFacts:
+        buckets: list[BucketPlaces] = []
+        members: set[int] = set()
+        for number in range(table.buckets):
+            bucket = catalog.buckets[table.id, BucketNumber(number)]
+            ready = [node for node in bucket.replicas if node in bucket.in_sync]
+            behind = [node for node in bucket.replicas if node not in bucket.in_sync]
+            buckets.append(BucketPlaces(bucket=bucket.bucket, replicas=(*ready, *behind)))
+            members.update(bucket.replicas)
+        places = [
+            Place(node=node.id, name=node.name, address=node.address, incarnation=node.incarnation)
+            for node in sorted(catalog.nodes.values(), key=lambda one: one.id)
+            if node.id in members
+        ]
+        assert catalog.cluster is not None
+        return TableFacts(
+            cluster_id=catalog.cluster.cluster_id,
+            revision=catalog.revision,
+            table=table.id,
+            name=str(catalog.table_name(table)),
+            schema_version=table.schema_version,
+            fields=live_fields(table),
+            cluster_by=table.cluster_by,
+            buckets=tuple(buckets),
+            places=tuple(places),
+        )
+
+    # ------------------------------------------------------------ writing
+
+    async def open(self, request: OpenTransaction) -> TransactionFacts:
+        """Opens a write transaction, or says how the one of that id stands."""
+        await self._writer.submit(lambda catalog: open_transaction(request, catalog))
+        self._opened.setdefault(request.transaction, self._clock.now_ns())
+        return self._transaction(request.transaction)
+
+    async def commit(self, request: CommitTransaction) -> TransactionFacts:
+        """Makes its segments visible at one revision."""
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            live = self._leasing.live_incarnations(list(catalog.nodes))
+            return commit_transaction(request, catalog, incarnations=live)
+
+        revision = await self._writer.submit(decide)
+        self._opened.pop(request.transaction, None)
+        return self._transaction(request.transaction, revision)
+
+    async def abort(self, request: AbortTransaction) -> TransactionFacts:
+        """Ends it without effect; the answer says if it had been committed before."""
+        await self._writer.submit(lambda catalog: abort_transaction(request.transaction, catalog))
+        self._opened.pop(request.transaction, None)
+        return self._transaction(request.transaction)
+
+    def _transaction(self, transaction: TransactionId, revision: Revision | None = None) -> TransactionFacts:
+        catalog = self._writer.catalog
+        record = catalog.transactions.get(transaction)
+        if record is None:
+            raise OutcomeUnknown(f"write transaction {transaction[:64]} is not known any more")
+        return TransactionFacts(
+            transaction=transaction,
+            state=record.state,
+            rows=record.rows,
+            revision=revision if revision is not None else catalog.revision,
+        )
+
+    async def expire(self) -> None:
+        """Aborts what has been open for too long; the first expiry or commit wins, by comparison."""
+        now_ns = self._clock.now_ns()
+        for transaction, opened_ns in list(self._opened.items()):
+            if now_ns - opened_ns >= TRANSACTION_TTL_NS:
+                del self._opened[transaction]
+                record = self._writer.catalog.transactions.get(transaction)
+                if record is not None and record.state is TransactionState.OPEN:
+                    await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))
+
+    # ------------------------------------------------------------ what nodes report
+
+    async def acknowledge(self, message: SegmentsHeld | TableCleaned) -> None:
+        """A node has fetched segments it lacked, or has deleted a dropped table's files."""
+        match message:
+            case TableCleaned():
+                await self._writer.submit(lambda catalog: cleaned(catalog, message.table, message.node))
+            case SegmentsHeld():
+                await self._writer.submit(lambda catalog: _held(message, catalog))
+
+
+def _held(message: SegmentsHeld, catalog: Catalog) -> tuple[Change, ...]:
+    bucket = catalog.buckets.get((message.table, message.bucket))
+    if bucket is None:
+        return ()
+    segments = {one.id: one for one in catalog.bucket_segments(message.table, message.bucket)}
+    after, changed = after_fetch(bucket, segments, message.node, message.segments)
+    changes = [put(keys.segment(message.table, message.bucket, one.id), one) for one in changed]
+    if after != bucket:
+        changes.append(put(keys.bucket(message.table, message.bucket), after))
+    return tuple(changes)
+
+
+def parse_name(name: str) -> TableName:
+    """`database.table` from outside; raises `Refused` (BAD_NAME)."""
+    database, dot, table = name.partition(".")
+    if not dot or IDENTIFIER.fullmatch(database) is None or IDENTIFIER.fullmatch(table) is None:
+        raise Refused(f"{name[:100]!r} is not a table name", code="BAD_NAME", hint="write database.table")
+    return TableName(database, table)

@@ -1,0 +1,167 @@
+"""A leader: everything that exists for one term, put together, and the requests it answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from leasehold.coordinator.data import Data
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.overview import Overview
+from leasehold.coordinator.procedures import Procedures
+from leasehold.coordinator.registration import Registration
+from leasehold.coordinator.sessions import Sessions
+from leasehold.coordinator.writer import Writer
+from leasehold.core.catalog import Catalog
+from leasehold.core.grantor import Grantor
+from leasehold.core.identity import hash_secret
+from leasehold.core.messages import (
+    AbortTransaction,
+    Allocate,
+    AskOutcome,
+    AskReceipts,
+    AskStatus,
+    AskTable,
+    ClusterFacts,
+    CommitTransaction,
+    Execute,
+    Join,
+    Message,
+    OpenTransaction,
+    PlanScan,
+    WhoAreYou,
+)
+from leasehold.core.operations import RevisionChanges
+from leasehold.core.statements import Describe, ShowDatabases, ShowNodes, ShowTables
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.ids import ClusterId, NodeId
+from leasehold.limits import HOUSEKEEPING_INTERVAL_NS
+from leasehold.metastorage.contract import Leadership, MetaStorage
+from leasehold.sql.parse import parse
+from leasehold.wire.ports import Clock, Duplex
+
+
+class Leader:
+    """Serves one term on a catalog that was read after the election was won."""
+
+    def __init__(
+        self,
+        *,
+        storage: MetaStorage,
+        leadership: Leadership,
+        catalog: Catalog,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        assert catalog.cluster is not None
+        assert catalog.settings is not None
+        assert catalog.largest_lease is not None
+        self._clock = clock
+        self._group = group
+        self._term = leadership.term
+        self._cluster = catalog.cluster
+        grantor = Grantor(
+            term=leadership.term,
+            floor=catalog.revision,
+            settings=catalog.settings,
+            largest_outstanding_ns=catalog.largest_lease.duration_ns,
+            registered={node.id: (node.incarnation, node.session_hash) for node in catalog.nodes.values()},
+            hash_session=hash_secret,
+            leads_until_ns=leadership.deadline_ns(),
+            now_ns=clock.now_ns(),
+        )
+        self._writer = Writer(storage, leadership, catalog, self._committed)
+        self._leasing = Leasing(grantor, clock, self._send)
+        self._leasing.committed(catalog.revision, catalog.lineage)
+        self._data = Data(self._writer, self._leasing, clock)
+        self._sessions = Sessions(storage, leadership.term, lambda: self._writer.catalog, self._data.acknowledge)
+        self._registration = Registration(storage, self._writer, self._leasing, clock)
+        self._overview = Overview(self._leasing, self._sessions, leadership.term)
+        self._procedures = Procedures(self._writer, self._leasing, clock, group, self._serving)
+
+    def start(self) -> None:
+        """Begins to write, resumes what earlier leaders left, and keeps house, all in the group it was given."""
+        self._group.create_task(self._writer.run())
+        self._group.create_task(self._keep_house())
+        self._procedures.resume()
+
+    def stop(self) -> None:
+        """Takes timers back; tasks end with their group."""
+        self._leasing.stop()
+
+    async def call(self, request: Message) -> Message:  # noqa: PLR0911 - one return per kind of request
+        """Answers one request; raises the error that the peer is to see."""
+        self._same_cluster(request)
+        match request:
+            case WhoAreYou():
+                return ClusterFacts(
+                    cluster_id=self._cluster.cluster_id,
+                    generation=self._cluster.generation,
+                    term=self._term,
+                    leader=True,
+                )
+            case Allocate():
+                return await self._registration.allocate(request)
+            case Join():
+                return await self._registration.join(request)
+            case AskStatus():
+                return self._overview.status(self._writer.catalog, self._clock.now_ns())
+            case AskReceipts():
+                return self._overview.receipts(request, self._writer.catalog)
+            case AskTable(name=name):
+                return self._data.table(name)
+            case PlanScan():
+                return self._data.plan(request)
+            case OpenTransaction():
+                return await self._data.open(request)
+            case CommitTransaction():
+                return await self._data.commit(request)
+            case AbortTransaction():
+                return await self._data.abort(request)
+            case _:
+                raise Refused(f"not a request: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+
+    async def stream(self, request: Message) -> AsyncIterator[Message]:
+        """Runs a statement, or tells what became of one: progress, then the answer."""
+        self._same_cluster(request)
+        match request:
+            case AskOutcome(statement=statement):
+                async for message in self._procedures.outcome(statement):
+                    yield message
+            case Execute(text=text):
+                statement = parse(text)
+                if isinstance(statement, ShowDatabases | ShowTables | ShowNodes | Describe):
+                    yield self._overview.answer(statement, self._writer.catalog, self._clock.now_ns())
+                    return
+                async for message in self._procedures.execute(request, statement):
+                    yield message
+            case _:
+                raise Refused(f"not a statement: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+
+    async def session(self, duplex: Duplex) -> None:
+        """Serves one node's stream."""
+        await self._sessions.serve(duplex, self._leasing)
+
+    def _same_cluster(self, request: Message) -> None:
+        asked: ClusterId | None = getattr(request, "cluster_id", None)
+        if asked is not None and asked != self._cluster.cluster_id and not isinstance(request, Allocate | Join):
+            raise Refused(
+                f"this is cluster {self._cluster.cluster_id}, the request is for {asked[:64]}",
+                code="OTHER_CLUSTER",
+                hint="connect again: another cluster has taken this address",
+            )
+
+    def _committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
+        self._leasing.committed(batch.revision, catalog.lineage)
+
+    def _send(self, node: NodeId, message: Message) -> None:
+        self._sessions.send(node, message)
+
+    def _serving(self) -> list[NodeId]:
+        return self._overview.serving(self._writer.catalog, self._clock.now_ns())
+
+    async def _keep_house(self) -> None:
+        while True:
+            await self._clock.sleep_until(self._clock.now_ns() + HOUSEKEEPING_INTERVAL_NS)
+            try:
+                await self._data.expire()
+            except LeaseholdError:
+                return  # the writer has ended, and the group with it

@@ -1,0 +1,137 @@
+"""Leases at the leader: feeds the grantor, sends what it says, and turns barriers into something to await."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+
+from leasehold.core.barrier import Fail, Proceed, Wait
+from leasehold.core.grantor import (
+    AcceptSurrender,
+    BarrierRequested,
+    Grantor,
+    GrantorEvent,
+    RefuseRenewal,
+    RenewalReceived,
+    ReportVerdict,
+    SendGrant,
+)
+from leasehold.core.lease import TimePassed
+from leasehold.core.messages import Message, Renewal, RenewalRefused, SurrenderAccepted
+from leasehold.core.records import BarrierReceipt
+from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
+from leasehold.limits import LINEAGES_KEPT
+from leasehold.wire.ports import Clock, Timer
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a barrier waits for, and how much longer at most."""
+
+    nodes: tuple[NodeId, ...]
+    at_most_ns: int
+
+
+class Leasing:
+    """One leader's leases. `send` hands a message to a node's open session, if there is one."""
+
+    def __init__(self, grantor: Grantor, clock: Clock, send: Callable[[NodeId, Message], None]) -> None:
+        self._grantor = grantor
+        self._clock = clock
+        self._send = send
+        self._timer: Timer | None = None
+        self._barriers: dict[int, asyncio.Future[Proceed | Fail]] = {}
+        self._next_barrier = 1
+        self._lineages: OrderedDict[Revision, LineageHash] = OrderedDict()
+        self._newest: BarrierReceipt | None = None
+
+    @property
+    def grantor(self) -> Grantor:
+        """The state machine, to look at; events go through `step`."""
+        return self._grantor
+
+    def step(self, event: GrantorEvent) -> None:
+        """Feeds one event; the clock is read here, after the event came in."""
+        for effect in self._grantor.step(event, self._clock.now_ns()):
+            match effect:
+                case SendGrant(node=node, grant=grant):
+                    self._send(node, grant)
+                case RefuseRenewal(node=node, refused=refused):
+                    self._send(node, refused)
+                case AcceptSurrender(node=node):
+                    self._send(node, SurrenderAccepted())
+                case ReportVerdict(number=number, verdict=verdict):
+                    answer = self._barriers.pop(number)
+                    if not answer.done():
+                        answer.set_result(verdict)
+                case _:
+                    assert_never(effect)
+        self._arm()
+
+    def renew(self, renewal: Renewal) -> None:
+        """A renewal from an open session; one whose history differs from ours is refused for good."""
+        expected = self._lineages.get(renewal.applied)
+        if expected is not None and expected != renewal.lineage:
+            text = f"another history than the cluster's at revision {renewal.applied}"
+            self._send(renewal.node, RenewalRefused(request=renewal.request, code="DIVERGED", text=text))
+            return
+        self.step(RenewalReceived(renewal=renewal))
+
+    def committed(self, revision: Revision, lineage: LineageHash) -> None:
+        """Remembers the hash of a revision, to compare renewals with."""
+        self._lineages[revision] = lineage
+        if len(self._lineages) > LINEAGES_KEPT:
+            self._lineages.popitem(last=False)
+
+    def lineage_at(self, revision: Revision) -> LineageHash | None:
+        """The hash of a recent revision."""
+        return self._lineages.get(revision)
+
+    def live_incarnations(self, nodes: list[NodeId]) -> dict[NodeId, Incarnation]:
+        """The incarnation heard from now on, of each node that has not closed it."""
+        live: dict[NodeId, Incarnation] = {}
+        for node in nodes:
+            held = self._grantor.held(node)
+            if held is not None and held.closed is None:
+                live[node] = held.incarnation
+        return live
+
+    async def barrier(self, revision: Revision, on_number: Callable[[int], None] = lambda _: None) -> BarrierReceipt:
+        """Waits until nothing older than `revision` can be served; at once if a later barrier has proved it."""
+        newest = self._newest
+        if newest is not None and revision <= newest.revision:
+            return msgspec.structs.replace(newest, revision=revision)
+        number = self._next_barrier
+        self._next_barrier += 1
+        answer: asyncio.Future[Proceed | Fail] = asyncio.get_running_loop().create_future()
+        self._barriers[number] = answer
+        on_number(number)
+        self.step(BarrierRequested(number=number, revision=revision))
+        verdict = await answer
+        assert isinstance(verdict, Proceed), "without a give-up instant a barrier can't fail"
+        if self._newest is None or self._newest.revision < revision:
+            self._newest = verdict.receipt
+        return verdict.receipt
+
+    def waiting(self, number: int) -> Waiting | None:
+        """Whom a running barrier waits for; None once it has ended."""
+        if number not in self._barriers:
+            return None
+        now_ns = self._clock.now_ns()
+        verdict = self._grantor.verdict(number, now_ns)
+        if isinstance(verdict, Wait):
+            return Waiting(nodes=verdict.pending, at_most_ns=max(0, verdict.until_ns - now_ns))
+        return None
+
+    def stop(self) -> None:
+        """Takes the timer back; barriers that run are cancelled with those who await them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self.stop()
+        deadline_ns = self._grantor.next_deadline_ns()
+        if deadline_ns is not None:
+            self._timer = self._clock.call_at(deadline_ns, lambda: self.step(TimePassed()))

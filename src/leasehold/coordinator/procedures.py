@@ -1,0 +1,273 @@
+"""Procedures at the leader: runs each statement to its end, whoever still waits for it (plans in `core/ddl.py`)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.writer import Writer
+from leasehold.core import ddl
+from leasehold.core.catalog import Catalog
+from leasehold.core.drift import longest_wait_ns
+from leasehold.core.messages import Execute, Receipt, WaitingFor
+from leasehold.core.operations import Change
+from leasehold.core.queueing import Claim, ObjectQueues
+from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.statements import Definition
+from leasehold.errors import BadStatement, Indefinite, LeaseholdError, NotFound
+from leasehold.ids import NodeId, ObjectId, Revision, StatementId, is_hex_128
+from leasehold.limits import BOUND_SLACK_NS, MILLISECOND_NS, PROGRESS_INTERVAL_NS, SECOND_NS
+from leasehold.wire.ports import Clock
+
+
+def published_bound_ns(catalog: Catalog) -> int:
+    """What is promised for every statement under one leader, in whole tenths of a second, rounded up."""
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    longest_ns = longest_wait_ns(catalog.settings, catalog.largest_lease.duration_ns) + BOUND_SLACK_NS
+    tenth_ns = 100 * MILLISECOND_NS
+    return -(-longest_ns // tenth_ns) * tenth_ns
+
+
+class _Running(msgspec.Struct):
+    """A statement that has not ended; `answer` is what all who asked for it wait for."""
+
+    answer: "asyncio.Future[Receipt]"
+    barrier: int | None = None
+
+
+class Procedures:
+    """All statements of one leader. `serving` tells which nodes hold a lease, to place new tables."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        leasing: Leasing,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        serving: Callable[[], list[NodeId]],
+    ) -> None:
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._group = group
+        self._serving = serving
+        self._queues = ObjectQueues()
+        self._turns: dict[int, asyncio.Event] = {}
+        self._running: dict[StatementId, _Running] = {}
+        self._elected = writer.catalog.revision
+        self._touched: dict[str, Revision] = {}
+
+    # ------------------------------------------------------------ what clients call
+
+    async def execute(self, request: Execute, statement: Definition) -> AsyncIterator[WaitingFor | Receipt]:
+        """Runs a statement; progress first, its receipt last. The same id again joins or repeats the answer."""
+        if not is_hex_128(request.statement):
+            raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
+        known = self._writer.catalog.statements.get(request.statement)
+        if known is None and request.statement not in self._running:
+            running = self._start(request.statement)
+            self._group.create_task(self._run(request, statement, running))
+        async for message in self.outcome(request.statement):
+            yield message
+
+    async def outcome(self, statement: StatementId) -> AsyncIterator[WaitingFor | Receipt]:
+        """Waits for a statement that runs, or repeats the receipt of one that has ended."""
+        running = self._running.get(statement)
+        while running is not None and not running.answer.done():
+            await asyncio.wait([running.answer], timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
+            waiting = self._waiting_for(statement, running)
+            if waiting is not None:
+                yield waiting
+        if running is not None:
+            if running.answer.cancelled():
+                raise Indefinite("the coordinator stopped during the statement", hint="ask again by the same id")
+            yield running.answer.result()
+            return
+        record = self._writer.catalog.statements.get(statement)
+        if record is None:
+            raise NotFound(
+                f"no statement {statement[:64]} is known: it never changed anything, or ended long ago",
+                code="NO_STATEMENT",
+                hint="look with SHOW TABLES or DESCRIBE before you run it again",
+            )
+        yield self._receipt(record, self._writer.catalog)
+
+    def resume(self) -> None:
+        """Takes up what earlier leaders left, exactly where its record says it stands."""
+        for _, procedure in sorted(self._writer.catalog.procedures.items()):
+            running = self._start(procedure.statement)
+            claims = _claims_of(procedure, self._writer.catalog)
+            place = self._enter(claims)
+            self._group.create_task(self._resume(procedure, running, claims, place))
+
+    # ------------------------------------------------------------ one statement
+
+    def _start(self, statement: StatementId) -> _Running:
+        running = _Running(asyncio.get_running_loop().create_future())
+        self._running[statement] = running
+        return running
+
+    async def _run(self, request: Execute, statement: Definition, running: _Running) -> None:
+        claims = ddl.claims(statement)
+        place = self._enter(claims)
+        try:
+            await self._turns[place].wait()
+            began_ns = self._clock.now_ns()
+            await self._settle_before(claims)
+            running.answer.set_result(await self._begin(request, statement, running, claims, began_ns))
+        except LeaseholdError as error:
+            _fail(running, error)
+        finally:
+            self._end(request.statement, running, place)
+
+    async def _resume(
+        self, procedure: ProcedureRecord, running: _Running, claims: dict[str, Claim], place: int
+    ) -> None:
+        try:
+            await self._turns[place].wait()
+            began_ns = self._clock.now_ns()
+            # This leader's catalog holds the procedure's change already: its election revision covers it.
+            receipt = await self._go_on(procedure, self._elected, running, claims, began_ns)
+            running.answer.set_result(receipt)
+        except LeaseholdError as error:
+            _fail(running, error)
+        finally:
+            self._end(procedure.statement, running, place)
+
+    async def _begin(
+        self,
+        request: Execute,
+        statement: Definition,
+        running: _Running,
+        claims: dict[str, Claim],
+        began_ns: int,
+    ) -> Receipt:
+        asked = ddl.Request(
+            id=request.statement,
+            text=request.text,
+            statement=statement,
+            bound_ns=published_bound_ns(self._writer.catalog),
+        )
+        begun: ddl.Begun | None = None
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal begun
+            begun = ddl.begin(asked, catalog, self._serving())
+            return begun.changes
+
+        revision = await self._writer.submit(decide)
+        assert begun is not None
+        if begun.procedure is None:
+            return self._nothing_to_do(asked, revision, began_ns)
+        self._touch(claims, revision)
+        return await self._go_on(begun.procedure, revision, running, claims, began_ns)
+
+    async def _go_on(
+        self,
+        procedure: ProcedureRecord,
+        revision: Revision,
+        running: _Running,
+        claims: dict[str, Claim],
+        began_ns: int,
+    ) -> Receipt:
+        """From a committed first transaction to the receipt: the part that a later leader repeats."""
+
+        def note(number: int) -> None:
+            running.barrier = number
+
+        barrier = await self._leasing.barrier(revision, note)
+        if procedure.step is Step.PRE_STATE:
+            after = await self._writer.submit(lambda catalog: ddl.finish(procedure, catalog))
+            self._touch(claims, after)
+        elapsed_ns = self._clock.now_ns() - began_ns
+        catalog = self._writer.catalog
+        self._group.create_task(self._close(procedure, barrier, elapsed_ns))
+        record = catalog.statements[procedure.statement]
+        ended = ddl.ended(record, barrier, elapsed_ns)
+        return self._receipt(ended, catalog, dropped=procedure.target)
+
+    async def _close(self, procedure: ProcedureRecord, barrier: BarrierReceipt, elapsed_ns: int) -> None:
+        await self._writer.submit(lambda catalog: ddl.close(procedure, catalog, barrier=barrier, elapsed_ns=elapsed_ns))
+
+    # ------------------------------------------------------------ order and waiting
+
+    def _enter(self, claims: dict[str, Claim]) -> int:
+        place, admitted = self._queues.enter(claims)
+        self._turns[place] = asyncio.Event()
+        self._admit(admitted)
+        return place
+
+    def _end(self, statement: StatementId, running: _Running, place: int) -> None:
+        if not running.answer.done():
+            running.answer.cancel()
+        self._running.pop(statement, None)
+        del self._turns[place]
+        self._admit(self._queues.leave(place))
+
+    def _admit(self, places: tuple[int, ...]) -> None:
+        for place in places:
+            self._turns[place].set()
+
+    async def _settle_before(self, claims: dict[str, Claim]) -> None:
+        """Two versions of an object at most are ever in use: waits for the barrier of its last change."""
+        last = max((self._touched.get(name, self._elected) for name in claims), default=Revision(0))
+        if last > 0:
+            await self._leasing.barrier(last)
+
+    def _touch(self, claims: dict[str, Claim], revision: Revision) -> None:
+        for name, claim in claims.items():
+            if claim is Claim.EXCLUSIVE:
+                self._touched[name] = revision
+
+    # ------------------------------------------------------------ answers
+
+    def _waiting_for(self, statement: StatementId, running: _Running) -> WaitingFor | None:
+        waiting = None if running.barrier is None else self._leasing.waiting(running.barrier)
+        if waiting is None:
+            return None
+        nodes = self._writer.catalog.nodes
+        names = tuple(nodes[node].name if node in nodes else str(node) for node in waiting.nodes)
+        return WaitingFor(statement_id=statement, nodes=names, at_most_ns=waiting.at_most_ns)
+
+    def _nothing_to_do(self, asked: ddl.Request, revision: Revision, began_ns: int) -> Receipt:
+        return Receipt(
+            statement_id=asked.id,
+            text=asked.text,
+            revision=revision,
+            outcome=Outcome.COMMITTED,
+            elapsed_ns=self._clock.now_ns() - began_ns,
+            bound_ns=asked.bound_ns,
+            settled=(),
+            pending=(),
+            cleaning=(),
+        )
+
+    def _receipt(self, record: StatementRecord, catalog: Catalog, dropped: ObjectId | None = None) -> Receipt:
+        cleaning = None if dropped is None else catalog.dropped.get(dropped)
+        return Receipt(
+            statement_id=record.id,
+            text=record.text,
+            revision=record.revision,
+            outcome=record.outcome,
+            elapsed_ns=record.elapsed_ns,
+            bound_ns=record.bound_ns,
+            settled=record.barriers[-1].settled if record.barriers else (),
+            pending=record.pending,
+            cleaning=() if cleaning is None else cleaning.pending,
+        )
+
+
+def _fail(running: _Running, error: LeaseholdError) -> None:
+    running.answer.set_exception(error)
+    running.answer.exception()  # the client may be gone: nobody else needs it
+
+
+def _claims_of(procedure: ProcedureRecord, catalog: Catalog) -> dict[str, Claim]:
+    """The claims of a statement whose text is not needed any more: what it changes, by name."""
+    database = catalog.databases.get(procedure.target)
+    if database is not None:
+        return ddl.claims_on_database(database.name)
+    table = catalog.tables.get(procedure.target)
+    return {} if table is None else ddl.claims_on_table(catalog.table_name(table))

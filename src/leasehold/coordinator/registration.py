@@ -1,0 +1,126 @@
+"""Registration at the leader: ids, joins, the wait for a previous incarnation (decided in `core/admission.py`)."""
+
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.writer import Writer
+from leasehold.core import keys
+from leasehold.core.admission import Admit, Fresh, History, Known, Reject, Same, WaitUntil, closing
+from leasehold.core.admission import decide_allocate as allocate_decision
+from leasehold.core.admission import decide_join as join_decision
+from leasehold.core.catalog import Catalog
+from leasehold.core.ddl import put
+from leasehold.core.grantor import IncarnationClosed, IncarnationJoined
+from leasehold.core.lineage import GENESIS
+from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer, JoinWait
+from leasehold.core.operations import Change
+from leasehold.errors import Corrupt, Definite, Refused
+from leasehold.ids import LineageHash, NodeId, Nonce
+from leasehold.metastorage.contract import Compacted, MetaStorage
+from leasehold.wire.ports import Clock
+
+
+class Registration:
+    """Answers `Allocate` and `Join`, after what they decide is durable."""
+
+    def __init__(self, storage: MetaStorage, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+        self._storage = storage
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._first_bounds: dict[NodeId, tuple[Nonce, int]] = {}
+
+    async def allocate(self, request: Allocate) -> AllocateAnswer:
+        """The id of a token, the same one every time (INV-ID-1)."""
+        node = NodeId(0)
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal node
+            assert catalog.cluster is not None
+            assert catalog.counters is not None
+            decision = allocate_decision(request, catalog.cluster, catalog.counters, catalog.nodes.values())
+            match decision:
+                case Reject():
+                    raise _refused(decision)
+                case Known():
+                    node = decision.node
+                    return ()
+                case Fresh():
+                    node = decision.node.id
+                    record = put(keys.node(node), decision.node)
+                    return (record, put(keys.COUNTERS, decision.counters))
+
+        await self._writer.submit(decide)
+        return AllocateAnswer(node=node)
+
+    async def join(self, request: Join) -> JoinAnswer | JoinWait:
+        """Lets a process in as the next incarnation, or says how long the previous one may still serve."""
+        lineage = await self._lineage_at(request)
+        answer: JoinAnswer | JoinWait | None = None
+        session_hash: bytes | None = None
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal answer, session_hash
+            now_ns = self._clock.now_ns()
+            held = self._leasing.grantor.held(request.node)
+            assert catalog.cluster is not None
+            assert catalog.settings is not None
+            nonce, first_bound_ns = self._first_bounds.get(request.node, (None, None))
+            decision = join_decision(
+                request,
+                cluster=catalog.cluster,
+                nodes=catalog.nodes.values(),
+                history=History(latest=catalog.revision, lineage_at_applied=lineage),
+                held=held,
+                first_bound_ns=first_bound_ns if nonce == request.nonce else None,
+                lease_duration_ns=catalog.settings.lease_duration_ns,
+                now_ns=now_ns,
+            )
+            match decision:
+                case Reject():
+                    self._first_bounds.pop(request.node, None)
+                    raise _refused(decision)
+                case Same(incarnation=incarnation):
+                    answer = JoinAnswer(incarnation=incarnation)
+                    return ()
+                case WaitUntil(bound_ns=bound_ns):
+                    if nonce != request.nonce:
+                        self._first_bounds[request.node] = (request.nonce, bound_ns)
+                    answer = JoinWait(wait_ns=bound_ns - now_ns)
+                    return ()
+                case Admit(node=admitted, previous=previous):
+                    if closing(held):
+                        # In this same step, so that nothing is granted to it again even if the write is unclear.
+                        self._leasing.step(IncarnationClosed(node=previous.id, incarnation=previous.incarnation))
+                    self._first_bounds.pop(request.node, None)
+                    answer = JoinAnswer(incarnation=admitted.incarnation)
+                    session_hash = admitted.session_hash
+                    return (put(keys.node(admitted.id), admitted),)
+
+        await self._writer.submit(decide)
+        assert answer is not None
+        if session_hash is not None and isinstance(answer, JoinAnswer):
+            self._leasing.step(
+                IncarnationJoined(node=request.node, incarnation=answer.incarnation, session_hash=session_hash)
+            )
+        return answer
+
+    async def _lineage_at(self, request: Join) -> LineageHash | None:
+        """The cluster's hash at the joiner's applied revision; None where it can't be read any more, or not yet."""
+        if request.applied == 0:
+            return GENESIS
+        if request.applied > self._writer.catalog.revision:
+            return None
+        try:
+            found = await self._storage.get(keys.LINEAGE, request.applied)
+        except Compacted:
+            return None
+        if found is None or found.modified != request.applied:
+            raise Corrupt(
+                f"revision {request.applied} is not one that a node could have applied",
+                code="DIVERGED",
+                hint="start this node with an empty directory",
+            )
+        return LineageHash(found.value)
+
+
+def _refused(decision: Reject) -> Definite:
+    return Refused(decision.text, code=decision.code, hint=decision.hint)

@@ -1,0 +1,165 @@
+"""Sessions: one stream per node process, with renewals and acknowledgements in, grants and whole revisions out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from leasehold.coordinator.leasing import Leasing
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.grantor import SurrenderReceived
+from leasehold.core.identity import hash_secret
+from leasehold.core.messages import (
+    Message,
+    OpenSession,
+    Renewal,
+    SegmentsHeld,
+    SessionOpened,
+    Surrender,
+    TableCleaned,
+    Watched,
+    WatchFailed,
+)
+from leasehold.errors import Refused, Superseded, Unreachable, gravest
+from leasehold.ids import Incarnation, NodeId, Session, Term
+from leasehold.limits import RENEWAL_INTERVAL_NS, SESSION_QUEUE_MESSAGES_MAX
+from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage
+from leasehold.wire.ports import Duplex
+
+Acknowledge = Callable[[SegmentsHeld | TableCleaned], Awaitable[None]]
+
+
+class _Open(msgspec.Struct):
+    session: Session
+    incarnation: Incarnation
+    outbox: asyncio.Queue[Message]
+    acknowledgements: asyncio.Queue[SegmentsHeld | TableCleaned]
+    ended: asyncio.Event
+
+
+class Sessions:
+    """All open sessions of this leader."""
+
+    def __init__(
+        self, storage: MetaStorage, term: Term, catalog: Callable[[], Catalog], acknowledge: Acknowledge
+    ) -> None:
+        self._storage = storage
+        self._term = term
+        self._catalog = catalog
+        self._acknowledge = acknowledge
+        self._open: dict[NodeId, _Open] = {}
+
+    def connected(self, node: NodeId) -> bool:
+        """Whether a session of the node is open; a hint for people, never a proof."""
+        return node in self._open
+
+    def send(self, node: NodeId, message: Message) -> None:
+        """Hands a message to the node's session, if there is one; one that does not read is cut off."""
+        one = self._open.get(node)
+        if one is None:
+            return
+        try:
+            one.outbox.put_nowait(message)
+        except asyncio.QueueFull:
+            one.ended.set()
+
+    async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
+        """Serves one stream until either side ends it."""
+        opening = await duplex.receive()
+        if not isinstance(opening, OpenSession):
+            raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
+        self._validate(opening)
+        older = self._open.get(opening.node)
+        if older is not None:
+            older.ended.set()  # the same process has come back on a new stream
+        one = _Open(
+            session=opening.session,
+            incarnation=opening.incarnation,
+            outbox=asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX),
+            acknowledgements=asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX),
+            ended=asyncio.Event(),
+        )
+        one.outbox.put_nowait(
+            SessionOpened(term=self._term, renew_every_ns=RENEWAL_INTERVAL_NS, latest=self._catalog().revision)
+        )
+        self._open[opening.node] = one
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._receive(duplex, opening, leasing, one)),
+                    group.create_task(self._watch(opening, one)),
+                    group.create_task(_forward(one, duplex)),
+                    group.create_task(self._acknowledge_in_turn(one)),
+                ]
+                await one.ended.wait()
+                for task in tasks:
+                    task.cancel()
+        except BaseExceptionGroup as errors:
+            gravest_error = gravest(errors)
+            if not isinstance(gravest_error, Unreachable):
+                raise gravest_error from errors
+            # Otherwise the node is gone or cut off: its lease runs out, and it comes back by itself.
+        finally:
+            if self._open.get(opening.node) is one:
+                del self._open[opening.node]
+
+    def _validate(self, opening: OpenSession) -> None:
+        catalog = self._catalog()
+        node = catalog.nodes.get(opening.node)
+        if catalog.cluster is None or opening.cluster_id != catalog.cluster.cluster_id:
+            raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
+        if node is None or node.removed:
+            raise Refused(f"node {opening.node} was removed", code="REMOVED", hint="start with an empty directory")
+        if opening.incarnation != node.incarnation or hash_secret(opening.session) != node.session_hash:
+            raise Superseded(
+                f"incarnation {opening.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
+                hint="only the newest process of a node is heard; this one ends",
+            )
+
+    async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: _Open) -> None:
+        while True:
+            message = await duplex.receive()
+            match message:
+                case None:
+                    break
+                case Renewal() | Surrender() | SegmentsHeld() | TableCleaned():
+                    self._own(message, opening)
+                    await _take(message, leasing, one)
+                case _:
+                    raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
+        one.ended.set()
+
+    def _own(self, message: Renewal | Surrender | SegmentsHeld | TableCleaned, opening: OpenSession) -> None:
+        speaker = (message.node, message.incarnation, message.session)
+        if speaker != (opening.node, opening.incarnation, opening.session):
+            raise Refused("a message of another process on this session", code="BAD_MESSAGE", hint="upgrade")
+
+    async def _acknowledge_in_turn(self, one: _Open) -> None:
+        """Apart from the renewals, which must not wait for a disk."""
+        while True:
+            await self._acknowledge(await one.acknowledgements.get())
+
+    async def _watch(self, opening: OpenSession, one: _Open) -> None:
+        try:
+            async for batch in self._storage.watch(keys.WATCH_START, keys.WATCH_END, opening.watch_from):
+                await one.outbox.put(Watched(batch=batch))
+        except (Compacted, FutureRevision) as error:
+            minimum = (await self._storage.status()).minimum
+            await one.outbox.put(WatchFailed(code=error.code, minimum=minimum))
+
+
+async def _forward(one: _Open, duplex: Duplex) -> None:
+    while True:
+        await duplex.send(await one.outbox.get())
+
+
+async def _take(message: Renewal | Surrender | SegmentsHeld | TableCleaned, leasing: Leasing, one: _Open) -> None:
+    match message:
+        case Renewal():
+            leasing.renew(message)
+        case Surrender():
+            leasing.step(SurrenderReceived(surrender=message))
+        case SegmentsHeld() | TableCleaned():
+            if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
+                await one.acknowledgements.put(message)

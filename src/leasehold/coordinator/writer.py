@@ -1,0 +1,136 @@
+"""The writer: the one place from which a leader changes the meta storage.
+
+Commands are decided one after the other on the catalog as it will be, and as many as wait are joined in one
+transaction: one revision, one lineage, one sync to disk. Every transaction compares the leader's term and the
+lineage before it, so it can only follow from exactly the state that it was decided on.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.lineage import GENESIS, next_lineage
+from leasehold.core.operations import Change, Missing, RevisionChanges, Txn, ValueIs
+from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.ids import Revision
+from leasehold.limits import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX, TRANSACTION_OPERATIONS_MAX
+from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
+
+Decide = Callable[[Catalog], tuple[Change, ...]]
+"""Looks at the catalog, says what to change; raises a `Definite` error to refuse. May be called more than once."""
+
+
+class _Command(msgspec.Struct):
+    decide: Decide
+    answer: "asyncio.Future[Revision]"
+
+
+class Writer:
+    """Owns the leader's catalog. `on_commit` sees each revision once, in order, before its command is answered."""
+
+    def __init__(
+        self,
+        storage: MetaStorage,
+        leadership: Leadership,
+        catalog: Catalog,
+        on_commit: Callable[[RevisionChanges, Catalog], None],
+    ) -> None:
+        self._storage = storage
+        self._leadership = leadership
+        self._catalog = catalog
+        self._on_commit = on_commit
+        self._commands: asyncio.Queue[_Command] = asyncio.Queue(COMMAND_QUEUE_MAX)
+        self._carried: _Command | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """As of the newest durable revision."""
+        return self._catalog
+
+    async def submit(self, decide: Decide) -> Revision:
+        """Runs a command; answers the revision at which it is durable, the present one if it changed nothing.
+
+        Raises what `decide` raises, and `Indefinite` when the leader ends first. Waits while the queue is full.
+        """
+        answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
+        await self._commands.put(_Command(decide, answer))
+        return await answer
+
+    async def run(self) -> None:
+        """Writes until cancelled. Raises `LeadershipLost`, or `Indefinite` when it can't know what it wrote."""
+        batch: list[_Command] = []
+        try:
+            while True:
+                batch = [self._carried or await self._commands.get()]
+                self._carried = None
+                await self._write(batch)
+        finally:
+            waiting = [*batch, *([self._carried] if self._carried else [])]
+            while not self._commands.empty():
+                waiting.append(self._commands.get_nowait())
+            for command in waiting:
+                if not command.answer.done():
+                    command.answer.set_exception(
+                        Indefinite("the coordinator stopped before it answered", hint="ask again by the same id")
+                    )
+                    command.answer.exception()  # nobody may be left to ask for it
+
+    async def _write(self, batch: list[_Command]) -> None:
+        draft = self._catalog
+        merged: dict[bytes, Change] = {}
+        accepted: list[_Command] = []
+        command = batch[0]
+        while True:
+            changes = self._decide(command, draft)
+            if changes is not None:
+                if not _fits(merged, changes):
+                    self._carried = command
+                    break
+                merged.update((change.key, change) for change in changes)
+                draft = draft.changed(changes)
+                accepted.append(command)
+            if len(batch) == COMMANDS_PER_TRANSACTION_MAX or self._commands.empty():
+                break
+            command = self._commands.get_nowait()
+            batch.append(command)
+        if merged:
+            await self._commit(tuple(merged[key] for key in sorted(merged)), draft)
+        for one in accepted:
+            if not one.answer.done():
+                one.answer.set_result(self._catalog.revision)
+
+    def _decide(self, command: _Command, draft: Catalog) -> tuple[Change, ...] | None:
+        if command.answer.done():  # whoever asked was cancelled before it began: nothing happened
+            return None
+        try:
+            changes = command.decide(draft)
+            if len(changes) >= TRANSACTION_OPERATIONS_MAX:
+                text = f"it would change {len(changes)} records at once"
+                raise Refused(text, code="TOO_LARGE", hint="do it in smaller parts")
+        except LeaseholdError as error:
+            command.answer.set_exception(error)
+            return None
+        return changes
+
+    async def _commit(self, changes: tuple[Change, ...], draft: Catalog) -> None:
+        before = self._catalog
+        lineage = next_lineage(before.lineage, changes)
+        previous = Missing(keys.LINEAGE) if before.lineage == GENESIS else ValueIs(keys.LINEAGE, before.lineage)
+        whole = (*changes, Change(keys.LINEAGE, lineage))
+        result = await self._storage.txn(Txn(compares=(*self._leadership.fence(), previous), then=whole))
+        if not result.succeeded:
+            raise LeadershipLost("another coordinator leads", hint="this one ends; restart it to stand by")
+        self._catalog = msgspec.structs.replace(draft, revision=result.revision, lineage=lineage)
+        ordered = tuple(sorted(whole, key=lambda one: one.key))
+        self._on_commit(RevisionChanges(result.revision, ordered), self._catalog)
+
+
+def _fits(merged: dict[bytes, Change], changes: tuple[Change, ...]) -> bool:
+    """Whether `changes` can join the transaction: a key put and then deleted in one would leave no trace of either,
+    where the lineage counts on one change per key."""
+    if len(merged) + len(changes) >= TRANSACTION_OPERATIONS_MAX:
+        return False
+    return not any(change.value is None and change.key in merged for change in changes)

@@ -1,0 +1,219 @@
+"""Admission: whether the leader gives out an id and lets a process in (DESIGN section 5; theory in `core/identity.py`).
+
+Both decisions are pure; the leader runs them inside its one transaction at a time and answers after it is durable.
+Everything is validated before anything changes, and an id is looked up by its token, so asking twice is harmless.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from leasehold.core.grantor import Held
+from leasehold.core.identity import hash_secret
+from leasehold.core.messages import Allocate, Join
+from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
+from leasehold.ids import NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
+from leasehold.limits import NODES_MAX, PROTOCOL_VERSION
+
+
+class Reject(msgspec.Struct, frozen=True, kw_only=True):
+    """A definite no; the node ends and shows it."""
+
+    code: str
+    text: str
+    hint: str
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """The token has an id already."""
+
+    node: NodeId
+
+
+class Fresh(msgspec.Struct, frozen=True, kw_only=True):
+    """The token gets this id: write both records in one transaction."""
+
+    node: NodeRecord
+    counters: CountersRecord
+
+
+def decide_allocate(
+    request: Allocate, cluster: ClusterRecord, counters: CountersRecord, nodes: Iterable[NodeRecord]
+) -> Known | Fresh | Reject:
+    """Which id belongs to the token of `request` (INV-ID-1). Run inside the leader's one transaction at a time."""
+    if request.cluster_id != cluster.cluster_id:
+        return _other_cluster(request.cluster_id, cluster)
+    if not is_hex_128(request.token):
+        return Reject(code="BAD_TOKEN", text="the token is not 128 bits in hex", hint="upgrade the node")
+    token_hash = hash_secret(request.token)
+    known = sorted(nodes, key=lambda one: one.id)
+    for node in known:
+        if node.token_hash == token_hash:
+            return _removed(node) if node.removed else Known(node=node.id)
+    if len(known) >= NODES_MAX:
+        return Reject(code="TOO_MANY_NODES", text=f"{NODES_MAX} ids are taken", hint="start a second cluster")
+    rejected = _bad_attributes(request.name, None, known)
+    if rejected is not None:
+        return rejected
+    fresh = NodeRecord(
+        id=counters.next_node,
+        name=request.name,
+        address=request.address,
+        token_hash=token_hash,
+        incarnation=Incarnation(0),
+        nonce=None,
+        session_hash=None,
+        removed=False,
+    )
+    return Fresh(node=fresh, counters=msgspec.structs.replace(counters, next_node=NodeId(counters.next_node + 1)))
+
+
+class Admit(msgspec.Struct, frozen=True, kw_only=True):
+    """Close what is open of `previous`, write `node`, and only then answer its incarnation."""
+
+    node: NodeRecord
+    previous: NodeRecord
+
+
+class Same(msgspec.Struct, frozen=True, kw_only=True):
+    """Asked again by the same process: the same answer."""
+
+    incarnation: Incarnation
+
+
+class WaitUntil(msgspec.Struct, frozen=True, kw_only=True):
+    """The previous incarnation's lease may run until then, on the leader's clock."""
+
+    bound_ns: int
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What the meta storage knows of a joiner's applied revision: LM, and the hash there if still known."""
+
+    latest: Revision
+    lineage_at_applied: LineageHash | None
+
+
+def decide_join(
+    request: Join,
+    *,
+    cluster: ClusterRecord,
+    nodes: Iterable[NodeRecord],
+    history: History,
+    held: Held | None,
+    first_bound_ns: int | None,
+    lease_duration_ns: int,
+    now_ns: int,
+) -> Admit | Same | WaitUntil | Reject:
+    """Whether a process may become the next incarnation of its node.
+
+    `held` is what the grantor knows of the node's lease, `first_bound_ns` the bound that this attempt was first told
+    to wait for, if it was. Everything is validated before anything changes (R17).
+    """
+    known = sorted(nodes, key=lambda one: one.id)
+    node = next((one for one in known if one.id == request.node), None)
+    rejected = _invalid(request, cluster, node, known) or _bad_history(request, history)
+    if rejected is not None or node is None:
+        return rejected or _unknown(request)
+    session_hash = hash_secret(request.session)
+    if node.nonce == request.nonce and node.session_hash == session_hash:
+        return Same(incarnation=node.incarnation)
+    if node.nonce != request.nonce and node.incarnation != request.previous:
+        return Reject(
+            code="STALE_COPY",
+            text=f"node {node.id} has reached incarnation {node.incarnation}, this directory says"
+            f" {request.previous}: it is a copy, or was restored from a backup",
+            hint=f"start the newest directory of node {node.id}; to run this machine as another node, move this"
+            " directory away and start with an empty one",
+        )
+    if held is not None and held.closed is None and now_ns < held.bound_ns:
+        if first_bound_ns is not None and held.bound_ns - first_bound_ns > lease_duration_ns:
+            return Reject(
+                code="ALIVE_ELSEWHERE",
+                text=f"node {node.id} ({node.name}) is alive at {node.address} and keeps renewing its lease:"
+                " this directory is a copy of it",
+                hint="stop one of the two; to run this machine as another node, start with an empty directory",
+            )
+        return WaitUntil(bound_ns=held.bound_ns)
+    admitted = msgspec.structs.replace(
+        node,
+        name=request.name,
+        address=request.address,
+        incarnation=Incarnation(node.incarnation + 1),
+        nonce=request.nonce,
+        session_hash=session_hash,
+    )
+    return Admit(node=admitted, previous=node)
+
+
+def closing(held: Held | None) -> bool:
+    """Whether an admitted join has an open incarnation to close first."""
+    return held is not None and held.closed not in {SettledHow.SURRENDERED, SettledHow.FENCED}
+
+
+def _invalid(request: Join, cluster: ClusterRecord, node: NodeRecord | None, known: list[NodeRecord]) -> Reject | None:
+    if request.cluster_id != cluster.cluster_id:
+        return _other_cluster(request.cluster_id, cluster)
+    if request.generation != cluster.generation:
+        text = f"generation {request.generation}, this cluster is at {cluster.generation}"
+        return Reject(code="OTHER_GENERATION", text=text, hint="restart the node so that it asks again")
+    if request.protocol != PROTOCOL_VERSION:
+        text = f"protocol version {request.protocol}, this coordinator speaks {PROTOCOL_VERSION}"
+        return Reject(code="OTHER_PROTOCOL", text=text, hint="run the same version on every machine")
+    if node is None:
+        return _unknown(request)
+    if hash_secret(request.token) != node.token_hash:
+        text = f"the token does not belong to node {node.id}"
+        return Reject(code="WRONG_TOKEN", text=text, hint="start this node from its own directory")
+    if node.removed:
+        return _removed(node)
+    if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
+        return Reject(code="BAD_NONCE", text="nonce and session must be 128 bits in hex", hint="upgrade the node")
+    return _bad_attributes(request.name, node.id, known)
+
+
+def _bad_history(request: Join, history: History) -> Reject | None:
+    hint = "restore the newest meta storage, or start this node with an empty directory"
+    if request.applied > history.latest:
+        text = f"this directory has applied revision {request.applied}, the cluster is only at {history.latest}"
+        return Reject(code="AHEAD_OF_CLUSTER", text=text, hint=hint)
+    expected = history.lineage_at_applied
+    if expected is not None and expected != request.lineage:
+        text = f"this directory has another history than the cluster at revision {request.applied}"
+        return Reject(code="DIVERGED", text=text, hint=hint)
+    return None
+
+
+def _bad_attributes(name: str, own: NodeId | None, known: Iterable[NodeRecord]) -> Reject | None:
+    if NODE_NAME.fullmatch(name) is None:
+        text = f"{name[:80]!r} is not a node name"
+        return Reject(code="BAD_NAME", text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
+    for node in known:
+        if node.name == name and node.id != own and not node.removed:
+            text = f"the name {name!r} belongs to node {node.id} at {node.address}"
+            return Reject(code="NAME_TAKEN", text=text, hint="choose another name with --name")
+    return None
+
+
+def _other_cluster(asked: str, cluster: ClusterRecord) -> Reject:
+    return Reject(
+        code="OTHER_CLUSTER",
+        text=f"this is cluster {cluster.cluster_id}, the request is for {asked[:64]}",
+        hint="check the coordinator's address; a directory belongs to the cluster it was first used with",
+    )
+
+
+def _removed(node: NodeRecord) -> Reject:
+    return Reject(
+        code="REMOVED",
+        text=f"node {node.id} ({node.name}) was removed from the cluster",
+        hint="move this directory away and start with an empty one: the node gets a new id",
+    )
+
+
+def _unknown(request: Join) -> Reject:
+    return Reject(
+        code="UNKNOWN_NODE",
+        text=f"no node has the id {request.node} here",
+        hint="the meta storage may have been restored from an older backup",
+    )

@@ -1,0 +1,202 @@
+"""Write transactions: OPEN, then COMMITTED or ABORTED, once (DESIGN section 9).
+
+Theory of operation. Nodes stage segments; nothing of them is visible. The commit is one transaction of the leader
+that ends the record and writes the manifest, after comparing all that could have changed since the rows were
+encoded: the table is in use, every column that was written is alive and unchanged in type, each holder is still the
+incarnation that wrote. No clock takes part: reads are protected by leases, writes by this comparison. A transaction
+that is asked for again by its id is told what became of it (INV-WRITE-2).
+
+| state     | event                | next      |
+| (none)    | open                 | OPEN      |
+| OPEN      | commit that compares | COMMITTED |
+| OPEN      | abort, or expiry     | ABORTED   |
+| COMMITTED, ABORTED | anything    | the same  |
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.ddl import put
+from leasehold.core.messages import CommitTransaction, OpenTransaction, StagedSegment
+from leasehold.core.operations import Change
+from leasehold.core.records import (
+    BucketRecord,
+    SegmentRecord,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+    UseState,
+)
+from leasehold.core.replication import after_commit
+from leasehold.errors import NotFound, OutcomeUnknown, Refused
+from leasehold.ids import (
+    BucketNumber,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    SchemaVersion,
+    TransactionId,
+    is_hex_128,
+    is_segment_id,
+    segment_transaction,
+)
+from leasehold.limits import PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
+
+
+def open_transaction(request: OpenTransaction, catalog: Catalog) -> tuple[Change, ...]:
+    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so."""
+    if not is_hex_128(request.transaction):
+        raise Refused("a transaction id is 128 bits in hex", code="BAD_TRANSACTION", hint="draw a random one")
+    if request.transaction in catalog.transactions:
+        return ()
+    table = _writable(request.table, request.schema_version, catalog)
+    assert catalog.counters is not None
+    order = catalog.counters.next_transaction
+    record = TransactionRecord(
+        id=request.transaction,
+        order=order,
+        table=table.id,
+        schema_version=request.schema_version,
+        state=TransactionState.OPEN,
+        rows=0,
+    )
+    counters = msgspec.structs.replace(catalog.counters, next_transaction=order + 1)
+    return (put(keys.transaction(record.id), record), put(keys.COUNTERS, counters), *_purge(catalog))
+
+
+def commit_transaction(
+    request: CommitTransaction,
+    catalog: Catalog,
+    *,
+    incarnations: Mapping[NodeId, Incarnation],
+) -> tuple[Change, ...]:
+    """Makes all segments visible, or nothing if it is committed already.
+
+    `incarnations` are the live ones. Raises `Refused`: ABORTED, or why it can't be committed now.
+    """
+    record = _known(request.transaction, catalog)
+    if record.state is TransactionState.COMMITTED:
+        return ()
+    if record.state is TransactionState.ABORTED:
+        raise Refused("the write was aborted or has expired", code="ABORTED", hint="write the rows again")
+    table = _writable(record.table, record.schema_version, catalog)
+    assert catalog.settings is not None
+    _check_segments(request.segments, record, table)
+    buckets: dict[BucketNumber, list[SegmentRecord]] = {}
+    for segment in request.segments:
+        bucket = catalog.buckets[table.id, segment.bucket]
+        holders = _proven_holders(segment, bucket, incarnations)
+        needed = min(catalog.settings.min_in_sync, table.replication)
+        if len(holders) < needed:
+            raise Refused(
+                f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed",
+                code="TOO_FEW_HOLDERS",
+                hint="write the rows again",
+            )
+        entry = SegmentRecord(
+            id=segment.id,
+            table=table.id,
+            bucket=segment.bucket,
+            schema_version=segment.schema_version,
+            rows=segment.rows,
+            size_bytes=segment.size_bytes,
+            sha256=segment.sha256,
+            statistics=segment.statistics,
+            holders=holders,
+        )
+        buckets.setdefault(segment.bucket, []).append(entry)
+    changes: list[Change] = []
+    for number, entries in sorted(buckets.items()):
+        bucket = catalog.buckets[table.id, number]
+        changes.extend(put(keys.segment(table.id, number, entry.id), entry) for entry in entries)
+        after = after_commit(bucket, entries)
+        if after != bucket:
+            changes.append(put(keys.bucket(table.id, number), after))
+    rows = sum(segment.rows for segment in request.segments)
+    committed = msgspec.structs.replace(record, state=TransactionState.COMMITTED, rows=rows)
+    changes.append(put(keys.transaction(record.id), committed))
+    return tuple(changes)
+
+
+def abort_transaction(transaction: TransactionId, catalog: Catalog) -> tuple[Change, ...]:
+    """Ends it without effect; nothing if it has ended already."""
+    record = _known(transaction, catalog)
+    if record.state is not TransactionState.OPEN:
+        return ()
+    aborted = msgspec.structs.replace(record, state=TransactionState.ABORTED)
+    return (put(keys.transaction(record.id), aborted),)
+
+
+def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
+    record = catalog.transactions.get(transaction)
+    if record is None:
+        # It may have been committed and forgotten since: only an indefinite answer is true.
+        raise OutcomeUnknown(
+            f"write transaction {transaction[:64]} is not known (any more)",
+            hint="count the table's rows before you write them again",
+        )
+    return record
+
+
+def _writable(table_id: ObjectId, schema_version: SchemaVersion, catalog: Catalog) -> TableRecord:
+    """The table if rows encoded under `schema_version` still fit it (INV-WRITE-1).
+
+    Columns are written by field id, so adding or renaming a column since then does no harm: the version may be an
+    older one. What does harm is a column that went away, and that is found per segment.
+    """
+    table = catalog.tables.get(table_id)
+    if table is None or table.state is not UseState.IN_USE:
+        raise NotFound("the table was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what there is")
+    if schema_version > table.schema_version or schema_version < 1:
+        raise Refused(
+            f"schema version {schema_version} of {table.name} is not known", code="SCHEMA_CHANGED", hint="write again"
+        )
+    return table
+
+
+def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord, table: TableRecord) -> None:
+    listed = list(segments)
+    if len(listed) > SEGMENTS_PER_COMMIT_MAX:
+        raise Refused(
+            f"{len(listed)} segments, at most {SEGMENTS_PER_COMMIT_MAX} fit one commit",
+            code="TOO_MANY_SEGMENTS",
+            hint="write fewer, larger parts: coalesce before the write",
+        )
+    if len({segment.id for segment in listed}) != len(listed):
+        raise Refused("a segment is named twice", code="BAD_SEGMENT", hint="write the rows again")
+    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
+    for segment in listed:
+        sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
+        if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
+            raise Refused(f"segment {segment.id[:80]} is not of this write", code="BAD_SEGMENT", hint="write again")
+        gone = [one.field for one in segment.statistics if one.field not in alive]
+        if gone:
+            raise Refused(
+                f"a column of {table.name} was dropped while rows were written to it",
+                code="SCHEMA_CHANGED",
+                hint="write the rows again without it",
+            )
+
+
+def _proven_holders(
+    segment: StagedSegment, bucket: BucketRecord, incarnations: Mapping[NodeId, Incarnation]
+) -> tuple[NodeId, ...]:
+    """Distinct assigned nodes whose incarnation is still the one that wrote (I15, I17)."""
+    proven = {
+        holder.node
+        for holder in segment.holders
+        if holder.node in bucket.replicas and incarnations.get(holder.node) == holder.incarnation
+    }
+    return tuple(node for node in bucket.replicas if node in proven)
+
+
+def _purge(catalog: Catalog) -> tuple[Change, ...]:
+    """Forgets the oldest ended transactions beyond what is kept."""
+    if len(catalog.transactions) <= TRANSACTIONS_KEPT + PURGE_BATCH:
+        return ()
+    ended = (one for one in catalog.transactions.values() if one.state is not TransactionState.OPEN)
+    oldest = sorted(ended, key=lambda one: one.order)[:PURGE_BATCH]
+    return tuple(Change(keys.transaction(one.id), None) for one in oldest)

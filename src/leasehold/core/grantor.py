@@ -1,0 +1,338 @@
+"""The grantor: the leader's side of the lease (theory in `core/lease.py`), for one term.
+
+| a node's lease | event                    | next                 |
+| granted        | renewal at the floor     | granted, later bound |
+| granted        | renewal below the floor  | granted, same bound  |
+| granted        | its bound passes         | ended                |
+| any            | surrender, join, removal | closed               |
+| closed         | join of a newer one      | ended                |
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from leasehold.core.barrier import Barrier, Fail, Pending, Proceed, Verdict, Wait
+from leasehold.core.drift import grant_bound_ns
+from leasehold.core.lease import TimePassed
+from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.records import SettingsRecord, SettledHow
+from leasehold.ids import Incarnation, NodeId, Revision, Sequence, Session, Term
+
+
+class RenewalReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """A renewal has been read from the transport; the clock was read after that."""
+
+    renewal: Renewal
+
+
+class SurrenderReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """A node says that it serves nothing any more."""
+
+    surrender: Surrender
+
+
+class IncarnationClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """A join found this incarnation's lease ended: nothing is granted to it again."""
+
+    node: NodeId
+    incarnation: Incarnation
+
+
+class IncarnationJoined(msgspec.Struct, frozen=True, kw_only=True):
+    """A join is durable: this incarnation and session are the ones heard from now on."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session_hash: bytes
+
+
+class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    """A node was removed after its lease had ended."""
+
+    node: NodeId
+
+
+class BarrierRequested(msgspec.Struct, frozen=True, kw_only=True):
+    """A change is durable at `revision`: wait until no older view can be served. At most until `give_up_ns`."""
+
+    number: int
+    revision: Revision
+    give_up_ns: int | None = None
+
+
+class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Later grants follow these settings; bounds already noted stand."""
+
+    settings: SettingsRecord
+
+
+class LeadershipExtended(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader has renewed its record: it leads until `until_ns`, or for ever where a lock holds it (None)."""
+
+    until_ns: int | None
+
+
+GrantorEvent: TypeAlias = (
+    RenewalReceived
+    | SurrenderReceived
+    | IncarnationClosed
+    | IncarnationJoined
+    | NodeRemoved
+    | BarrierRequested
+    | SettingsChanged
+    | LeadershipExtended
+    | TimePassed
+)
+
+
+class SendGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer a renewal; its bound is noted already."""
+
+    node: NodeId
+    grant: Grant
+
+
+class RefuseRenewal(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer a renewal with the reason why there is no grant."""
+
+    node: NodeId
+    refused: RenewalRefused
+
+
+class AcceptSurrender(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the node that its incarnation is closed."""
+
+    node: NodeId
+
+
+class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A barrier has ended."""
+
+    number: int
+    verdict: Proceed | Fail
+
+
+GrantorEffect: TypeAlias = SendGrant | RefuseRenewal | AcceptSurrender | ReportVerdict
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What the grantor knows of a node's lease. `applied` is what this incarnation reported to this leader."""
+
+    incarnation: Incarnation
+    session_hash: bytes | None
+    bound_ns: int
+    applied: Revision | None
+    closed: SettledHow | None
+
+
+class Grantor:
+    """The leader's side, for one term. `hash_session` turns a session into what records hold of it."""
+
+    def __init__(
+        self,
+        *,
+        term: Term,
+        floor: Revision,
+        settings: SettingsRecord,
+        largest_outstanding_ns: int,
+        registered: Mapping[NodeId, tuple[Incarnation, bytes | None]],
+        hash_session: Callable[[Session], bytes],
+        leads_until_ns: int | None,
+        now_ns: int,
+    ) -> None:
+        self._term = term
+        self._floor = floor
+        self._settings = settings
+        self._hash_session = hash_session
+        self._leads_until_ns = leads_until_ns
+        self._over = False
+        self._sequence = Sequence(0)
+        self._barriers: dict[int, Barrier] = {}
+        bound_ns = now_ns + grant_bound_ns(settings, max(largest_outstanding_ns, settings.lease_duration_ns))
+        self._held = {
+            node: Held(incarnation=incarnation, session_hash=session_hash, bound_ns=bound_ns, applied=None, closed=None)
+            for node, (incarnation, session_hash) in sorted(registered.items())
+            if incarnation > 0
+        }
+
+    @property
+    def floor(self) -> Revision:
+        """What a holder must have applied to get a grant."""
+        return self._floor
+
+    @property
+    def sequence(self) -> Sequence:
+        """Of the last grant of this term."""
+        return self._sequence
+
+    def held(self, node: NodeId) -> Held | None:
+        """What is known of a node's lease, None if it has never joined."""
+        return self._held.get(node)
+
+    def verdict(self, number: int, now_ns: int) -> Verdict:
+        """Where a running barrier stands; once the leadership is over, it only ever waits (INV-LEASE-3)."""
+        barrier = self._barriers[number]
+        return barrier.judge(now_ns) if self._leads(now_ns) else barrier.waits()
+
+    def next_deadline_ns(self) -> int | None:
+        """When to call with `TimePassed`: the earliest instant at which a barrier could end by itself."""
+        if self._over:
+            return None  # no verdict will come of it, however often it is asked
+        return min((one.next_deadline_ns() for one in self._barriers.values()), default=None)
+
+    def step(self, event: GrantorEvent, now_ns: int) -> tuple[GrantorEffect, ...]:
+        """Takes one event; `now_ns` must have been read after the event's message was received."""
+        effects: list[GrantorEffect] = []
+        match event:
+            case RenewalReceived(renewal=renewal):
+                effects.append(self._on_renewal(renewal, now_ns))
+            case SurrenderReceived(surrender=surrender):
+                effects.extend(self._on_surrender(surrender, now_ns))
+            case IncarnationClosed(node=node, incarnation=incarnation):
+                self._close(node, incarnation, now_ns)
+            case IncarnationJoined():
+                self._on_joined(event, now_ns)
+            case NodeRemoved(node=node):
+                self._on_removed(node, now_ns)
+            case BarrierRequested():
+                self._on_barrier(event, now_ns)
+            case SettingsChanged(settings=settings):
+                self._settings = settings
+            case LeadershipExtended(until_ns=until_ns):
+                assert self._leads(now_ns), "a leadership that has ended is over for good"
+                self._leads_until_ns = until_ns
+            case TimePassed():
+                pass
+            case _:
+                assert_never(event)
+        if self._leads(now_ns):
+            effects.extend(self._verdicts(now_ns))
+        else:
+            self._over = True
+        return tuple(effects)
+
+    def _leads(self, now_ns: int) -> bool:
+        return self._leads_until_ns is None or now_ns < self._leads_until_ns
+
+    def _on_renewal(self, renewal: Renewal, now_ns: int) -> GrantorEffect:
+        held = self._held.get(renewal.node)
+        refusal = self._refusal(renewal, held, now_ns)
+        if refusal is not None or held is None:
+            code, text = refusal or ("NOT_JOINED", "this node has not joined")
+            return RefuseRenewal(
+                node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text=text)
+            )
+        for barrier in self._barriers.values():
+            barrier.reported(renewal.node, renewal.incarnation, renewal.applied, now_ns)
+        applied = renewal.applied if held.applied is None else max(held.applied, renewal.applied)
+        if renewal.applied < self._floor:
+            self._held[renewal.node] = msgspec.structs.replace(held, applied=applied)
+            text = f"applied {renewal.applied}, the floor is {self._floor}"
+            return RefuseRenewal(
+                node=renewal.node, refused=RenewalRefused(request=renewal.request, code="BEHIND", text=text)
+            )
+        duration_ns = self._settings.lease_duration_ns
+        bound_ns = now_ns + grant_bound_ns(self._settings, duration_ns)
+        self._held[renewal.node] = msgspec.structs.replace(held, applied=applied, bound_ns=max(held.bound_ns, bound_ns))
+        self._sequence = Sequence(self._sequence + 1)
+        grant = Grant(
+            request=renewal.request,
+            term=self._term,
+            sequence=self._sequence,
+            duration_ns=duration_ns,
+            floor=self._floor,
+        )
+        return SendGrant(node=renewal.node, grant=grant)
+
+    def _refusal(self, renewal: Renewal, held: Held | None, now_ns: int) -> tuple[str, str] | None:
+        """Why this renewal is not heard at all, if so (INV-ID-2, INV-LEASE-3)."""
+        if not self._leads(now_ns):
+            return "NOT_LEADER", f"the leadership of term {self._term} has ended"
+        if held is None or renewal.incarnation > held.incarnation:
+            return "NOT_JOINED", f"incarnation {renewal.incarnation} has not joined"
+        if renewal.incarnation < held.incarnation:
+            return "SUPERSEDED", f"incarnation {held.incarnation} has joined since"
+        if self._hash_session(renewal.session) != held.session_hash:
+            return "SUPERSEDED", f"incarnation {held.incarnation} belongs to another session"
+        if held.closed is not None:
+            return "SUPERSEDED", f"incarnation {held.incarnation} is closed ({held.closed})"
+        return None
+
+    def _on_surrender(self, surrender: Surrender, now_ns: int) -> tuple[GrantorEffect, ...]:
+        held = self._held.get(surrender.node)
+        if held is None or surrender.incarnation != held.incarnation:
+            return ()  # an old or doubled one says nothing about the incarnation that lives now
+        if self._hash_session(surrender.session) != held.session_hash:
+            return ()
+        if held.closed is None:
+            self._held[surrender.node] = msgspec.structs.replace(held, closed=SettledHow.SURRENDERED)
+            for barrier in self._barriers.values():
+                barrier.closed(surrender.node, surrender.incarnation, SettledHow.SURRENDERED, now_ns)
+        return (AcceptSurrender(node=surrender.node),)
+
+    def _close(self, node: NodeId, incarnation: Incarnation, now_ns: int) -> None:
+        held = self._held[node]
+        assert held.incarnation == incarnation, "only the newest incarnation can be closed by a join"
+        assert held.closed is not None or now_ns >= held.bound_ns, "a join waits for the lease to end"
+        if held.closed is None:
+            self._held[node] = msgspec.structs.replace(held, closed=SettledHow.FENCED)
+            for barrier in self._barriers.values():
+                barrier.closed(node, incarnation, SettledHow.FENCED, now_ns)
+
+    def _on_joined(self, event: IncarnationJoined, now_ns: int) -> None:
+        held = self._held.get(event.node)
+        if held is not None:
+            assert event.incarnation > held.incarnation, "incarnations only rise (INV-ID-2)"
+            assert held.closed is not None, "one live session per id"
+        # Nothing of the older incarnation's bound or reports counts for this one.
+        self._held[event.node] = Held(
+            incarnation=event.incarnation,
+            session_hash=event.session_hash,
+            bound_ns=now_ns,
+            applied=None,
+            closed=None,
+        )
+
+    def _on_removed(self, node: NodeId, now_ns: int) -> None:
+        held = self._held[node]
+        assert held.closed is not None or now_ns >= held.bound_ns, "removal waits for the lease to end"
+        del self._held[node]
+        for barrier in self._barriers.values():
+            barrier.closed(node, held.incarnation, SettledHow.REMOVED, now_ns)
+
+    def _on_barrier(self, event: BarrierRequested, now_ns: int) -> None:
+        assert event.number not in self._barriers
+        self._floor = max(self._floor, event.revision)
+        pending = [
+            Pending(node=node, incarnation=held.incarnation, bound_ns=held.bound_ns)
+            for node, held in self._held.items()
+            if held.closed is None
+        ]
+        barrier = Barrier(
+            revision=event.revision,
+            term=self._term,
+            sequence=self._sequence,
+            pending=pending,
+            give_up_ns=event.give_up_ns,
+            now_ns=now_ns,
+        )
+        for node, held in self._held.items():
+            if held.applied is not None and held.closed is None:
+                barrier.reported(node, held.incarnation, held.applied, now_ns)
+        self._barriers[event.number] = barrier
+
+    def _verdicts(self, now_ns: int) -> list[GrantorEffect]:
+        effects: list[GrantorEffect] = []
+        for number, barrier in list(self._barriers.items()):
+            verdict = barrier.judge(now_ns)
+            match verdict:
+                case Wait():
+                    continue
+                case Proceed() | Fail():
+                    del self._barriers[number]
+                    effects.append(ReportVerdict(number=number, verdict=verdict))
+                case _:
+                    assert_never(verdict)
+        return effects

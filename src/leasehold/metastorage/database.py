@@ -1,0 +1,367 @@
+"""The file of a SQLite meta storage: its layout, its lock, and every statement that runs on it.
+
+One thread owns a `Database`; nothing here knows of asyncio. Layout:
+
+- `kv(key, revision, value, created, version)`, primary key (key, revision), without rowid: the newest version of
+  a key, or the one at a revision, is a single seek. A NULL value is a delete.
+- an index by revision, in which SQLite appends the key: the order in which a watch replays.
+- `state(minimum, swept)`: MM, and how far compaction has deleted.
+
+The newest revision needs no row of its own: compaction keeps all rows at or above MM, and MM is never above it.
+"""
+
+import sqlite3
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from leasehold.core import keys
+from leasehold.core.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.errors import BadDirectory
+from leasehold.ids import Revision
+from leasehold.limits import (
+    CHECKPOINT_COMMITS,
+    CHECKPOINT_PAGES_MAX,
+    COMPACTION_SLICE_ROWS,
+    FORMAT_VERSION,
+    QUICK_CHECK_BYTES_MAX,
+    RANGE_PAGE_BYTES_MAX,
+    REPLAY_BYTES_MAX,
+    REPLAY_REVISIONS_MAX,
+)
+from leasehold.metastorage.causes import corrupt, explain, result_code, unclear
+from leasehold.metastorage.contract import Compacted, FutureRevision, StorageStatus
+from leasehold.metastorage.leadership import Election
+from leasehold.metastorage.lock import give_up_lock, take_lock
+from leasehold.metastorage.transaction import Put, as_revision, cluster_id, election, evaluate, readable
+from leasehold.metastorage.watch import Replay
+
+APPLICATION_ID = 0x4C485344
+"""Marks the file as a Leasehold meta storage ("LHSD")."""
+
+_SCHEMA = (
+    (
+        "CREATE TABLE kv (key BLOB NOT NULL, revision INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,"
+        " version INTEGER NOT NULL, PRIMARY KEY (key, revision)) WITHOUT ROWID"
+    ),
+    "CREATE INDEX kv_revision ON kv (revision)",
+    "CREATE TABLE state (minimum INTEGER NOT NULL, swept INTEGER NOT NULL)",
+    "INSERT INTO state VALUES (1, 0)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {FORMAT_VERSION}",
+)
+_AT = (
+    "SELECT key, value, created, revision, version FROM kv WHERE key = ? AND revision <= ?"
+    " ORDER BY revision DESC LIMIT 1"
+)
+_INSERT = "INSERT INTO kv (key, revision, value, created, version) VALUES (?, ?, ?, ?, ?)"
+# Steps from key to key, so that the history of a key that changes all the time costs a range nothing.
+_RANGE = (
+    "WITH RECURSIVE step (key) AS (SELECT min(key) FROM kv WHERE key >= ?1 AND key < ?2"
+    " UNION ALL SELECT (SELECT min(key) FROM kv WHERE key > step.key AND key < ?2) FROM step WHERE key IS NOT NULL)"
+    " SELECT kv.key, value, created, revision, version FROM step CROSS JOIN kv ON kv.key = step.key"
+    " AND kv.revision = (SELECT max(revision) FROM kv WHERE key = step.key AND revision <= ?3)"
+    " WHERE value IS NOT NULL"
+)
+_REPLAY = (
+    "SELECT revision, key, value FROM kv WHERE revision >= ? AND revision <= ? AND key >= ? AND key < ?"
+    " ORDER BY revision, key"
+)
+
+
+class Database:
+    """An open file. Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`.
+
+    Any `Indefinite` from it means that what is on disk is not known any more: close it and open it again.
+    """
+
+    def __init__(self, path: Path, *, bytes_max: int) -> None:
+        self.path = path
+        self.newest = Revision(0)
+        self.minimum = Revision(1)
+        self.commits = 0
+        """Durable commits so far; one may hold many transactions."""
+        self._swept = Revision(0)
+        self._checkpointed = 0
+        self._latest: dict[bytes, KeyValue | None] = {}
+        self._committed: list[RevisionChanges] = []
+        self._lock = take_lock(path)
+        try:
+            with self._explained():
+                self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+                try:
+                    self._prepare(bytes_max)
+                except BaseException:
+                    self._connection.close()
+                    raise
+        except BaseException:
+            give_up_lock(self._lock)
+            raise
+
+    # ------------------------------------------------------------ writing
+
+    def commit(self, txns: Sequence[Txn]) -> list[TxnResult]:
+        """Runs each transaction under its own revision, all in one durable commit.
+
+        Raises a definite error if surely none happened, `Indefinite` otherwise.
+        """
+        committed: list[RevisionChanges] = []
+        newest = self.newest
+        self._latest.clear()
+        try:
+            with self._durable():
+                results = [self._apply(txn, committed) for txn in txns]
+        except BaseException:
+            self.newest = newest
+            raise
+        self._committed += committed
+        return results
+
+    def take_committed(self) -> list[RevisionChanges]:
+        """What became durable since the last call, for the watches."""
+        committed, self._committed = self._committed, []
+        return committed
+
+    def lead(self, candidate: str) -> Election:
+        """Begins the next term. The lock on the file proves the last one over."""
+        term, txn = election(self._at(keys.LEADER, self.newest), self._at(keys.CLUSTER, self.newest), candidate)
+        (result,) = self.commit((txn,))
+        assert result.succeeded, "nobody else writes"
+        return Election(term=term, revision=result.revision)
+
+    def compact(self, before: Revision) -> None:
+        """Makes `before` the oldest readable revision; `sweep` deletes what that leaves unseen."""
+        if before > self.newest:
+            raise FutureRevision(f"can't compact up to {before}: the newest revision is {self.newest}")
+        if before < self.minimum:
+            raise Compacted(self.minimum)
+        if before > self.minimum:
+            with self._durable():
+                self._connection.execute("UPDATE state SET minimum = ?", (before,))
+            self.minimum = before
+
+    @property
+    def sweeping(self) -> bool:
+        """Whether `sweep` has more to delete."""
+        return self._swept < self.minimum
+
+    def sweep(self) -> None:
+        """Deletes the next slice of what compaction left unseen, if there is any.
+
+        It follows the revisions between the last compaction and this one: each row there makes the older rows
+        of its key unseen, so what no compaction touched is not read again.
+        """
+        if not self.sweeping:
+            return
+        with self._durable():
+            found = self._connection.execute(
+                "SELECT revision FROM kv WHERE revision >= ? AND revision < ? ORDER BY revision LIMIT 1 OFFSET ?",
+                (self._swept, self.minimum, COMPACTION_SLICE_ROWS),
+            ).fetchone()
+            if found is None or found[0] + 1 >= self.minimum:
+                upto = swept = self.minimum
+            else:
+                upto, swept = found[0], Revision(found[0] + 1)
+            newest_of_each = self._connection.execute(
+                "SELECT key, max(revision) FROM kv WHERE revision >= ? AND revision <= ? GROUP BY key",
+                (self._swept, upto),
+            ).fetchall()
+            self._connection.executemany("DELETE FROM kv WHERE key = ? AND revision < ?", newest_of_each)
+            # A delete at MM itself stays: a watch from MM on has to deliver it.
+            self._connection.execute(
+                "DELETE FROM kv WHERE revision >= ? AND revision <= ? AND revision < ? AND value IS NULL",
+                (self._swept, upto, self.minimum),
+            )
+            self._connection.execute("UPDATE state SET swept = ?", (swept,))
+        self._swept = swept
+
+    def fold(self) -> None:
+        """Folds the write-ahead log into the file if it is time; called when nobody waits for an answer."""
+        if self.commits - self._checkpointed >= CHECKPOINT_COMMITS:
+            with self._explained():
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._checkpointed = self.commits
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, key: bytes, revision: Revision | None) -> KeyValue | None:
+        """The key at a revision."""
+        at = readable(revision, self.minimum, self.newest)
+        with self._explained():
+            return self._at(key, at)
+
+    def page(self, start: bytes, end: bytes, revision: Revision | None, limit: int) -> Page:
+        """The first `limit` keys of a range at a revision, fewer if they grow over `RANGE_PAGE_BYTES_MAX`."""
+        at = readable(revision, self.minimum, self.newest)
+        items: list[KeyValue] = []
+        size = 0
+        next_start: bytes | None = None
+        with self._explained(), self._rows(_RANGE, (start, end, at)) as rows:
+            for row in rows:
+                if len(items) == limit or size >= RANGE_PAGE_BYTES_MAX:
+                    next_start = items[-1].key + b"\x00"
+                    break
+                items.append(_key_value(row))
+                size += len(row[0]) + len(row[1])
+        return Page(revision=at, items=tuple(items), next_start=next_start)
+
+    def replay(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+        """Whole revisions of a range from `from_revision` on, at most so many that one read is bounded."""
+        if from_revision < self.minimum:
+            raise Compacted(self.minimum)
+        if from_revision > self.newest:
+            return Replay(batches=(), covered=self.newest, complete=True)
+        covered = min(self.newest, Revision(from_revision + REPLAY_REVISIONS_MAX - 1))
+        batches: list[RevisionChanges] = []
+        changes: list[Change] = []
+        size = 0
+        current = Revision(0)
+        with self._explained(), self._rows(_REPLAY, (from_revision, covered, start, end)) as rows:
+            for revision, key, value in rows:
+                if revision != current:
+                    if changes:
+                        batches.append(RevisionChanges(current, tuple(changes)))
+                        changes = []
+                    if size >= REPLAY_BYTES_MAX:
+                        covered = current
+                        break
+                    current = revision
+                changes.append(Change(key, value))
+                size += len(key) + (0 if value is None else len(value))
+        if changes:
+            batches.append(RevisionChanges(current, tuple(changes)))
+        return Replay(batches=tuple(batches), covered=covered, complete=covered >= self.newest)
+
+    def status(self) -> StorageStatus:
+        """Cluster id, LM and MM."""
+        with self._explained():
+            lineage = self._at(keys.LINEAGE, self.newest)
+            cluster = self._at(keys.CLUSTER, self.newest)
+        return StorageStatus(
+            cluster_id=cluster_id(cluster),
+            latest=Revision(0) if lineage is None else lineage.modified,
+            minimum=self.minimum,
+        )
+
+    def close(self) -> None:
+        """Closes the file and gives up the lock."""
+        try:
+            with self._explained():
+                self._connection.close()
+        finally:
+            give_up_lock(self._lock)
+
+    # ------------------------------------------------------------ inside
+
+    def _prepare(self, bytes_max: int) -> None:
+        run = self._connection.execute
+        # With a single connection for ever, the log's index lives in memory and costs no file locks.
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        version = run("PRAGMA user_version").fetchone()[0]
+        application = run("PRAGMA application_id").fetchone()[0]
+        empty = run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if application != APPLICATION_ID and not (empty and version == 0 and application == 0):
+            raise BadDirectory(f"{self.path} is not a meta storage", hint="point it at the coordinator's own directory")
+        if version > FORMAT_VERSION:
+            raise BadDirectory(
+                f"{self.path} has format version {version}, this program knows up to {FORMAT_VERSION}",
+                hint=f"run the version of leasehold that wrote it, or a newer one: it must know format {version}",
+            )
+        run("PRAGMA journal_mode = WAL").fetchone()
+        run("PRAGMA synchronous = FULL")
+        # `fold` does it between two answers; this is for a few huge commits in a row.
+        run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES_MAX}").fetchone()
+        page_bytes = run("PRAGMA page_size").fetchone()[0]
+        run(f"PRAGMA max_page_count = {max(1, bytes_max // page_bytes)}").fetchone()
+        if empty:
+            with self._durable():
+                for statement in _SCHEMA:
+                    run(statement)
+        elif self.path.stat().st_size <= QUICK_CHECK_BYTES_MAX:
+            found = run("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise corrupt(self.path, found)
+        state = run("SELECT minimum, swept FROM state").fetchone()
+        if state is None:
+            raise corrupt(self.path, "its state is missing")
+        self.minimum, self._swept = state
+        self.newest = Revision(run("SELECT max(revision) FROM kv").fetchone()[0] or 0)
+
+    def _apply(self, txn: Txn, committed: list[RevisionChanges]) -> TxnResult:
+        revision = Revision(self.newest + 1)
+        succeeded, writes = evaluate(txn, self._standing, revision)
+        if not writes:
+            return TxnResult(succeeded=succeeded, revision=self.newest)
+        execute = self._connection.execute
+        for write in writes:
+            if isinstance(write, Put):
+                entry = write.entry
+                self._latest[entry.key] = entry
+                execute(_INSERT, (entry.key, revision, entry.value, entry.created, entry.version))
+            else:
+                self._latest[write.key] = None
+                execute(_INSERT, (write.key, revision, None, 0, 0))
+        self.newest = revision
+        committed.append(as_revision(revision, writes))
+        return TxnResult(succeeded=succeeded, revision=revision)
+
+    def _standing(self, key: bytes) -> KeyValue | None:
+        """The key as the transactions of this group so far leave it."""
+        try:
+            return self._latest[key]
+        except KeyError:
+            found = self._latest[key] = self._at(key, self.newest)
+            return found
+
+    def _at(self, key: bytes, revision: Revision) -> KeyValue | None:
+        row = self._connection.execute(_AT, (key, revision)).fetchone()
+        return None if row is None or row[1] is None else _key_value(row)
+
+    @contextmanager
+    def _rows(self, statement: str, arguments: tuple[object, ...]) -> Generator[sqlite3.Cursor]:
+        cursor = self._connection.execute(statement, arguments)
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+    @contextmanager
+    def _durable(self) -> Generator[None]:
+        """One SQLite transaction: what leaves it with a definite error surely did not happen."""
+        execute = self._connection.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            yield
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise explain(self.path, error) from error
+            raise
+        try:
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            if result_code(error) != sqlite3.SQLITE_FULL:
+                # The commit mark may have reached the disk: a restart could still find it.
+                raise unclear(self.path, error) from error
+            self._roll_back()
+            raise explain(self.path, error) from error
+        self.commits += 1
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise unclear(self.path, error) from error
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise explain(self.path, error) from error
+
+
+def _key_value(row: tuple[bytes, bytes, Revision, Revision, int]) -> KeyValue:
+    key, value, created, modified, version = row
+    return KeyValue(key=key, value=value, created=created, modified=modified, version=version)

@@ -1,0 +1,40 @@
+"""The exclusive lock beside a meta storage's file: whoever has it is the only process that leads."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from leasehold.errors import BadDirectory
+
+
+def take_lock(path: Path) -> int:
+    """Takes the lock beside the file until `give_up_lock`; answers its descriptor. Raises `BadDirectory`."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise BadDirectory(
+            f"can't open {lock_path}: {error.strerror}", hint=f"make sure that {path.parent} exists and can be written"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise BadDirectory(
+            f"{path} is in use by process {holder}",
+            hint=f"stop process {holder}, or use another directory; the lock is {lock_path}",
+        ) from error
+    except OSError as error:
+        os.close(descriptor)
+        raise BadDirectory(f"can't lock {lock_path}: {error.strerror}", hint="use a local file system") from error
+    return descriptor
+
+
+def give_up_lock(descriptor: int) -> None:
+    """Frees the lock and closes its descriptor."""
+    # A forked child may hold a copy of the descriptor; the lock itself goes now.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

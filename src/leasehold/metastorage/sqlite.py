@@ -1,0 +1,301 @@
+"""The embedded meta storage: SQLite behind one thread, with group commit.
+
+The event loop puts requests into a bounded queue; the thread takes all that wait, up to
+`COMMANDS_PER_TRANSACTION_MAX`, and makes their transactions durable in one commit, each under its own revision.
+Answers and watch events leave in one call to the loop per group, and only after that commit. Requests of a group
+are concurrent, so its reads and compactions run after its transactions.
+
+The thread ends with `close`, or when what is on disk is not known any more; then all that waits gets `Indefinite`.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.ids import Revision
+from leasehold.limits import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX, META_STORAGE_BYTES_MAX
+from leasehold.metastorage.contract import Leadership, StorageStatus
+from leasehold.metastorage.database import Database
+from leasehold.metastorage.leadership import Election, Succession
+from leasehold.metastorage.transaction import check_key, check_limit, check_span, check_txn
+from leasehold.metastorage.watch import Fanout, Replay
+
+T = TypeVar("T")
+Say: TypeAlias = Callable[[], None]
+"""Something the thread has to say, run on the loop."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Commit:
+    """A transaction and who waits for it."""
+
+    txn: Txn
+    answer: "asyncio.Future[TxnResult]"
+
+    def failed(self, error: LeaseholdError) -> Say:
+        # Each caller gets an error of its own, since raising one writes its traceback into it.
+        return partial(_fail, self.answer, type(error)(error.text, code=error.code, hint=error.hint))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ask(Generic[T]):
+    """Anything else that runs on the database's thread."""
+
+    run: Callable[[Database], T]
+    answer: "asyncio.Future[T]"
+
+    def settled(self, database: Database) -> Say:
+        return partial(_settle, self.answer, self.run(database))
+
+    def failed(self, error: LeaseholdError) -> Say:
+        return partial(_fail, self.answer, error)
+
+
+class _Command(Protocol):
+    """What waits in the queue: `_Commit`, or an `_Ask` of any type."""
+
+    def failed(self, error: LeaseholdError) -> Say: ...
+
+
+class SqliteMetaStorage:
+    """`MetaStorage` in one file. Made by `open`; used on the event loop that opened it."""
+
+    def __init__(self, path: Path) -> None:
+        """Use `open`."""
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        # Bounded by `_waiting`, which the loop alone counts; a queue with a lock of its own would cost each request.
+        self._queue: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._taken: list[_Command | None] = []
+        """What the thread took from the queue last; answered but for the part that `_end` finds open."""
+        self._resting = False
+        self._cause: LeaseholdError | None = None
+        self._ending = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._fanout = Fanout()
+        self._succession = Succession()
+        self._commits = 0
+
+    @classmethod
+    async def open(cls, path: Path, *, bytes_max: int = META_STORAGE_BYTES_MAX) -> "SqliteMetaStorage":
+        """Opens the store at `path`, a new one if there is no file, and holds its lock until `close`.
+
+        Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`.
+        """
+        self = cls(path)
+        opened: asyncio.Future[None] = self._loop.create_future()
+        # A daemon, so that a process which ends without `close` does not hang; nothing unanswered was promised.
+        threading.Thread(target=self._serve, args=(opened, bytes_max), name="metastorage", daemon=True).start()
+        try:
+            await opened
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        return self
+
+    @property
+    def commits(self) -> int:
+        """Durable commits so far; one may hold many transactions."""
+        return self._commits
+
+    async def txn(self, txn: Txn) -> TxnResult:
+        """As `MetaStorage.txn`. Raises `Refused` out of bounds, with code DISK_FULL, or BUSY when too many wait."""
+        check_txn(txn)
+        answer: asyncio.Future[TxnResult] = self._loop.create_future()
+        self._put(_Commit(txn, answer))
+        return await answer
+
+    async def get(self, key: bytes, revision: Revision | None = None) -> KeyValue | None:
+        """As `MetaStorage.get`."""
+        check_key(key)
+        return await self._ask(lambda database: database.get(key, revision))
+
+    async def range(self, start: bytes, end: bytes, *, revision: Revision | None = None, limit: int) -> Page:
+        """As `MetaStorage.range`; a page may end before `limit`, at `RANGE_PAGE_BYTES_MAX`."""
+        check_span(start, end)
+        size = check_limit(limit)
+        return await self._ask(lambda database: database.page(start, end, revision, size))
+
+    def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:
+        """As `MetaStorage.watch`. Raises `Indefinite` once the store is closed."""
+        check_span(start, end)
+        return self._fanout.follow(start, end, from_revision, self._history)
+
+    async def compact(self, before: Revision) -> None:
+        """As `MetaStorage.compact`; durable at once, the space is freed bit by bit between transactions."""
+        await self._ask(lambda database: database.compact(before))
+
+    async def status(self) -> StorageStatus:
+        """As `MetaStorage.status`."""
+        return await self._ask(lambda database: database.status())
+
+    async def campaign(self, candidate: str) -> Leadership:
+        """As `MetaStorage.campaign`: waits only while another candidate of this process leads."""
+        self._check_open()
+        return await self._succession.campaign(self, lambda: self._elect(candidate))
+
+    async def close(self) -> None:
+        """As `MetaStorage.close`; what still waits gets `Indefinite`."""
+        if not self._ending:
+            self._ending = True
+            self._queue.put(None)
+        await asyncio.shield(self._ended)
+
+    # ------------------------------------------------------------ on the loop
+
+    async def _elect(self, candidate: str) -> Election:
+        return await self._ask(lambda database: database.lead(candidate))
+
+    async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+        return await self._ask(lambda database: database.replay(start, end, from_revision))
+
+    async def _ask(self, run: Callable[[Database], T]) -> T:
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._put(_Ask(run, answer))
+        return await answer
+
+    def _put(self, command: "_Commit | _Ask[T]") -> None:
+        self._check_open()
+        if self._waiting >= COMMAND_QUEUE_MAX:
+            raise Refused(
+                f"{COMMAND_QUEUE_MAX} requests wait for the meta storage already", code="BUSY", hint="ask again later"
+            )
+        self._waiting += 1
+        self._queue.put(command)
+
+    def _check_open(self) -> None:
+        if self._ending:
+            raise Refused(f"the meta storage {self._path} {self._why()}", code="CLOSED", hint="open it again")
+
+    def _deliver(self, sayings: list[Say], batches: list[RevisionChanges], commits: int) -> None:
+        """Everything one group has to say, in a single wake-up of the loop."""
+        self._commits = commits
+        self._waiting -= len(sayings)
+        self._fanout.publish(batches)
+        for say in sayings:
+            say()
+
+    def _end(self) -> None:
+        """The thread is gone: nothing is answered any more."""
+        self._ending = True
+        while True:
+            try:
+                self._taken.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+        for command in self._taken:
+            if command is not None:
+                command.failed(self._unanswered())()
+        self._fanout.close(self._unanswered)
+        self._succession.leave(self, self._unanswered)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _unanswered(self) -> LeaseholdError:
+        return Indefinite(
+            f"no answer: the meta storage {self._path} {self._why()}",
+            code="CLOSED",
+            hint="open it again and look whether it happened",
+        )
+
+    def _why(self) -> str:
+        return "is closed" if self._cause is None else f"failed: {self._cause.text}"
+
+    # ------------------------------------------------------------ on the thread
+
+    def _serve(self, opened: "asyncio.Future[None]", bytes_max: int) -> None:
+        """The life of the database's thread."""
+        try:
+            try:
+                database = Database(self._path, bytes_max=bytes_max)
+            except LeaseholdError as error:
+                self._call(partial(_fail, opened, error))
+                return
+            try:
+                self._call(partial(_settle, opened, None))
+                while self._step(database):
+                    pass
+            finally:
+                database.close()
+        except LeaseholdError as error:
+            self._cause = error
+        finally:
+            self._call(self._end)
+
+    def _step(self, database: Database) -> bool:
+        """One group, then a little housekeeping; answers whether to go on."""
+        self._taken = self._gather(wait=not database.sweeping or self._resting)
+        if self._ending:
+            return False
+        self._run(database)
+        try:
+            if self._queue.empty():
+                database.fold()
+            # A slice even while others wait: under a load that never pauses the file would grow for ever.
+            database.sweep()
+            self._resting = False
+        except Refused:
+            # No space: try again after the next request, which may have been the one that made room.
+            self._resting = True
+        return True
+
+    def _gather(self, *, wait: bool) -> list[_Command | None]:
+        """All that waits, up to a group; at least one unless told not to wait."""
+        gathered: list[_Command | None] = []
+        try:
+            gathered.append(self._queue.get(wait))
+            while len(gathered) < COMMANDS_PER_TRANSACTION_MAX:
+                gathered.append(self._queue.get_nowait())
+        except queue.Empty:
+            pass
+        return gathered
+
+    def _run(self, database: Database) -> None:
+        """Answers what was taken. Raises if what is on disk is not known any more."""
+        commits = [command for command in self._taken if isinstance(command, _Commit)]
+        if commits:
+            try:
+                results = database.commit([command.txn for command in commits])
+                sayings: list[Say] = [
+                    partial(_settle, command.answer, result) for command, result in zip(commits, results, strict=True)
+                ]
+            except Definite as error:
+                sayings = [command.failed(error) for command in commits]
+            self._tell(sayings, database)
+        sayings = []
+        for command in self._taken:
+            if isinstance(command, _Ask):
+                try:
+                    sayings.append(command.settled(database))
+                except Definite as error:
+                    sayings.append(command.failed(error))
+        if sayings:
+            self._tell(sayings, database)
+
+    def _tell(self, sayings: list[Say], database: Database) -> None:
+        self._call(partial(self._deliver, sayings, database.take_committed(), database.commits))
+
+    def _call(self, say: Say) -> None:
+        try:
+            self._loop.call_soon_threadsafe(say)
+        except RuntimeError:
+            # The loop is closed: nobody waits for the answer.
+            self._ending = True
+
+
+def _settle(answer: "asyncio.Future[T]", result: T) -> None:
+    if not answer.done():  # else its caller was cancelled
+        answer.set_result(result)
+
+
+def _fail(answer: "asyncio.Future[T]", error: LeaseholdError) -> None:
+    if not answer.done():
+        answer.set_exception(error)

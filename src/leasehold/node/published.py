@@ -1,0 +1,42 @@
+"""What a node's threads share: its view and its lease, each replaced whole by a single assignment.
+
+The agent's thread writes, Flight's threads read; a reader sees the old object or the new one, never a mixture.
+`core.lease.guard` reads them in the one order that is sound.
+"""
+
+import threading
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.lease import NO_LEASE, Lease
+from leasehold.ids import ClusterId, Incarnation, NodeId, Revision
+from leasehold.limits import SECOND_NS
+
+
+class Published:
+    """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
+
+    def __init__(self) -> None:
+        self.view: Catalog = Catalog()
+        self.lease: Lease = NO_LEASE
+        self.node = NodeId(0)
+        self.incarnation = Incarnation(0)
+        self.cluster_id = ClusterId("")
+        self._newer = threading.Condition()
+
+    def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:
+        """Called once, before the first lease."""
+        self.cluster_id, self.node, self.incarnation = cluster_id, node, incarnation
+
+    def publish(self, view: Catalog) -> None:
+        """Shows a newer view, then wakes who waits for it."""
+        assert view.revision >= self.view.revision, "a view never goes back (INV-BARRIER-1)"
+        self.view = view
+        with self._newer:
+            self._newer.notify_all()
+
+    def wait_for(self, revision: Revision, timeout_ns: int) -> bool:
+        """Blocks a Flight thread until the view shows `revision`; False if it does not in time."""
+        if self.view.revision >= revision:
+            return True
+        with self._newer:
+            return self._newer.wait_for(lambda: self.view.revision >= revision, timeout_ns / SECOND_NS)

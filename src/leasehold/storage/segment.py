@@ -1,0 +1,348 @@
+"""Segments: Arrow rows as the bytes of one Parquet file, and back.
+
+`SegmentEncoder` turns batches into bytes that it hands on in chunks as they come about, so that one encoding
+feeds the local disk and the peers, and every replica holds the same bytes under one SHA-256. `read_segment` reads
+them back under any later schema: columns are found by field id, never by name or place.
+
+Three checks stand between a damaged disk and a reader. The SHA-256 in the manifest covers every byte
+(`verify_segment`). The CRC of each Parquet page covers the values, and is checked by every read. The row counts of
+the footer must agree with what is decoded. The footer itself has no checksum but the SHA-256.
+"""
+
+import errno
+import hashlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from leasehold.core.records import ColumnStatistics, Field
+from leasehold.errors import Corrupt, Definite, NotFound, Refused
+from leasehold.limits import (
+    BATCH_ROWS,
+    DICTIONARY_SAMPLE_ROWS,
+    ENCODER_BATCHES_MAX,
+    FORWARD_CHUNK_BYTES,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_ROWS,
+    SEGMENT_BYTES_MAX,
+)
+from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema, cast_exactly, count_true
+from leasehold.storage.statistics import column_statistics
+
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+TIMESTAMP_ENCODING: Final = "DELTA_BINARY_PACKED"
+
+
+class EncodedSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """What the manifest says of a finished segment."""
+
+    rows: int
+    size_bytes: int
+    sha256: bytes
+    statistics: tuple[ColumnStatistics, ...]
+
+
+# ---------------------------------------------------------------- writing
+
+
+class _Sink:
+    """What the Parquet writer takes for a file: counts and hashes the bytes and hands them on in bounded chunks."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+        self.closed = False
+
+    def write(self, piece: bytes) -> int:
+        if self.closed:
+            return len(piece)  # an abandoned writer still closes itself when it is collected
+        try:
+            for start in range(0, len(piece), FORWARD_CHUNK_BYTES):
+                self._hand_on(piece[start : start + FORWARD_CHUNK_BYTES])
+        except BaseException:
+            self.closed = True
+            raise
+        return len(piece)
+
+    def flush(self) -> None:
+        """Every piece is handed on at once."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def sha256(self) -> bytes:
+        return self._hash.digest()
+
+    def _hand_on(self, chunk: bytes) -> None:
+        self.size_bytes += len(chunk)
+        if self.size_bytes > SEGMENT_BYTES_MAX:
+            raise Refused(
+                f"a segment would grow over {SEGMENT_BYTES_MAX} bytes",
+                code="SEGMENT_TOO_LARGE",
+                hint="write the rows in several segments",
+            )
+        self._hash.update(chunk)
+        self._write(chunk)
+
+
+class SegmentEncoder:
+    """Encodes batches of one schema as one Parquet file; one thread at a time uses it.
+
+    `write` gets the bytes of the file in order, in chunks of at most FORWARD_CHUNK_BYTES and mostly near it. Holds at
+    most one row group, of `row_group_rows` rows or about ROW_GROUP_BYTES. What `write` raises comes out of the method
+    that caused it; after any error nothing more is handed on, and only `abort` may follow.
+    """
+
+    def __init__(
+        self, fields: Sequence[Field], write: Callable[[bytes], object], *, row_group_rows: int = ROW_GROUP_ROWS
+    ) -> None:
+        assert 1 <= row_group_rows <= ROW_GROUP_ROWS
+        self._fields = tuple(fields)
+        self._schema = arrow_schema(fields)
+        self._row_group_rows = row_group_rows
+        self._sink = _Sink(write)
+        # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
+        self._writer: pq.ParquetWriter | None = None
+        self._written: list[pq.FileMetaData] = []
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._with_nan: set[int] = set()
+        self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
+        self.rows = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes handed on so far; of the whole file once finished."""
+        return self._sink.size_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Takes the rows of `batch`, which must have exactly `arrow_schema(fields)` (see `schema.conform`).
+
+        Raises `Refused` with code SEGMENT_TOO_LARGE over SEGMENT_BYTES_MAX.
+        """
+        assert not self._sink.closed, "a finished or aborted segment takes no rows"
+        assert batch.schema.equals(self._schema, check_metadata=True), "conform() comes first"
+        for start in range(0, batch.num_rows, self._row_group_rows):
+            self._hold(batch.slice(start, self._row_group_rows))
+
+    def finish(self) -> EncodedSegment:
+        """Hands on the rest of the file and tells what it holds. A segment without rows is a file as well."""
+        assert not self._sink.closed, "a segment is finished once"
+        self._write_row_group()
+        writer = self._writer or self._open()
+        writer.close()
+        self._stream.flush()
+        self._sink.close()
+        return EncodedSegment(
+            sha256=self._sink.sha256(),
+            rows=self.rows,
+            size_bytes=self._sink.size_bytes,
+            statistics=self._statistics(self._written[0]),
+        )
+
+    def abort(self) -> None:
+        """Drops everything; nothing more is handed on. Idempotent, and without effect on a finished segment."""
+        self._sink.close()
+        self._pending.clear()
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        if self._pending_rows + batch.num_rows > self._row_group_rows:
+            self._write_row_group()
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        if self._pending_rows >= self._row_group_rows or self._pending_bytes >= ROW_GROUP_BYTES:
+            self._write_row_group()
+        elif len(self._pending) > ENCODER_BATCHES_MAX:
+            self._pending = [pa.concat_batches(self._pending)]
+
+    def _write_row_group(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.Table.from_batches(self._pending, self._schema)
+        writer = self._writer or self._open()
+        writer.write_table(rows, row_group_size=self._row_group_rows)
+        # The bounds that Parquet keeps leave NaN out; Spark orders it above all numbers, so it voids them.
+        self._with_nan.update(place for place in self._floats if count_true("is_nan", rows.column(place)))
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _open(self) -> pq.ParquetWriter:
+        timestamps = [field.name for field in self._schema if pa.types.is_timestamp(field.type)]
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            self._schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            # The stubs say bool; a list of names is documented as well.
+            use_dictionary=self._repetitive(),  # pyright: ignore[reportArgumentType]
+            column_encoding=dict.fromkeys(timestamps, TIMESTAMP_ENCODING) or None,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=False,
+            metadata_collector=self._written,
+        )
+        return self._writer
+
+    def _repetitive(self) -> list[str] | bool:
+        """The string columns whose first rows repeat themselves."""
+        if not self._pending:
+            return False
+        sample = pa.Table.from_batches(self._pending, self._schema).slice(0, DICTIONARY_SAMPLE_ROWS)
+        names = [
+            field.name
+            for field, column in zip(self._schema, sample.columns, strict=True)
+            if pa.types.is_string(field.type)
+            and pc.call_function("count_distinct", [column]).as_py() * 2 <= sample.num_rows
+        ]
+        return names or False
+
+    def _statistics(self, written: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
+        return tuple(
+            column_statistics(field, kind, place, written, comparable=place not in self._with_nan)
+            for place, (field, kind) in enumerate(zip(self._fields, self._schema.types, strict=True))
+        )
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_segment(
+    path: Path, fields: Sequence[Field], *, row_offset: int = 0, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`, at most `batch_rows` at a time.
+
+    A column is found by its field id: a renamed one under its new name, a widened one cast, one added later as nulls,
+    a dropped one left out. An offset at or past the end gives nothing. No fields give batches that only count rows.
+    Opens the file at once. Raises `NotFound` if there is none, and here or later `Corrupt` for damaged bytes.
+    """
+    assert row_offset >= 0
+    assert batch_rows > 0
+    with _reading(path):
+        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
+        names = _names_by_id(path, file)
+    return _batches(
+        path, file, [names.get(one.id) for one in fields], arrow_schema(fields), skip=row_offset, batch_rows=batch_rows
+    )
+
+
+def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
+    """Holds a file against the manifest, byte by byte. Raises `Corrupt` if it differs, `NotFound` if there is none."""
+    with _reading(path):
+        found_bytes = path.stat().st_size
+        if found_bytes != size_bytes:
+            raise _corrupt(path, f"it has {found_bytes} bytes where the manifest says {size_bytes}")
+        with path.open("rb", buffering=0) as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+    if found != sha256:
+        raise _corrupt(path, f"its SHA-256 is {found.hex()} where the manifest says {sha256.hex()}")
+
+
+def _names_by_id(path: Path, file: pq.ParquetFile) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for field in file.schema_arrow:
+        number = (field.metadata or {}).get(FIELD_ID_KEY, b"")
+        if not number.isdigit() or names.setdefault(int(number), field.name) != field.name:
+            raise _corrupt(path, f"column {field.name!r} has no field id of its own")
+    if len(set(names.values())) != file.metadata.num_columns:
+        raise _corrupt(path, "two columns have one name")
+    return names
+
+
+def _batches(
+    path: Path, file: pq.ParquetFile, names: list[str | None], schema: pa.Schema, *, skip: int, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    present = [name for name in names if name is not None]
+    with file:
+        for group, rows in enumerate(_row_counts(path, file)):
+            if skip >= rows:
+                skip -= rows
+                continue
+            seen = 0
+            for raw in _decoded(path, file, group, rows, present, batch_rows=batch_rows):
+                seen += raw.num_rows
+                if skip >= raw.num_rows:
+                    skip -= raw.num_rows
+                    continue
+                with _reading(path):
+                    batch = _projected(raw.slice(skip), names, schema)
+                skip = 0
+                yield batch
+            if seen != rows:
+                raise _corrupt(path, f"row group {group} holds {seen} rows where the footer says {rows}")
+
+
+def _row_counts(path: Path, file: pq.ParquetFile) -> list[int]:
+    # No more is asked of the metadata: on a damaged footer pyarrow's accessor for columns ends the whole process.
+    counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+    if sum(counts) != file.metadata.num_rows or any(count < 0 for count in counts):
+        raise _corrupt(path, f"its row groups hold {counts[:16]} rows, the whole {file.metadata.num_rows}")
+    return counts
+
+
+def _decoded(
+    path: Path, file: pq.ParquetFile, group: int, rows: int, names: list[str], *, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of one row group of `rows` rows; row groups are read one by one, so that only one is in memory."""
+    if not names:
+        for start in range(0, rows, batch_rows):
+            counted = pa.nulls(min(batch_rows, rows - start))
+            yield pa.RecordBatch.from_arrays([counted], ["counted"]).select([])
+        return
+    with _reading(path):
+        stream = file.iter_batches(batch_rows, row_groups=[group], columns=names)
+    while True:
+        with _reading(path):
+            batch = next(stream, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _projected(raw: pa.RecordBatch, names: list[str | None], schema: pa.Schema) -> pa.RecordBatch:
+    if not names:
+        return raw.select([]).replace_schema_metadata(None)
+    columns: list[pa.Array] = []
+    for name, field in zip(names, schema, strict=True):
+        if name is not None:
+            columns.append(cast_exactly(raw.column(name), field.type))
+        elif field.nullable:
+            columns.append(pa.nulls(raw.num_rows, field.type))
+        else:
+            raise pa.ArrowInvalid(f"column {field.name!r} is NOT NULL and the file has none with its field id")
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    """Foreign errors as ours. Arrow reports damage as OSError without an errno; with one, the system refused."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"segment file {path} does not exist", code="SEGMENT_MISSING", hint="read it from another replica"
+        ) from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno not in {None, errno.EIO}:
+            raise Definite(
+                f"segment file {path} can't be read: {error.strerror}",
+                code="DISK_ERROR",
+                hint="look at the disk and the limits of the process, then try again",
+            ) from error
+        raise _corrupt(path, str(error).split("\n", 1)[0][:300]) from error
+
+
+def _corrupt(path: Path, why: str) -> Corrupt:
+    return Corrupt(
+        f"segment file {path} is damaged: {why}", hint="the node fetches it again from another replica of its bucket"
+    )

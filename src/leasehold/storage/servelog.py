@@ -1,0 +1,193 @@
+"""The serve log: what a node released, kept so that `leasehold verify` can hold every batch against the receipts.
+
+A record is in the kernel before `append` returns, so the death of the process loses nothing. Nothing is synced: the
+log speaks of a running machine, and a loss of power ends all leases with it.
+
+A log is a row of files `serve-<number>.log`, each a sequence of frames: the mark `LSV1`, the length of the payload
+and its CRC-32 (both little-endian, 32 bits), the payload. A killed process can leave a torn frame at the end of its
+file. So a new process begins a new file, and a reader lets a file end in a torn frame, but not go on after one.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from leasehold.core.audit import ServeRecord
+from leasehold.errors import Corrupt, Definite, Refused
+from leasehold.limits import (
+    SERVE_LOG_FILE_BYTES_MAX,
+    SERVE_LOG_FILES_MAX,
+    SERVE_LOG_PIECES_MAX,
+    SERVE_RECORD_BYTES_MAX,
+)
+
+MARK: Final = b"LSV1"
+_HEAD: Final = Struct("<4sII")
+_FILE_NAME: Final = re.compile(r"serve-(\d{10})\.log")
+
+assert SERVE_RECORD_BYTES_MAX + _HEAD.size < SERVE_LOG_FILE_BYTES_MAX
+
+
+class ServeLog:
+    """Appends serve records to the files in `directory`; any thread may.
+
+    Holds at most `files_max` x `file_bytes_max` bytes, the oldest file goes first. Files that a restart cut short
+    count by their bytes, up to SERVE_LOG_PIECES_MAX of them: a node that is killed again and again keeps its record.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        file_bytes_max: int = SERVE_LOG_FILE_BYTES_MAX,
+        files_max: int = SERVE_LOG_FILES_MAX,
+    ) -> None:
+        assert files_max >= 1
+        assert file_bytes_max > 0
+        self._directory = directory
+        self._file_bytes_max = file_bytes_max
+        self._older_bytes_max = (files_max - 1) * file_bytes_max
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._lock = threading.Lock()
+        self._fd: int | None = None
+        self._written_bytes = 0
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._number = max((number for number, _ in _log_files(directory)), default=0)
+        except OSError as error:
+            raise _disk_error(directory, error) from error
+
+    def append(self, record: ServeRecord) -> None:
+        """Puts `record` into the kernel's hands. A batch whose record can't be kept must not be released.
+
+        Raises `Definite` with code DISK_ERROR if it can't be written, `Refused` with code SERVE_RECORD_TOO_LARGE.
+        """
+        payload = self._encode(record)
+        if len(payload) > SERVE_RECORD_BYTES_MAX:
+            raise Refused(
+                f"a serve record of {len(payload)} bytes, over {SERVE_RECORD_BYTES_MAX}",
+                code="SERVE_RECORD_TOO_LARGE",
+                hint="choose a shorter request id",
+            )
+        frame = _HEAD.pack(MARK, len(payload), crc32(payload)) + payload
+        with self._lock:
+            try:
+                if self._fd is None or self._written_bytes + len(frame) > self._file_bytes_max:
+                    self._begin_file()
+                assert self._fd is not None
+                written = os.write(self._fd, frame)
+            except OSError as error:
+                self._end_file()
+                raise _disk_error(self._directory, error) from error
+            self._written_bytes += written
+            if written < len(frame):
+                self._end_file()  # nothing may follow a torn frame
+                raise Definite(
+                    f"only {written} of {len(frame)} bytes of a serve record fit into {self._directory}",
+                    code="DISK_ERROR",
+                    hint="free space on this disk",
+                )
+
+    def close(self) -> None:
+        """Ends the file; a later append begins a new one. Idempotent."""
+        with self._lock:
+            self._end_file()
+
+    def _begin_file(self) -> None:
+        """Not before the first record: restarts that serve nothing would push out files that say something."""
+        self._end_file()
+        self._prune()
+        self._number += 1
+        path = self._directory / f"serve-{self._number:010}.log"
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._written_bytes = 0
+
+    def _end_file(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _prune(self) -> None:
+        older = _log_files(self._directory)
+        sizes = [path.stat().st_size for _, path in older]
+        for place, (_, path) in enumerate(older):
+            if sum(sizes[place:]) <= self._older_bytes_max and len(older) - place < SERVE_LOG_PIECES_MAX:
+                break
+            path.unlink()
+
+
+def read_serve_log(directory: Path) -> Iterator[ServeRecord]:
+    """The records in `directory`, oldest first; none if there is no log.
+
+    A torn frame at the end of a file ends that file. Raises `Corrupt` where a frame is damaged and whole ones follow,
+    and where a file is missing between others. May run while the log is written: files deleted meanwhile are left out.
+    """
+    decode = msgspec.msgpack.Decoder(ServeRecord).decode
+    try:
+        files = _log_files(directory)
+    except FileNotFoundError:
+        return
+    for place, (number, path) in enumerate(files):
+        if number != files[0][0] + place:
+            raise _corrupt(path, "a file before it is missing")
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _disk_error(path, error) from error
+        for start, payload in _payloads(path, content):
+            try:
+                yield decode(payload)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise _corrupt(path, f"no serve record at byte {start}: {error}") from error
+
+
+def _payloads(path: Path, content: bytes) -> Iterator[tuple[int, bytes]]:
+    start = 0
+    while start < len(content):
+        payload = _payload_at(content, start)
+        if payload is None:
+            later = content.find(MARK, start + 1)
+            while later >= 0:
+                if _payload_at(content, later) is not None:
+                    raise _corrupt(path, f"the frame at byte {start} is damaged and others follow")
+                later = content.find(MARK, later + 1)
+            return
+        yield start, payload
+        start += _HEAD.size + len(payload)
+
+
+def _payload_at(content: bytes, start: int) -> bytes | None:
+    """The payload of the frame at `start`, None if there is no whole and sound one."""
+    body = start + _HEAD.size
+    if body > len(content):
+        return None
+    mark, length, checksum = _HEAD.unpack_from(content, start)
+    payload = content[body : body + length] if mark == MARK and length <= SERVE_RECORD_BYTES_MAX else b""
+    return payload if payload and len(payload) == length and crc32(payload) == checksum else None
+
+
+def _log_files(directory: Path) -> list[tuple[int, Path]]:
+    """The files of a log with their numbers, oldest first."""
+    named = [(_FILE_NAME.fullmatch(path.name), path) for path in directory.iterdir()]
+    return sorted((int(match[1]), path) for match, path in named if match is not None)
+
+
+def _corrupt(path: Path, why: str) -> Corrupt:
+    return Corrupt(f"serve log {path} is damaged: {why}", hint="keep the file aside and look at the disk")
+
+
+def _disk_error(path: Path, error: OSError) -> Definite:
+    return Definite(
+        f"serve log {error.filename or path}: {error.strerror}",
+        code="DISK_ERROR",
+        hint="look at the disk: without its log a node must not serve",
+    )

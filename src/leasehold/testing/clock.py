@@ -1,0 +1,132 @@
+"""A clock of one simulated machine: it drifts, is set off against others, and jumps when the machine was suspended."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from leasehold.testing.loop import VirtualLoop
+
+MILLION: Final = 1_000_000
+
+
+class SimulatedTimer:
+    """Implements `wire.ports.Timer`; armed anew whenever its clock's reading changes by more than time passing."""
+
+    def __init__(self, clock: "SimulatedClock", deadline_ns: int, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._deadline_ns = deadline_ns
+        self._callback = callback
+        self._handle: asyncio.TimerHandle | None = None
+
+    def cancel(self) -> None:
+        """Takes the call back; harmless once it has run."""
+        self.disarm()
+        self._clock.forget(self)
+
+    def arm(self) -> None:
+        """Asks the loop for the first instant at which the deadline may be reached."""
+        self.disarm()
+        self._handle = self._clock.call_when_due(self._deadline_ns, self._fire)
+
+    def disarm(self) -> None:
+        """Takes back what was asked of the loop."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        if self._clock.now_ns() < self._deadline_ns:
+            self.arm()
+        else:
+            self._clock.forget(self)
+            self._callback()
+
+
+class SimulatedClock:
+    """Implements `wire.ports.Clock` on a virtual loop.
+
+    `drift_ppm` parts in a million faster (or, negative, slower) than virtual time; `offset_ns` is its first reading.
+    """
+
+    def __init__(self, loop: VirtualLoop, *, drift_ppm: int = 0, offset_ns: int = 0) -> None:
+        assert drift_ppm > -MILLION, "a clock never goes back"
+        assert offset_ns >= 0, "a clock starts at 0 or later"
+        self._loop = loop
+        self._rate_ppm = MILLION + drift_ppm
+        self._base_virtual_ns = loop.now_ns()
+        self._base_local_ns = offset_ns
+        self._paused = False
+        self._timers: dict[SimulatedTimer, None] = {}
+
+    def now_ns(self) -> int:
+        """The reading; goes on while paused."""
+        passed_ns = self._loop.now_ns() - self._base_virtual_ns
+        return self._base_local_ns + passed_ns * self._rate_ppm // MILLION
+
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> SimulatedTimer:
+        """Calls back as soon as the reading reaches `deadline_ns`, by drift or by a jump; not while paused."""
+        timer = SimulatedTimer(self, deadline_ns, callback)
+        self._timers[timer] = None
+        if not self._paused:
+            timer.arm()
+        return timer
+
+    async def sleep_until(self, deadline_ns: int) -> None:
+        """Returns as soon as the reading reaches `deadline_ns`, by drift or by a jump; not while paused."""
+        if not self._paused and self.now_ns() >= deadline_ns:
+            return
+        woken: asyncio.Future[None] = self._loop.create_future()
+        timer = self.call_at(deadline_ns, lambda: None if woken.done() else woken.set_result(None))
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def jump(self, forward_ns: int) -> None:
+        """Moves the reading forward at once, as a suspend does."""
+        assert forward_ns >= 0, "a clock never goes back"
+        self._rebase()
+        self._base_local_ns += forward_ns
+        self._arm_all()
+
+    def set_drift(self, drift_ppm: int) -> None:
+        """Changes the rate from now on."""
+        assert drift_ppm > -MILLION, "a clock never goes back"
+        self._rebase()
+        self._rate_ppm = MILLION + drift_ppm
+        self._arm_all()
+
+    def pause(self) -> None:
+        """From now on no timer fires, while the reading goes on: a stopped process."""
+        self._paused = True
+        self._arm_all()
+
+    def resume(self) -> None:
+        """Timers whose deadline passed meanwhile fire now."""
+        self._paused = False
+        self._arm_all()
+
+    # ------------------------------------------------------------ for its timers
+
+    def call_when_due(self, local_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Asks the loop for the first virtual instant at which the reading is at least `local_ns`."""
+        left_ns = max(0, local_ns - self._base_local_ns)
+        due_ns = self._base_virtual_ns + -(-left_ns * MILLION // self._rate_ppm)
+        return self._loop.call_at_ns(max(due_ns, self._loop.now_ns()), callback)
+
+    def forget(self, timer: SimulatedTimer) -> None:
+        """It has fired, or was taken back."""
+        self._timers.pop(timer, None)
+
+    def _rebase(self) -> None:
+        # Rounds down, so the reading at this very instant does not change.
+        self._base_local_ns = self.now_ns()
+        self._base_virtual_ns = self._loop.now_ns()
+
+    def _arm_all(self) -> None:
+        for timer in self._timers:
+            if self._paused:
+                timer.disarm()
+            else:
+                timer.arm()

@@ -1,0 +1,190 @@
+"""The ground the world stands on: real time, the store, the network, and the engines with the effects they ask for.
+
+The store is linearizable: a revision counter, the leader record, the registrations and the settings.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from leasehold.core.barrier import Fail, Proceed
+from leasehold.core.grantor import (
+    AcceptSurrender,
+    Grantor,
+    GrantorEvent,
+    RefuseRenewal,
+    ReportVerdict,
+    SendGrant,
+)
+from leasehold.core.lease import (
+    Holder,
+    HolderEvent,
+    PublishLease,
+    SendRenewal,
+    SendSurrender,
+    guard,
+)
+from leasehold.core.messages import Grant, Renewal, Surrender
+from leasehold.core.records import SettingsRecord
+from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
+from leasehold.limits import (
+    DRIFT_PPM,
+    LEASE_DURATION_NS,
+    LEASE_MARGIN_NS,
+    MILLISECOND_NS,
+    SECOND_NS,
+)
+from leasehold.testing.actors import (
+    Coordinator,
+    Envelope,
+    Guard,
+    LeaderRecordSeen,
+    LocalClock,
+    NodeProcess,
+    Travelling,
+)
+from leasehold.testing.invariants import INVARIANTS, Invariant
+from leasehold.testing.oracle import Granted, Heard, InvariantViolated, Oracle, Proceeded
+
+LEADERSHIP_NS: Final = 2 * SECOND_NS
+LEADERSHIP_MARGIN_NS: Final = 200 * MILLISECOND_NS
+TRUE_CLOCK: Final = LocalClock(0, 0)
+SETTINGS: Final = SettingsRecord(
+    lease_duration_ns=LEASE_DURATION_NS,
+    lease_margin_ns=LEASE_MARGIN_NS,
+    drift_ppm=DRIFT_PPM,
+    catch_up_difference=100,
+    min_in_sync=1,
+)
+
+
+def hash_session(session: Session) -> bytes:
+    """Stands in for SHA-256: as distinct, and readable in a trace."""
+    return session.encode()
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the world runs: production code, unless a test breaks a part on purpose."""
+
+    holder: type[Holder] = Holder
+    grantor: type[Grantor] = Grantor
+    guard: Guard = guard
+    settings: SettingsRecord = SETTINGS
+    drift_ppm: int = DRIFT_PPM
+    """How far the clocks of a random world really drift."""
+
+
+class Ground:
+    """Nodes with ids from 1 and coordinators numbered from 0; `clocks` gives first the nodes', then theirs."""
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 2,
+        coordinators: int = 2,
+        clocks: Iterable[LocalClock] = (),
+        parts: Parts | None = None,
+        invariants: tuple[Invariant, ...] = INVARIANTS,
+        seed: int | None = None,
+    ) -> None:
+        given = [*clocks]
+        given += [TRUE_CLOCK] * (nodes + coordinators - len(given))
+        self.parts = Parts() if parts is None else parts
+        self.invariants = invariants
+        self.seed = seed
+        self.clocks = {NodeId(number + 1): given[number] for number in range(nodes)}
+        self.coordinators = [Coordinator(number=number, clock=given[nodes + number]) for number in range(coordinators)]
+        self.processes: list[NodeProcess] = []
+        self.oracle = Oracle(self.coordinators, self.processes)
+        self.network: list[Envelope] = []
+        # The store.
+        self.latest = Revision(1)
+        self.record = LeaderRecordSeen(Term(0), 0, None)
+        self.registered: dict[NodeId, tuple[Incarnation, bytes | None]] = dict.fromkeys(
+            self.clocks, (Incarnation(0), None)
+        )
+        self.settings = self.parts.settings
+        self.largest_ns = self.settings.lease_duration_ns
+        self.unreturned: list[Revision] = []
+        self._processes_made = 0
+        self._barriers_made = 0
+
+    def send(self, process: NodeProcess, coordinator: int, message: Travelling) -> None:
+        """Puts a message on its way, undisturbed; a random world decides its fate here."""
+        self.network.append(Envelope(process, coordinator, message, self.oracle.real_ns))
+
+    # ------------------------------------------------------------ engines
+
+    def now_ns(self, actor: NodeProcess | Coordinator) -> int:
+        """An actor's own clock."""
+        return actor.clock.now_ns(self.oracle.real_ns)
+
+    def leads(self, coordinator: Coordinator) -> bool:
+        """Whether it leads, as far as its own clock can tell."""
+        return self.now_ns(coordinator) < coordinator.leads_until_ns
+
+    def owns(self, coordinator: Coordinator) -> bool:
+        """Whether a transaction that compares its term would succeed."""
+        return coordinator.term == self.record.term and self.record.holder == coordinator.number
+
+    def holder_step(self, process: NodeProcess, event: HolderEvent) -> None:
+        """Feeds a holder one event and does what it asks for."""
+        assert process.holder is not None
+        for effect in process.holder.step(event, self.now_ns(process)):
+            match effect:
+                case PublishLease(lease=lease):
+                    process.lease = lease
+                case SendRenewal(renewal=message) | SendSurrender(surrender=message):
+                    if process.stream is not None and not process.cut:
+                        self.send(process, process.stream, message)
+
+    def grantor_step(self, coordinator: Coordinator, event: GrantorEvent, envelope: Envelope | None = None) -> None:
+        """Feeds a grantor one event, of a message if it came in one, and does what it asks for."""
+        grantor = coordinator.grantor
+        assert grantor is not None
+        before = None if envelope is None else grantor.held(envelope.process.node)
+        effects = grantor.step(event, self.now_ns(coordinator))
+        if envelope is not None and isinstance(envelope.message, Renewal | Surrender):
+            message = envelope.message
+            after = grantor.held(message.node)
+            self.oracle.saw(Heard(message=message, before=before, after=after, effects=effects))
+            if isinstance(message, Renewal):
+                key = (message.node, message.incarnation)
+                coordinator.reports[key] = max(message.applied, coordinator.reports.get(key, message.applied))
+        for effect in effects:
+            match effect:
+                case SendGrant(grant=answer) | RefuseRenewal(refused=answer):
+                    assert envelope is not None
+                    assert isinstance(envelope.message, Renewal)
+                    if isinstance(answer, Grant):
+                        due = coordinator.due_floor
+                        self.oracle.saw(
+                            Granted(coordinator=coordinator, renewal=envelope.message, grant=answer, due_floor=due)
+                        )
+                    self.send(envelope.process, coordinator.number, answer)
+                case ReportVerdict(number=number, verdict=verdict):
+                    self._verdict(coordinator, coordinator.barriers.pop(number), verdict)
+                case AcceptSurrender():
+                    pass  # the process has ended
+
+    def _verdict(self, coordinator: Coordinator, revision: Revision, verdict: Proceed | Fail) -> None:
+        if isinstance(verdict, Fail):
+            coordinator.unopened.append(revision)
+            return
+        self.oracle.saw(Proceeded(coordinator=coordinator, receipt=verdict.receipt))
+        if revision in self.unreturned:
+            self.unreturned.remove(revision)
+
+    def did(self, line: str) -> bool:
+        """Ends a step: notes it, and checks every invariant. Raises `InvariantViolated`."""
+        self.oracle.note(line)
+        for invariant in self.invariants:
+            wrong = invariant.check(self.oracle)
+            if wrong is not None:
+                raise InvariantViolated(
+                    invariant.id, wrong, seed=self.seed, step=self.oracle.step, trace=self.oracle.trace
+                )
+        self.oracle.news.clear()
+        self.oracle.step += 1
+        return True

@@ -1,0 +1,268 @@
+"""Simulated machines: servers and connections of `wire.ports`, over `testing.network`.
+
+The handlers of `wire.rpc` and both ends of `wire.duplex` run here as they do over gRPC.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from leasehold.core.messages import Message
+from leasehold.errors import BadSettings, Unreachable
+from leasehold.limits import CONNECT_TIMEOUT_NS, SECOND_NS
+from leasehold.testing.streams import End, Stream
+from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
+from leasehold.wire.ports import Service
+from leasehold.wire.rpc import EOF, SESSION, STREAM, ClientDuplex, Handlers, read_answer
+
+if TYPE_CHECKING:
+    from leasehold.testing.network import Network
+
+FIRST_FREE_PORT: Final = 40_000
+
+Result: TypeAlias = bytes | Unreachable
+Answer: TypeAlias = asyncio.Future[Result]
+
+
+class Host:
+    """A machine with one process on it: implements `wire.ports.Transport`, and `serve` as in `wire.rpc`."""
+
+    def __init__(self, network: "Network", name: str) -> None:
+        self.network = network
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.dark = False
+        self.epoch = 1
+        self._servers: dict[str, SimulatedServer] = {}
+        self._next_port = FIRST_FREE_PORT
+        self._calls: dict[Answer, None] = {}
+
+    def connect(self, address: str) -> "SimulatedConnection":
+        """A connection of the process that runs now; nothing is sent yet."""
+        return SimulatedConnection(self, address)
+
+    async def serve(
+        self, address: str, service: Service, *, on_fault: Callable[[BaseException], None]
+    ) -> "SimulatedServer":
+        """Serves at `address`, `name:port`; port 0 picks one. Raises `BadSettings` like the real one."""
+        assert self.alive, f"{self.name} was killed: restart it first"
+        name, _colon, port = address.rpartition(":")
+        if name != self.name:
+            raise BadSettings(f"can't listen on {address}: this host is {self.name}")
+        if port == "0":
+            self._next_port += 1
+            address = f"{name}:{self._next_port}"
+        if address in self._servers:
+            raise BadSettings(f"can't listen on {address}: another process listens there", code="PORT_IN_USE")
+        server = SimulatedServer(self, address, Handlers(service, on_fault))
+        self._servers[address] = server
+        return server
+
+    def listener(self, address: str) -> "SimulatedServer | None":
+        """Who listens at `address` now."""
+        return self._servers.get(address)
+
+    def stop_listening(self, server: "SimulatedServer") -> None:
+        """Forgets a server."""
+        if self._servers.get(server.address) is server:
+            del self._servers[server.address]
+
+    def expect(self, answer: Answer) -> None:
+        """A call of this process waits for `answer`."""
+        self._calls[answer] = None
+        answer.add_done_callback(lambda done: self._calls.pop(done, None))
+
+    def end_process(self, *, silent: bool) -> None:
+        """See `Network.kill`."""
+        self.alive, self.dark = False, silent
+        self.epoch += 1
+        for stream in tuple(self.network.streams):
+            for end in stream.ends():
+                if end.host is self:
+                    end.cut("the process was killed", tell=not silent)
+                    if silent:
+                        stream.is_orphan = True
+                        self.network.watch_silence(stream, dead=True)
+        for answer in tuple(self._calls):
+            settle(answer, unreachable(self.name, "the process was killed"))
+        for server in tuple(self._servers.values()):
+            server.abandon(silent=silent)
+
+
+class SimulatedServer:
+    """Implements `wire.ports.Server`; owns the tasks of its handlers, until `close` or `Network.kill`."""
+
+    def __init__(self, host: Host, address: str, handlers: Handlers) -> None:
+        self._host = host
+        self._address = address
+        self._handlers = handlers
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._replies: dict[asyncio.Task[Any], Callable[[Result], None]] = {}
+
+    @property
+    def address(self) -> str:
+        """The `name:port` it listens on."""
+        return self._address
+
+    async def close(self) -> None:
+        """Stops listening, cuts its streams and calls, and waits for their handlers to end."""
+        self._host.stop_listening(self)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def abandon(self, *, silent: bool) -> None:
+        """The process is gone: callers see a broken connection, or nothing at all where it is `silent`."""
+        self._host.stop_listening(self)
+        for task in tuple(self._tasks):
+            reply = self._replies.pop(task, None)
+            if reply is not None and not silent:
+                reply(unreachable(self._address, "connection reset"))
+            task.cancel()
+
+    def own(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Runs a handler."""
+        task = self._host.network.loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
+
+    def handler(self, method: str, request: bytes, end: End) -> Coroutine[Any, Any, None]:
+        """The handler of a stream."""
+        return self._handlers.session(None, end) if method == SESSION else self._handlers.stream(request, end)
+
+    def answer(self, request: bytes, reply: Callable[[Result], None]) -> asyncio.Task[Any]:
+        """Handles a call; `reply` gets its answer, or that there is none."""
+        task = self.own(self._handlers.call(request, None))
+        self._replies[task] = reply
+
+        def on_done(done: asyncio.Task[bytes]) -> None:
+            answer_to = self._replies.pop(done, None)
+            if answer_to is not None:
+                answer_to(unreachable(self._address, "connection reset") if done.cancelled() else done.result())
+
+        task.add_done_callback(on_done)
+        return task
+
+
+class SimulatedConnection:
+    """Implements `wire.ports.Connection` for one process of a host; dead for good once that is killed."""
+
+    def __init__(self, host: Host, address: str) -> None:
+        self._host = host
+        self._address = address
+        self._epoch = host.epoch
+        self._closed = False
+        self._calls: dict[Answer, None] = {}
+        self._streams: dict[End, None] = {}
+        self._sessions: dict[ClientDuplex, None] = {}
+
+    async def call(self, request: Message, *, timeout_ns: int) -> Message:
+        """One question, one answer; a caller that gives up cancels the handler, if that message gets through."""
+        peer = self._peer()
+        blob = encode_bounded(request)
+        answer: Answer = self._host.network.loop.create_future()
+        task: list[asyncio.Task[Any]] = []
+        self._calls[answer] = None
+        self._host.expect(answer)
+        self._host.network.post(self._host, peer, blob, lambda: task.extend(self._ask(peer, blob, answer)))
+        try:
+            async with asyncio.timeout(timeout_ns / SECOND_NS):
+                result = await answer
+        except TimeoutError as error:
+            raise unreachable(self._address, f"no answer within {timeout_ns / SECOND_NS:g} s") from error
+        finally:
+            del self._calls[answer]
+            if not answer.done() or answer.cancelled():
+                self._host.network.post(self._host, peer, None, lambda: _cancel(task))
+        if isinstance(result, Unreachable):
+            raise result
+        return read_answer(result)
+
+    async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
+        """One question, several answers; `timeout_ns` bounds all of them together."""
+        loop = self._host.network.loop
+        deadline_s = loop.time() + timeout_ns / SECOND_NS
+        end = self._open(STREAM, encode_bounded(request))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline_s):
+                        blob = await end.read()
+                except TimeoutError as error:
+                    raise unreachable(self._address, f"no answer within {timeout_ns / SECOND_NS:g} s") from error
+                if blob is EOF:
+                    return
+                yield read_answer(blob)
+        finally:
+            end.cancel()
+            self._streams.pop(end, None)
+
+    async def session(self) -> QueuedDuplex:
+        """Opens a stream in both directions, accepted by the server within `CONNECT_TIMEOUT_NS`."""
+        end = self._open(SESSION, b"")
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_NS / SECOND_NS):
+                await end.wait_accepted()
+        except TimeoutError as error:
+            raise unreachable(self._address, f"no session within {CONNECT_TIMEOUT_NS / SECOND_NS:g} s") from error
+        finally:
+            self._streams.pop(end, None)
+            if not end.accepted:
+                end.cancel()
+        duplex = ClientDuplex(self._address, end, lambda done: self._sessions.pop(done, None))
+        self._sessions[duplex] = None
+        return duplex
+
+    async def close(self) -> None:
+        """Ends its sessions in order and everything else at once; idempotent."""
+        self._closed = True
+        async with asyncio.TaskGroup() as group:
+            for duplex in tuple(self._sessions):
+                group.create_task(duplex.close())
+        for end in tuple(self._streams):
+            end.cancel()
+        for answer in tuple(self._calls):
+            settle(answer, unreachable(self._address, "the connection was closed"))
+
+    def _peer(self) -> Host:
+        if self._closed or self._epoch != self._host.epoch or not self._host.alive:
+            raise unreachable(self._address, "the connection was closed")
+        return self._host.network.host(self._address.rpartition(":")[0])
+
+    def _open(self, method: str, request: bytes) -> End:
+        peer = self._peer()
+        stream = Stream(self._host.network, self._host, peer, self._address)
+        end = stream.start(method, request)
+        self._host.network.watch_silence(stream)
+        self._streams[end] = None
+        return end
+
+    def _ask(self, peer: Host, blob: bytes, answer: Answer) -> tuple[asyncio.Task[Any], ...]:
+        """The request has arrived."""
+
+        def reply(result: Result) -> None:
+            seen = result if isinstance(result, bytes) else None
+            peer.network.post(peer, self._host, seen, lambda: settle(answer, result))
+
+        server = peer.listener(self._address)
+        if server is None:
+            # A dead machine refuses nothing; one without its process does.
+            if not peer.dark:
+                reply(unreachable(self._address, "connection refused"))
+            return ()
+        return (server.answer(blob, reply),)
+
+
+def settle(answer: Answer, result: Result) -> None:
+    """Ends a caller's wait, unless it has given up."""
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()

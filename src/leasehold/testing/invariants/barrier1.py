@@ -1,0 +1,24 @@
+"""INV-BARRIER-1: after barrier(R) proceeds, no guard passes on a view older than R, then or ever after.
+
+Checked twice: on the guards that did pass, whose instant is that of their clock reading, and on every process
+that could pass one now because its lease has not ended in real time.
+"""
+
+from leasehold.testing.oracle import Oracle, Passed
+
+
+def check(oracle: Oracle) -> str | None:
+    """Views of passed guards and of live leases against the barriers that had proceeded."""
+    for news in oracle.news:
+        if isinstance(news, Passed) and news.outcome.view.revision < news.run.proceeded:
+            return (
+                f"a guard of {news.run.process.name} passed on view {news.outcome.view.revision}, "
+                f"its clock was read after barrier({news.run.proceeded}) proceeded"
+            )
+    for process in oracle.leased():
+        if process.view.revision < oracle.proceeded:
+            return (
+                f"{process.name} has a lease and view {process.view.revision} "
+                f"after barrier({oracle.proceeded}) proceeded"
+            )
+    return None

@@ -1,0 +1,215 @@
+"""A virtual-time event loop: asyncio without I/O and threads, the same from the same seed.
+
+When nothing is ready, time jumps to the next timer; with no timer either, nothing can ever happen again and the run
+ends with `Deadlock`. What makes two runs equal, beyond the seed:
+
+- tasks and futures hash by the order of their making, not by address, so that sets of them have one order;
+- the cyclic garbage collector runs at fixed steps, so that finalisers do;
+- time is an integer of nanoseconds.
+"""
+
+import asyncio
+import gc
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from random import Random  # noqa: TID251 the simulator's randomness starts here, from one seed
+from typing import Any, Final, NoReturn, TypeVar
+
+from leasehold.limits import SECOND_NS
+
+T = TypeVar("T")
+
+COLLECT_EVERY_STEPS: Final = 50_000
+STEPS_WITHOUT_TIME_MAX: Final = 1_000_000
+"""So many passes of the loop at one instant mean that the program turns in a circle."""
+
+
+class Deadlock(AssertionError):
+    """Nothing is ready and no timer runs: the program waits for ever."""
+
+
+class Livelock(AssertionError):
+    """The program runs on and on without time passing."""
+
+
+class Unhandled(AssertionError):
+    """An error that no one awaited: of a callback, or of a task that was dropped."""
+
+
+class _Numbered:
+    """A hash that is the same in every process. (Equality stays identity.)"""
+
+    _number: int
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _NumberedFuture(_Numbered, asyncio.Future[Any]):
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+
+class _NumberedTask(_Numbered, asyncio.Task[Any]):
+    # The parent's constructor puts the task into sets, so its number comes first.
+    def __init__(
+        self, number: int, coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, **how: Any
+    ) -> None:
+        self._number = number
+        super().__init__(coro, loop=loop, **how)
+
+
+class _NoSelector:
+    """Stands where the loop waits for I/O: there is none, so waiting is a jump in time."""
+
+    def __init__(self, wait: Callable[[float | None], None]) -> None:
+        self._wait = wait
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Called once in each pass of the loop; None means that no timer runs."""
+        self._wait(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop. With a `shuffle`, tasks that are ready in the same pass run in an order drawn from it."""
+
+    def __init__(self, *, shuffle: Random | None = None) -> None:
+        super().__init__()
+        self._virtual_ns = 0
+        self._numbers = itertools.count(1)
+        self._shuffle = shuffle
+        self._steps = 0
+        self._steps_here = 0
+        # Less than a nanosecond: a timer must not fire together with the one before it.
+        self._clock_resolution = 0.25 / SECOND_NS
+        self._selector = _NoSelector(self._jump)
+        self.unhandled: list[dict[str, Any]] = []
+        """What the loop was told of errors that no one awaited, oldest first."""
+        self.set_exception_handler(lambda _loop, context: self.unhandled.append(context))
+        self.set_task_factory(self._make_task)
+
+    def now_ns(self) -> int:
+        """Virtual time since the loop was made."""
+        return self._virtual_ns
+
+    def time(self) -> float:
+        """The same in seconds, as asyncio wants it."""
+        return self._virtual_ns / SECOND_NS
+
+    def count_anew(self) -> None:
+        """Forgets how many passes were made at this instant."""
+        self._steps_here = 0
+
+    def call_at_ns(self, when_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Like `call_at`, in nanoseconds."""
+        return self.call_at(when_ns / SECOND_NS, callback)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future with a number of its own."""
+        return _NumberedFuture(next(self._numbers), self)
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        """There is one thread, so this is `call_soon`."""
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # noqa: ARG002 asyncio's signature
+        """Refused: a thread would make the run depend on the machine."""
+        raise AssertionError(f"no threads in virtual time: {func!r} belongs behind a port")
+
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **how: Any) -> asyncio.Task[Any]:
+        number = next(self._numbers)
+        task = _NumberedTask(number, coro, loop, **how)
+        if not how.get("name"):
+            task.set_name(f"task-{number}")
+        return task
+
+    def _run_once(self) -> None:
+        self._steps += 1
+        self._steps_here += 1
+        if self._steps_here > STEPS_WITHOUT_TIME_MAX:
+            raise Livelock(f"{self._steps_here} passes at {self._virtual_ns} ns without time passing")
+        if self._steps % COLLECT_EVERY_STEPS == 0:
+            gc.collect()
+        if self._shuffle is not None:
+            self._shuffle_tasks(self._shuffle)
+        super()._run_once()  # pyright: ignore[reportAttributeAccessIssue] the one hook there is: asyncio's own pass
+
+    def _shuffle_tasks(self, shuffle: Random) -> None:
+        # Only steps of tasks change places among themselves. A task has at most one, so its own order is kept, and
+        # plain callbacks keep the order that asyncio promises.
+        ready: deque[Any] = self._ready  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
+        places = [at for at, handle in enumerate(ready) if _is_step(handle)]
+        handles = [ready[at] for at in places]
+        shuffle.shuffle(handles)
+        for at, handle in zip(places, handles, strict=True):
+            ready[at] = handle
+
+    def _jump(self, timeout: float | None) -> None:
+        if timeout is None:
+            raise Deadlock(f"at {self._virtual_ns} ns nothing is ready and no timer runs")
+        if timeout <= 0:
+            return
+        first: Any = self._scheduled[0]  # pyright: ignore[reportAttributeAccessIssue] asyncio's heap of timers
+        # At least one, since a time given as a float may lie between two nanoseconds.
+        self._virtual_ns = max(round(first.when() * SECOND_NS), self._virtual_ns + 1)
+        self._steps_here = 0
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        assert not event_list, "there is no I/O"
+
+    def _write_to_self(self) -> None:
+        """Would wake a selector; there is none."""
+
+
+def _is_step(handle: Any) -> bool:
+    callback = getattr(handle, "_callback", None)
+    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
+
+
+def run_virtual(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int, *, shuffle: bool = False) -> T:
+    """Runs `main(random)` to its end on a new `VirtualLoop`; `random`, and with `shuffle` the order of tasks that are
+    ready together, come from `seed`.
+
+    Raises what `main` raises, `Deadlock`, `Livelock`, and `Unhandled` where an error was left that no one awaited.
+    """
+    random = Random(seed)  # noqa: S311 not for secrets: a seed has to give the same run again
+    loop = VirtualLoop(shuffle=Random(random.getrandbits(64)) if shuffle else None)  # noqa: S311 as above
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _run_to_end(loop, main(random))
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _run_to_end(loop: VirtualLoop, coro: Coroutine[Any, Any, T]) -> T:
+    asyncio.set_event_loop(loop)
+    try:
+        try:
+            result = loop.run_until_complete(coro)
+        finally:
+            _cancel_all(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        # A dropped task tells of its error when it is collected.
+        gc.collect()
+        if loop.unhandled:
+            context = loop.unhandled[0]
+            raise Unhandled(context["message"]) from context.get("exception")
+        return result
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _cancel_all(loop: VirtualLoop) -> None:
+    """Cancels what still runs and lets it end, in the order of making."""
+    loop.count_anew()
+    tasks = sorted(asyncio.all_tasks(loop), key=hash)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks))

@@ -1,0 +1,264 @@
+"""An in-memory meta storage with fault knobs, held to the same conformance suite as the real ones.
+
+A `MemoryStore` is what is durable: it outlives the handles opened on it, as a file outlives its process. A
+`MemoryMetaStorage` is one process's handle, with that process's watches and leadership. Single event loop, no
+threads, no clock: the same calls in the same order give the same results.
+"""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from enum import Enum, auto
+from typing import TypeAlias, TypeVar
+
+from leasehold.core import keys
+from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.ids import Revision
+from leasehold.limits import REPLAY_REVISIONS_MAX
+from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
+from leasehold.metastorage.leadership import Election, Succession
+from leasehold.metastorage.transaction import (
+    Put,
+    as_revision,
+    check_key,
+    check_limit,
+    check_span,
+    check_txn,
+    cluster_id,
+    election,
+    evaluate,
+    readable,
+)
+from leasehold.metastorage.watch import Fanout, Replay
+
+T = TypeVar("T")
+
+
+class Fate(Enum):
+    """What becomes of one request."""
+
+    ANSWERED = auto()
+    LOST_BEFORE = auto()
+    """It never happens; the caller gets `Indefinite`."""
+    LOST_AFTER = auto()
+    """It happens; the caller gets `Indefinite` all the same."""
+
+
+BeforeHook: TypeAlias = Callable[[str], Awaitable[Fate]]
+"""Awaited before each request with the method's name (`history` for a watch's reads): its delay and its fate."""
+AfterHook: TypeAlias = Callable[[str], Awaitable[None]]
+"""Awaited after a request happened, before its answer: the delay of the answer."""
+
+
+async def undisturbed(request: str) -> Fate:
+    """No loss; like any real request, it lets others run meanwhile."""
+    del request
+    await asyncio.sleep(0)
+    return Fate.ANSWERED
+
+
+async def prompt(request: str) -> None:
+    """No delay."""
+    del request
+
+
+class MemoryStore:
+    """The durable part: every version of every key back to MM."""
+
+    def __init__(self) -> None:
+        self.newest = Revision(0)
+        self.minimum = Revision(1)
+        self.succession = Succession()
+        self._keys: list[bytes] = []
+        self._versions: dict[bytes, list[tuple[Revision, KeyValue | None]]] = {}
+        self._log: dict[Revision, RevisionChanges] = {}
+        self._handles: dict[MemoryMetaStorage, None] = {}
+
+    def depose(self) -> None:
+        """Lets another candidate lead while the present leader still believes it does."""
+        self.succession.depose()
+
+    def attach(self, handle: "MemoryMetaStorage") -> None:
+        """From now on the handle is told of every revision."""
+        self._handles[handle] = None
+
+    def detach(self, handle: "MemoryMetaStorage") -> None:
+        """Undoes `attach`; idempotent."""
+        self._handles.pop(handle, None)
+
+    def commit(self, txn: Txn) -> TxnResult:
+        """Runs a transaction and tells every handle."""
+        revision = Revision(self.newest + 1)
+        succeeded, writes = evaluate(txn, lambda key: self._at(key, self.newest), revision)
+        if not writes:
+            return TxnResult(succeeded=succeeded, revision=self.newest)
+        for write in writes:
+            key, entry = (write.entry.key, write.entry) if isinstance(write, Put) else (write.key, None)
+            if key not in self._versions:
+                insort(self._keys, key)
+                self._versions[key] = []
+            self._versions[key].append((revision, entry))
+        self.newest = revision
+        batch = self._log[revision] = as_revision(revision, writes)
+        for handle in self._handles:
+            handle.publish(batch)
+        return TxnResult(succeeded=succeeded, revision=revision)
+
+    def get(self, key: bytes, revision: Revision | None) -> KeyValue | None:
+        """The key at a revision."""
+        return self._at(key, readable(revision, self.minimum, self.newest))
+
+    def page(self, start: bytes, end: bytes, revision: Revision | None, limit: int) -> Page:
+        """A page of a range at a revision."""
+        at = readable(revision, self.minimum, self.newest)
+        items: list[KeyValue] = []
+        for key in self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]:
+            entry = self._at(key, at)
+            if entry is None:
+                continue
+            if len(items) == limit:
+                return Page(revision=at, items=tuple(items), next_start=items[-1].key + b"\x00")
+            items.append(entry)
+        return Page(revision=at, items=tuple(items), next_start=None)
+
+    def history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+        """Whole revisions of a range, a bounded number at once."""
+        if from_revision < self.minimum:
+            raise Compacted(self.minimum)
+        covered = min(self.newest, Revision(from_revision + REPLAY_REVISIONS_MAX - 1))
+        batches: list[RevisionChanges] = []
+        for number in range(from_revision, covered + 1):
+            batch = self._log[Revision(number)]
+            changes = tuple(change for change in batch.changes if start <= change.key < end)
+            if changes:
+                batches.append(RevisionChanges(batch.revision, changes))
+        return Replay(batches=tuple(batches), covered=covered, complete=covered == self.newest)
+
+    def compact(self, before: Revision) -> None:
+        """Forgets what only revisions below `before` can see."""
+        if before > self.newest:
+            raise FutureRevision(f"can't compact up to {before}: the newest revision is {self.newest}")
+        if before < self.minimum:
+            raise Compacted(self.minimum)
+        for number in range(self.minimum, before):
+            del self._log[Revision(number)]
+        self.minimum = before
+        for key, versions in list(self._versions.items()):
+            visible = max((revision for revision, _ in versions if revision <= before), default=before)
+            kept = [one for one in versions if one[0] >= visible and (one[0] >= before or one[1] is not None)]
+            if kept:
+                self._versions[key] = kept
+            else:
+                del self._versions[key]
+                del self._keys[bisect_left(self._keys, key)]
+
+    def status(self) -> StorageStatus:
+        """Cluster id, LM and MM."""
+        lineage = self._at(keys.LINEAGE, self.newest)
+        return StorageStatus(
+            cluster_id=cluster_id(self._at(keys.CLUSTER, self.newest)),
+            latest=Revision(0) if lineage is None else lineage.modified,
+            minimum=self.minimum,
+        )
+
+    def lead(self, candidate: str) -> Election:
+        """Begins the next term."""
+        term, txn = election(self._at(keys.LEADER, self.newest), self._at(keys.CLUSTER, self.newest), candidate)
+        return Election(term=term, revision=self.commit(txn).revision)
+
+    def _at(self, key: bytes, revision: Revision) -> KeyValue | None:
+        for modified, entry in reversed(self._versions.get(key, ())):
+            if modified <= revision:
+                return entry
+        return None
+
+
+class MemoryMetaStorage:
+    """`MetaStorage` over a `MemoryStore`; `before` and `after` may be exchanged at any time."""
+
+    def __init__(self, store: MemoryStore, *, before: BeforeHook = undisturbed, after: AfterHook = prompt) -> None:
+        self.before = before
+        self.after = after
+        self.store = store
+        self._fanout = Fanout()
+        self._is_closed = False
+        store.attach(self)
+
+    async def txn(self, txn: Txn) -> TxnResult:
+        """As `MetaStorage.txn`."""
+        check_txn(txn)
+        return await self._request("txn", lambda: self.store.commit(txn))
+
+    async def get(self, key: bytes, revision: Revision | None = None) -> KeyValue | None:
+        """As `MetaStorage.get`."""
+        check_key(key)
+        return await self._request("get", lambda: self.store.get(key, revision))
+
+    async def range(self, start: bytes, end: bytes, *, revision: Revision | None = None, limit: int) -> Page:
+        """As `MetaStorage.range`."""
+        check_span(start, end)
+        size = check_limit(limit)
+        return await self._request("range", lambda: self.store.page(start, end, revision, size))
+
+    def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:
+        """As `MetaStorage.watch`."""
+        check_span(start, end)
+        return self._fanout.follow(start, end, from_revision, self._history)
+
+    async def compact(self, before: Revision) -> None:
+        """As `MetaStorage.compact`."""
+        await self._request("compact", lambda: self.store.compact(before))
+
+    async def status(self) -> StorageStatus:
+        """As `MetaStorage.status`."""
+        return await self._request("status", self.store.status)
+
+    async def campaign(self, candidate: str) -> Leadership:
+        """As `MetaStorage.campaign`; waits while another candidate leads, on whatever handle of the store."""
+        self._check_open()
+        return await self.store.succession.campaign(
+            self, lambda: self._request("campaign", lambda: self.store.lead(candidate))
+        )
+
+    async def close(self) -> None:
+        """As `MetaStorage.close`; what still waits in a hook gets `Indefinite`, and did not happen."""
+        self.sever()
+
+    def sever(self) -> None:
+        """What the death of the process does: all of the handle ends at once; idempotent."""
+        self._is_closed = True
+        self.store.detach(self)
+        self._fanout.close(_lost)
+        self.store.succession.leave(self, _lost)
+
+    def publish(self, batch: RevisionChanges) -> None:
+        """Hands a committed revision to the watches of this handle."""
+        self._fanout.publish((batch,))
+
+    async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+        return await self._request("history", lambda: self.store.history(start, end, from_revision))
+
+    async def _request(self, name: str, happen: Callable[[], T]) -> T:
+        self._check_open()
+        fate = await self.before(name)
+        if self._is_closed or fate is Fate.LOST_BEFORE:
+            raise _lost()
+        try:
+            result = happen()
+        except Definite:
+            if fate is Fate.LOST_AFTER:
+                raise _lost() from None
+            raise
+        await self.after(name)
+        if self._is_closed or fate is Fate.LOST_AFTER:
+            raise _lost()
+        return result
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Refused("the meta storage is closed", code="CLOSED", hint="open it again")
+
+
+def _lost() -> LeaseholdError:
+    return Indefinite("no answer from the meta storage", hint="look whether it happened")

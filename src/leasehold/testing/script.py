@@ -1,0 +1,379 @@
+"""The scripted world: the lease protocol's production objects among drifting clocks, one explicit step at a time.
+
+Each public method is one atomic step of one actor; all interleavings are sequences of them. A step that isn't
+possible now answers False and changes nothing. After each one that happened, every invariant is checked. Between two
+steps of one actor anything else may happen: that is what a pause (SIGSTOP, a suspended machine) is made of.
+"""
+
+import msgspec
+
+from leasehold.core.drift import outlast_ns
+from leasehold.core.grantor import (
+    BarrierRequested,
+    Grantor,
+    IncarnationClosed,
+    IncarnationJoined,
+    LeadershipExtended,
+    RenewalReceived,
+    SettingsChanged,
+    SurrenderReceived,
+)
+from leasehold.core.lease import (
+    Applied,
+    Drained,
+    GrantReceived,
+    SessionEstablished,
+    SurrenderRequested,
+    TimePassed,
+)
+from leasehold.core.lineage import GENESIS
+from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.ids import Incarnation, NodeId, Revision, Term
+from leasehold.limits import (
+    RENEWAL_INTERVAL_NS,
+)
+from leasehold.testing.actors import (
+    Coordinator,
+    Envelope,
+    GuardRun,
+    LeaderRecordSeen,
+    LocalClock,
+    NodeProcess,
+    Stage,
+    Travelling,
+    View,
+)
+from leasehold.testing.ground import LEADERSHIP_MARGIN_NS, LEADERSHIP_NS, Ground, hash_session
+from leasehold.testing.oracle import Passed
+
+
+class ScriptedWorld(Ground):
+    """The steps; whoever calls them is the scheduler."""
+
+    # ------------------------------------------------------------ time and faults
+
+    def advance(self, span_ns: int) -> bool:
+        """Real time passes."""
+        self.oracle.real_ns += span_ns
+        return self.did(f"{span_ns / 1e9:.6f}s pass")
+
+    def switch(self, actor: NodeProcess | Coordinator, fault: str, on: bool) -> bool:
+        """Turns a fault on or off: `paused` (SIGSTOP), and of a process `cut` (off the network), `stuck`."""
+        if getattr(actor, fault, on) is on:
+            return False
+        setattr(actor, fault, on)
+        return self.did(f"{actor.name} {'is' if on else 'is no longer'} {fault}")
+
+    def lose(self, envelope: Envelope) -> bool:
+        """A message never arrives."""
+        self.network.remove(envelope)
+        return self.did(f"lost: {envelope.name}")
+
+    def double(self, envelope: Envelope) -> bool:
+        """A message will arrive twice."""
+        self.network.append(msgspec.structs.replace(envelope, copy=True))
+        return self.did(f"doubled: {envelope.name}")
+
+    # ------------------------------------------------------------ leadership
+
+    def look(self, coordinator: Coordinator) -> bool:
+        """A coordinator reads the leader record, and notes when it first saw it as it is."""
+        if coordinator.paused or coordinator.seen == self.record:
+            return False
+        coordinator.seen = self.record
+        coordinator.seen_at_ns = self.now_ns(coordinator)
+        return self.did(f"{coordinator.name} sees term {self.record.term} beat {self.record.beat}")
+
+    def campaign(self, coordinator: Coordinator) -> bool:
+        """Takes the record it has seen unchanged for long enough; in office only after `take_office`."""
+        now_ns = self.now_ns(coordinator)
+        if coordinator.paused or coordinator.seen != self.record or self.leads(coordinator):
+            return False
+        patience_ns = outlast_ns(LEADERSHIP_NS, self.settings.drift_ppm) + LEADERSHIP_MARGIN_NS
+        if self.record.holder is not None and now_ns < coordinator.seen_at_ns + patience_ns:
+            return False
+        coordinator.retire()
+        self.record = LeaderRecordSeen(Term(self.record.term + 1), 0, coordinator.number)
+        self.oracle.newest_term = self.record.term
+        coordinator.term = self.record.term
+        coordinator.leads_until_ns = now_ns + LEADERSHIP_NS
+        return self.did(f"{coordinator.name} wins term {coordinator.term}")
+
+    def take_office(self, coordinator: Coordinator) -> bool:
+        """Reads LM, the registrations and the largest duration, all after winning, and starts to grant."""
+        if coordinator.paused or coordinator.grantor is not None or not self.leads(coordinator):
+            return False
+        coordinator.due_floor = self.latest
+        coordinator.unopened.extend(self.unreturned)
+        coordinator.grantor = self.parts.grantor(
+            term=coordinator.term,
+            floor=self.latest,
+            settings=self.settings,
+            largest_outstanding_ns=self.largest_ns,
+            registered=self.registered,
+            hash_session=hash_session,
+            leads_until_ns=coordinator.leads_until_ns,
+            now_ns=self.now_ns(coordinator),
+        )
+        return self.did(f"{coordinator.name} takes office, floor {self.latest}")
+
+    def send_beat(self, coordinator: Coordinator) -> bool:
+        """Reads the clock and sends the next beat; an earlier one without an answer is given up."""
+        if coordinator.paused or not self.leads(coordinator):
+            return False
+        coordinator.beat_sent_at_ns = self.now_ns(coordinator)
+        coordinator.beat_committed = False
+        return self.did(f"{coordinator.name} sends a beat")
+
+    def commit_beat(self, coordinator: Coordinator) -> bool:
+        """The store takes the beat, if the record is still this leader's."""
+        if coordinator.beat_sent_at_ns is None or coordinator.beat_committed or not self.owns(coordinator):
+            return False
+        self.record = LeaderRecordSeen(self.record.term, self.record.beat + 1, coordinator.number)
+        coordinator.beat_committed = True
+        return self.did(f"beat {self.record.beat} of {coordinator.name} is stored")
+
+    def answer_beat(self, coordinator: Coordinator) -> bool:
+        """The leader hears so: it leads until the sending time plus the duration."""
+        sent_ns = coordinator.beat_sent_at_ns
+        if coordinator.paused or sent_ns is None or not coordinator.beat_committed or not self.leads(coordinator):
+            return False
+        coordinator.beat_sent_at_ns = None
+        coordinator.leads_until_ns = max(coordinator.leads_until_ns, sent_ns + LEADERSHIP_NS)
+        if coordinator.grantor is not None:
+            self.grantor_step(coordinator, LeadershipExtended(until_ns=coordinator.leads_until_ns))
+        return self.did(f"{coordinator.name} leads on")
+
+    def resign(self, coordinator: Coordinator) -> bool:
+        """A clean hand-over: it stops, then frees the record."""
+        if coordinator.paused or not self.owns(coordinator):
+            return False
+        coordinator.retire()
+        self.record = LeaderRecordSeen(self.record.term, self.record.beat, None)
+        return self.did(f"{coordinator.name} resigns")
+
+    def crash(self, coordinator: Coordinator) -> bool:
+        """A coordinator restarts and has forgotten everything."""
+        coordinator.retire()
+        return self.did(f"{coordinator.name} restarts")
+
+    # ------------------------------------------------------------ what a leader does
+
+    def append(self, coordinator: Coordinator) -> bool:
+        """A DDL becomes durable at a new revision; a leader's transaction compares its term."""
+        if coordinator.paused or coordinator.grantor is None or not self.owns(coordinator):
+            return False
+        self.latest = Revision(self.latest + 1)
+        self.unreturned.append(self.latest)
+        coordinator.unopened.append(self.latest)
+        return self.did(f"{coordinator.name} commits revision {self.latest}")
+
+    def open_barrier(self, coordinator: Coordinator, give_up_ns: int | None = None) -> bool:
+        """Opens the barrier of the oldest durable change that has none here; gives up that long after."""
+        if coordinator.paused or coordinator.grantor is None or not coordinator.unopened:
+            return False
+        revision = coordinator.unopened.popleft()
+        self._barriers_made += 1
+        coordinator.barriers[self._barriers_made] = revision
+        coordinator.due_floor = max(coordinator.due_floor, revision)
+        until_ns = None if give_up_ns is None else self.now_ns(coordinator) + give_up_ns
+        event = BarrierRequested(number=self._barriers_made, revision=revision, give_up_ns=until_ns)
+        self.grantor_step(coordinator, event)
+        return self.did(f"{coordinator.name} opens barrier({revision})")
+
+    def judge(self, coordinator: Coordinator) -> bool:
+        """The leader's timer."""
+        if coordinator.paused or coordinator.grantor is None or coordinator.grantor.next_deadline_ns() is None:
+            return False
+        self.grantor_step(coordinator, TimePassed())
+        return self.did(f"{coordinator.name} judges its barriers")
+
+    def set_duration(self, coordinator: Coordinator, duration_ns: int) -> bool:
+        """ALTER CLUSTER SET: the largest outstanding duration is raised in the same transaction, before any grant."""
+        if coordinator.paused or coordinator.grantor is None or not self.owns(coordinator):
+            return False
+        self.settings = msgspec.structs.replace(self.settings, lease_duration_ns=duration_ns)
+        self.largest_ns = max(self.largest_ns, duration_ns)
+        self.grantor_step(coordinator, SettingsChanged(settings=self.settings))
+        return self.did(f"{coordinator.name} sets the lease duration to {duration_ns / 1e9}s")
+
+    # ------------------------------------------------------------ a process's life
+
+    def start(self, node: NodeId, *, view: Revision | None = None, clock: LocalClock | None = None) -> NodeProcess:
+        """A new process of a node, with the vault's view; beside an older one it is a clone."""
+        self._processes_made += 1
+        process = NodeProcess(
+            number=self._processes_made,
+            node=node,
+            clock=self.clocks[node] if clock is None else clock,
+            view=View(self.latest if view is None else view),
+            previous=self.registered[node][0],
+        )
+        self.processes.append(process)
+        self.did(f"{process.name} starts with view {process.view.revision}")
+        return process
+
+    def kill(self, process: NodeProcess) -> bool:
+        """SIGKILL; what it sent stays on its way."""
+        process.stage = Stage.ENDED
+        self.processes.remove(process)
+        return self.did(f"{process.name} is killed")
+
+    def close_older(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+        """Join, first step: the leader finds the lease of the older incarnation ended, and closes that."""
+        grantor = self._serving(process, coordinator, Stage.JOINING)
+        if grantor is None or not self.leads(coordinator) or self.registered[process.node][0] != process.previous:
+            return False
+        held = grantor.held(process.node)
+        if held is None or held.incarnation != process.previous or held.closed is not None:
+            return False
+        if self.now_ns(coordinator) < held.bound_ns:
+            return False
+        event = IncarnationClosed(node=process.node, incarnation=held.incarnation)
+        self.grantor_step(coordinator, event)
+        return self.did(f"{coordinator.name} closes incarnation {held.incarnation} of node {process.node}")
+
+    def write_join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+        """Join, second step: the incarnation is raised by compare-and-swap, under the leader's term."""
+        grantor = self._serving(process, coordinator, Stage.JOINING)
+        if grantor is None or not self.owns(coordinator) or self.registered[process.node][0] != process.previous:
+            return False
+        held = grantor.held(process.node)
+        if held is not None and (held.incarnation != process.previous or held.closed is None):
+            return False
+        raised = Incarnation(process.previous + 1)
+        self.registered[process.node] = (raised, hash_session(process.session))
+        return self.did(f"{coordinator.name} writes incarnation {raised} of {process.name}")
+
+    def finish_join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+        """Join, last step: the leader knows, and the process hears; by any later leader too (same nonce, session)."""
+        grantor = self._serving(process, coordinator, Stage.JOINING)
+        incarnation, session_hash = self.registered[process.node]
+        if grantor is None or not self.leads(coordinator) or session_hash is None:
+            return False
+        if session_hash != hash_session(process.session):
+            return False
+        held = grantor.held(process.node)
+        if held is None or held.incarnation < incarnation:
+            joined = IncarnationJoined(node=process.node, incarnation=incarnation, session_hash=session_hash)
+            self.grantor_step(coordinator, joined)
+        process.incarnation = process.previous = incarnation
+        process.stage = Stage.SERVING
+        process.holder = self.parts.holder(
+            node=process.node,
+            incarnation=incarnation,
+            session=process.session,
+            applied=process.view.revision,
+            lineage=GENESIS,
+            renew_every_ns=RENEWAL_INTERVAL_NS,
+        )
+        return self.did(f"{process.name} has joined as incarnation {incarnation}")
+
+    def join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+        """The whole join at once."""
+        self.close_older(process, coordinator)
+        return self.write_join(process, coordinator) and self.finish_join(process, coordinator)
+
+    def connect(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+        """A stream to a leader opens; what is under way on the old one stays there."""
+        if self._serving(process, coordinator, Stage.SERVING) is None:
+            return False
+        process.stream = coordinator.number
+        self.holder_step(process, SessionEstablished(term=coordinator.term))
+        return self.did(f"{process.name} opens a stream to {coordinator.name}")
+
+    def timer(self, process: NodeProcess) -> bool:
+        """The holder's timer runs."""
+        if process.paused or process.holder is None or process.stage is not Stage.SERVING:
+            return False
+        due_ns = process.holder.next_deadline_ns()
+        if due_ns is None or self.now_ns(process) < due_ns:
+            return False
+        self.holder_step(process, TimePassed())
+        return self.did(f"the timer of {process.name} runs")
+
+    def publish(self, process: NodeProcess, revision: Revision | None = None) -> bool:
+        """The process publishes the next view (or a later one, by a leap)."""
+        revision = Revision(process.view.revision + 1) if revision is None else revision
+        if process.paused or process.stuck or process.cut or not process.view.revision < revision <= self.latest:
+            return False
+        process.view = View(revision)
+        return self.did(f"{process.name} publishes view {revision}")
+
+    def report(self, process: NodeProcess) -> bool:
+        """The holder learns what has been published."""
+        if process.paused or process.holder is None or process.holder.applied >= process.view.revision:
+            return False
+        applied = Applied(revision=process.view.revision, lineage=GENESIS, urgent=True)
+        self.holder_step(process, applied)
+        return self.did(f"{process.name} reports {process.view.revision}")
+
+    def surrender(self, process: NodeProcess) -> bool:
+        """A clean stop begins: no guard that starts from now on passes."""
+        if process.paused or process.holder is None or process.stage is not Stage.SERVING:
+            return False
+        process.stage = Stage.DRAINING
+        self.holder_step(process, SurrenderRequested())
+        return self.did(f"{process.name} stops serving")
+
+    def drained(self, process: NodeProcess) -> bool:
+        """The last guard has ended: the last message goes out."""
+        if process.paused or process.holder is None or process.stage is not Stage.DRAINING or process.guards:
+            return False
+        process.stage = Stage.ENDED
+        self.holder_step(process, Drained())
+        return self.did(f"{process.name} surrenders")
+
+    # ------------------------------------------------------------ serving
+
+    def begin_guard(self, process: NodeProcess) -> GuardRun | None:
+        """A request arrives; the guard takes its first reading."""
+        if process.paused or process.holder is None:
+            return None
+        run = GuardRun(process, self.oracle.returned)
+        process.guards.append(run)
+        self.advance_guard(run)
+        return run
+
+    def advance_guard(self, run: GuardRun) -> bool:
+        """The guard takes its next reading; after the last one the batch is released, or refused."""
+        process = run.process
+        if process.paused or run not in process.guards:
+            return False
+        ended, outcome = run.advance(self.parts.guard, self.oracle.real_ns, self.oracle.proceeded)
+        if ended:
+            process.guards.remove(run)
+        if outcome is not None:
+            self.oracle.saw(Passed(run=run, outcome=outcome))
+        what = "reads" if not ended else "is fenced" if outcome is None else f"passes on {outcome.view.revision}"
+        return self.did(f"a guard of {process.name} {what}")
+
+    # ------------------------------------------------------------ messages
+
+    def deliver(self, envelope: Envelope) -> bool:
+        """A message arrives; at nobody, it is lost."""
+        process, coordinator = envelope.process, self.coordinators[envelope.coordinator]
+        to_node = isinstance(envelope.message, Grant | RenewalRefused)
+        if (process.paused if to_node else coordinator.paused) or envelope not in self.network:
+            return False
+        self.network.remove(envelope)
+        match envelope.message:
+            case Grant() as grant if process in self.processes and process.holder is not None:
+                self.holder_step(process, GrantReceived(grant=grant))
+            case Renewal() as renewal if coordinator.grantor is not None:
+                self.grantor_step(coordinator, RenewalReceived(renewal=renewal), envelope)
+            case Surrender() as surrender if coordinator.grantor is not None:
+                self.grantor_step(coordinator, SurrenderReceived(surrender=surrender), envelope)
+            case _:
+                pass  # a refusal, or nobody is there any more
+        return self.did(f"arrived: {envelope.name}")
+
+    def under_way(self, kind: type[Travelling], process: NodeProcess) -> Envelope:
+        """The latest message of a kind on a process's streams."""
+        return [one for one in self.network if isinstance(one.message, kind) and one.process is process][-1]
+
+    @staticmethod
+    def _serving(process: NodeProcess, coordinator: Coordinator, stage: Stage) -> Grantor | None:
+        if process.paused or process.cut or coordinator.paused or process.stage is not stage:
+            return None
+        return coordinator.grantor

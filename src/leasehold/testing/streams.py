@@ -1,0 +1,288 @@
+"""Simulated streams: what gRPC does on a TCP connection, as two pipes that keep order over a faulty network.
+
+An item is late, or waits behind a partition, a pause or a hold, and all behind it wait too; it is never lost while
+the stream is open. The two ends are driven by the production code of `wire.rpc` and `wire.duplex`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from leasehold.core.codec import decode_message
+from leasehold.core.messages import Message
+from leasehold.errors import Unreachable
+from leasehold.wire.duplex import unreachable
+from leasehold.wire.rpc import EOF
+
+if TYPE_CHECKING:
+    from leasehold.testing.hosts import Host, SimulatedServer
+    from leasehold.testing.loop import VirtualLoop
+    from leasehold.testing.network import Network
+
+PIPE_ITEMS_MAX: Final = 64
+"""What may be under way or unread before the writer waits, as HTTP/2's window has it."""
+
+
+class Kind(Enum):
+    """What travels in a pipe."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    DATA = "data"
+    FINISHED = "finished"
+    BROKEN = "broken"
+
+
+class Pipe:
+    """One direction of a stream; `arrive` is called at the far end, in order."""
+
+    def __init__(self, network: "Network", src: "Host", dst: "Host", arrive: Callable[[Kind, bytes], None]) -> None:
+        self._network = network
+        self.src = src
+        self.dst = dst
+        self._arrive = arrive
+        self._items: deque[tuple[int, Kind, bytes, Message | None]] = deque()
+        self._last_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread = 0
+        self._changed = asyncio.Event()
+
+    def push(self, kind: Kind, blob: bytes = b"") -> None:
+        """Sends an item; it arrives after all before it."""
+        due_ns = self._network.loop.now_ns() + self._network.stream_delay_ns(self.src, self.dst)
+        self._last_ns = max(self._last_ns + 1, due_ns)
+        message = decode_message(blob) if blob and kind in (Kind.DATA, Kind.OPEN) else None
+        self._items.append((self._last_ns, kind, blob, message))
+        self.pump()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a writer has to wait."""
+        return len(self._items) + self._unread >= PIPE_ITEMS_MAX
+
+    async def wait_for_change(self) -> None:
+        """Returns once something was read, or the stream broke."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def wake(self) -> None:
+        """Lets a waiting writer look again."""
+        self._changed.set()
+
+    def note_read(self) -> None:
+        """The far end has read a blob."""
+        self._unread -= 1
+        self._changed.set()
+
+    def pump(self) -> None:
+        """Delivers what is due and not stuck; called again whenever either may have changed."""
+        while self._items and self._timer is None:
+            due_ns, kind, blob, message = self._items[0]
+            if due_ns > self._network.loop.now_ns():
+                self._timer = self._network.loop.call_at_ns(due_ns, self._on_timer)
+                return
+            if self._network.is_stuck(self.src, self.dst, message):
+                return
+            self._items.popleft()
+            self._unread += kind is Kind.DATA
+            self._arrive(kind, blob)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.pump()
+
+
+class End:
+    """One end of a stream, as gRPC shows it: `read`, `write`, `cancel` and, on a server, the context's rest."""
+
+    def __init__(self, stream: "Stream", host: "Host", peer: str) -> None:
+        self._stream = stream
+        self.host = host
+        self._peer = peer
+        self._arrived: deque[bytes] = deque()
+        self._changed = asyncio.Event()
+        self.accepted = False
+        self.finished = False
+        self.broken_why: str | None = None
+        self._out: Pipe | None = None
+        self._into: Pipe | None = None
+        self.on_break: Callable[[], object] = lambda: None
+        self._keepalive: asyncio.TimerHandle | None = None
+
+    def bind(self, *, out: Pipe, into: Pipe) -> None:
+        """Tells the end its pipes, once."""
+        self._out, self._into = out, into
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can happen here."""
+        return self.finished or self.broken_why is not None
+
+    def peer(self) -> str:
+        """The name of the other side."""
+        return self._peer
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        """Tells the client that the stream is served."""
+        self._push(Kind.ACCEPTED)
+
+    async def wait_accepted(self) -> None:
+        """Returns once the server serves the stream; raises `Unreachable` where it does not."""
+        while not self.accepted and self.broken_why is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if not self.accepted:
+            raise self._broken()
+
+    async def read(self) -> Any:
+        """The next blob; `EOF` at the end of the stream; raises `Unreachable` where it broke."""
+        while True:
+            if self._arrived:
+                assert self._into is not None, "what has arrived came by a pipe"
+                self._into.note_read()
+                return self._arrived.popleft()
+            if self.broken_why is not None:
+                raise self._broken()
+            if self.finished:
+                return EOF
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def write(self, blob: bytes) -> None:
+        """Sends a blob; raises `Unreachable` where the stream is over."""
+        while not self.is_over and self._out is not None and self._out.is_full:
+            await self._out.wait_for_change()
+        if self.is_over:
+            raise self._broken()
+        self._push(Kind.DATA, blob)
+
+    def cancel(self) -> None:
+        """Cuts the stream from this end; does nothing once it is over."""
+        self.cut("the stream was cut here")
+
+    def cut(self, why: str, *, tell: bool = True) -> None:
+        """Breaks this end and, unless the machine can't any more, tells the other one."""
+        if not self.is_over:
+            if tell:
+                self._push(Kind.BROKEN, why.encode())
+            self._break(why)
+
+    def take(self, kind: Kind, blob: bytes) -> None:
+        """An item has arrived."""
+        if self.is_over:
+            return
+        match kind:
+            case Kind.ACCEPTED:
+                self.accepted = True
+            case Kind.DATA:
+                self._arrived.append(blob)
+            case Kind.FINISHED:
+                self.finished = True
+                self._stream.forget(self)
+            case Kind.BROKEN:
+                self._break(blob.decode())
+            case Kind.OPEN:
+                raise AssertionError("a stream is opened once")
+        self._wake()
+
+    def start_keepalive(self, loop: "VirtualLoop", wait_ns: int) -> None:
+        """Nothing is heard from the other end: breaks this one after `wait_ns`, unless that stops."""
+        if self._keepalive is None and not self.is_over:
+            due_ns = loop.now_ns() + wait_ns
+            self._keepalive = loop.call_at_ns(due_ns, lambda: self.cut("the keepalive had no answer"))
+
+    def stop_keepalive(self) -> None:
+        """The other end is heard again, or this one is over."""
+        if self._keepalive is not None:
+            self._keepalive.cancel()
+            self._keepalive = None
+
+    def finish(self) -> None:
+        """Ends the stream in order, from the server."""
+        if not self.is_over:
+            self._push(Kind.FINISHED)
+            self.finished = True
+            self._stream.forget(self)
+
+    def _break(self, why: str) -> None:
+        self.broken_why = why
+        self._stream.forget(self)
+        self._wake()
+        self.on_break()
+
+    def _push(self, kind: Kind, blob: bytes = b"") -> None:
+        assert self._out is not None, "an end is bound before it is used"
+        self._out.push(kind, blob)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._out is not None:
+            self._out.wake()
+
+    def _broken(self) -> Unreachable:
+        return unreachable(self._peer, self.broken_why or "the stream has ended")
+
+
+class Stream:
+    """A stream between two hosts; the first item opens it at the server."""
+
+    def __init__(self, network: "Network", src: "Host", dst: "Host", address: str) -> None:
+        self._network = network
+        self._address = address
+        self.client = End(self, src, address)
+        self.server = End(self, dst, src.name)
+        self.up = Pipe(network, src, dst, self._arrive_up)
+        self.down = Pipe(network, dst, src, self.client.take)
+        self.client.bind(out=self.up, into=self.down)
+        self.server.bind(out=self.down, into=self.up)
+        self._method = ""
+        self.is_orphan = False
+        """One end's machine is gone without a word: silent for good."""
+
+    def start(self, method: str, request: bytes) -> End:
+        """Sends the first item, the method and its request if it has one; answers the client's end."""
+        self._method = method
+        self._network.streams[self] = None
+        self.up.push(Kind.OPEN, request)
+        return self.client
+
+    def serve(self, server: "SimulatedServer", work: Coroutine[Any, Any, None]) -> None:
+        """Runs the handler at the server; a broken stream cancels it, its end ends the stream."""
+        task = server.own(work)
+
+        def on_done(done: asyncio.Task[Any]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                self.server.cut("the server ended the stream")
+            else:
+                self.server.finish()
+
+        task.add_done_callback(on_done)
+        self.server.on_break = task.cancel
+
+    def forget(self, end: End) -> None:
+        """An end is over; with both, so is the stream."""
+        end.stop_keepalive()
+        if self.client.is_over and self.server.is_over:
+            self._network.streams.pop(self, None)
+
+    def ends(self) -> tuple[End, End]:
+        """Client's and server's."""
+        return self.client, self.server
+
+    def pump(self) -> None:
+        """Looks again at what was stuck."""
+        self.up.pump()
+        self.down.pump()
+
+    def _arrive_up(self, kind: Kind, blob: bytes) -> None:
+        if kind is not Kind.OPEN:
+            self.server.take(kind, blob)
+            return
+        server = self.server.host.listener(self._address)
+        if server is None:
+            # A dead machine refuses nothing; one without its process does.
+            self.server.cut("connection refused", tell=not self.server.host.dark)
+        else:
+            self.serve(server, server.handler(self._method, blob, self.server))

@@ -1,0 +1,202 @@
+"""A vault in memory, with the crashes of a real one: what was not synced may be lost, in order, and is never torn."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+
+import msgspec
+
+from leasehold.core.codec import decode_record, encode
+from leasehold.core.lineage import GENESIS
+from leasehold.core.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
+from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
+from leasehold.ids import LineageHash, Revision
+from leasehold.limits import SECOND_NS
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything stored, after one transaction."""
+
+    identity: bytes = b""
+    coordinators: tuple[str, ...] = ()
+    applied: Revision = Revision(0)
+    lineage: LineageHash = GENESIS
+    items: dict[bytes, bytes] = {}
+
+
+class VaultDisk:
+    """What outlives the process. `latency_ns` is drawn for each write and spent half before, half after it, so that
+    a crash finds writes that were done but not yet answered."""
+
+    def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
+        self.latency_ns = latency_ns
+        self._durable = _State()
+        self._later: list[_State] = []
+        self._damaged = False
+        self._holder: MemoryVault | None = None
+
+    def open(self) -> "MemoryVault":
+        """Raises `BadDirectory` while another vault has it open, and `Corrupt` once damaged."""
+        if self._holder is not None:
+            raise BadDirectory("the directory is in use by another process", code="LOCKED", hint="Stop it first.")
+        if self._damaged:
+            raise Corrupt("the vault is damaged", hint="Move the directory away to start as a new node.")
+        self._holder = MemoryVault(self)
+        return self._holder
+
+    def kill(self) -> None:
+        """The process is gone, and nothing it wrote is lost."""
+        self._detach()
+
+    def crash(self, random: Random) -> None:
+        """The machine is gone: of the transactions after the last sync a prefix is left, its length drawn."""
+        self._detach()
+        kept = random.randint(0, len(self._later))
+        if kept:
+            self._durable = self._later[kept - 1]
+        self._later.clear()
+
+    def damage(self) -> None:
+        """Makes the next `open` fail with `Corrupt`."""
+        self._damaged = True
+
+    def copy(self) -> "VaultDisk":
+        """A copy of the stored state, as of a cloned machine; it can be opened beside the first."""
+        twin = VaultDisk(self.latency_ns)
+        twin._durable = self.state
+        return twin
+
+    # ------------------------------------------------------------ for the vault
+
+    @property
+    def state(self) -> _State:
+        """As the process sees it."""
+        return self._later[-1] if self._later else self._durable
+
+    def commit(self, state: _State) -> None:
+        """One transaction: it survives the process, not the machine."""
+        self._later.append(state)
+
+    def sync(self) -> None:
+        """All transactions so far survive the machine."""
+        self._durable = self.state
+        self._later.clear()
+
+    def release(self, vault: "MemoryVault") -> None:
+        """Gives the directory free."""
+        if self._holder is vault:
+            self._holder = None
+
+    def _detach(self) -> None:
+        if self._holder is not None:
+            self._holder.detach()
+            self._holder = None
+
+
+class MemoryVault:
+    """Implements `wire.ports.Vault` on a `VaultDisk`; useless once the process it belongs to is gone."""
+
+    def __init__(self, disk: VaultDisk) -> None:
+        self._disk = disk
+        self._gone = False
+        self._closed = False
+        self._turn = asyncio.Lock()
+
+    async def identity(self) -> IdentityRecord | None:
+        """The identity record, or None on a new vault."""
+        self._check()
+        content = self._disk.state.identity
+        if not content:
+            return None
+        record = decode_record(Record, content)
+        assert isinstance(record, Claiming | Allocated | Joining), "only such a record was written"
+        return record
+
+    async def write_identity(self, record: IdentityRecord) -> None:
+        """Replaces the identity record, and syncs it with all before it."""
+        content = encode(record)
+
+        def work() -> None:
+            self._disk.commit(msgspec.structs.replace(self._disk.state, identity=content))
+            self._disk.sync()
+
+        await self._write(work)
+
+    async def coordinators(self) -> tuple[str, ...]:
+        """The last known coordinator addresses."""
+        self._check()
+        return self._disk.state.coordinators
+
+    async def write_coordinators(self, addresses: tuple[str, ...]) -> None:
+        """Replaces them; as durable as `apply`."""
+        await self._write(
+            lambda: self._disk.commit(msgspec.structs.replace(self._disk.state, coordinators=tuple(addresses)))
+        )
+
+    async def projection(self) -> StoredProjection:
+        """The whole projection as of its applied revision."""
+        self._check()
+        state = self._disk.state
+        items = tuple(Change(key, state.items[key]) for key in sorted(state.items))
+        return StoredProjection(applied=state.applied, lineage=state.lineage, items=items)
+
+    async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
+        """Applies whole revisions in one transaction; `Refused` with code NOT_ASCENDING changes nothing."""
+        batches = tuple(batches)
+        await self._write(lambda: self._disk.commit(_applied(self._disk.state, batches, lineage)))
+
+    async def sync(self) -> Revision:
+        """Makes what was applied survive the machine; answers the durable applied revision."""
+        durable = Revision(0)
+
+        def work() -> None:
+            nonlocal durable
+            self._disk.sync()
+            durable = self._disk.state.applied
+
+        await self._write(work)
+        return durable
+
+    async def close(self) -> None:
+        """Gives the directory free; idempotent. What was written stays written."""
+        if not self._closed and not self._gone:
+            self._closed = True
+            self._disk.release(self)
+
+    def detach(self) -> None:
+        """The process is gone."""
+        self._gone = True
+
+    async def _write(self, work: Callable[[], None]) -> None:
+        # One at a time and in the order of asking, as on the one database thread of the real vault.
+        async with self._turn:
+            latency_ns = self._disk.latency_ns()
+            await asyncio.sleep(latency_ns / 2 / SECOND_NS)
+            self._check()
+            work()
+            await asyncio.sleep(latency_ns / 2 / SECOND_NS)
+            self._check()
+
+    def _check(self) -> None:
+        if self._gone:
+            raise OutcomeUnknown("the process that held this vault is gone", code="DISK")
+        if self._closed:
+            raise Refused("the vault is closed", code="CLOSED")
+
+
+def _applied(state: _State, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> _State:
+    if not batches:
+        raise Refused("nothing to apply: at least one revision is needed", code="NOT_ASCENDING")
+    applied = state.applied
+    items = dict(state.items)
+    for batch in batches:
+        if batch.revision <= applied:
+            raise Refused(f"revision {batch.revision} comes after {applied}", code="NOT_ASCENDING")
+        applied = batch.revision
+        for change in batch.changes:
+            if change.value is None:
+                items.pop(change.key, None)
+            else:
+                items[change.key] = change.value
+    return msgspec.structs.replace(state, applied=applied, lineage=lineage, items=items)

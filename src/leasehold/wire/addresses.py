@@ -1,0 +1,52 @@
+"""Addresses to listen on: on this machine alone while there is no TLS, and free."""
+
+import errno
+import ipaddress
+import socket
+
+from leasehold.errors import BadSettings
+
+
+def loopback(address: str) -> tuple[str, int]:
+    """The host, as a numeric loopback address, and the port of `address`."""
+    host, colon, digits = address.rpartition(":")
+    if not colon or not host or not (digits.isascii() and digits.isdigit()) or int(digits) > 65_535:
+        raise BadSettings(
+            f"{address!r} is not an address to listen on", hint="Write host:port, such as 127.0.0.1:7400 or [::1]:7400."
+        )
+    if host == "localhost":
+        return "127.0.0.1", int(digits)
+    try:
+        numeric = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        numeric = None
+    if numeric is None or not numeric.is_loopback:
+        raise BadSettings(
+            f"can't listen on {address}: TLS is not configured, so only this machine may connect",
+            hint="Use 127.0.0.1, ::1 or localhost.",
+        )
+    return str(numeric), int(digits)
+
+
+def probe(host: str, port: int, address: str) -> None:
+    """Binds and lets go, since gRPC does not say why it can't bind. Raises `BadSettings` with the reason."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as test:
+        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            test.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise port_in_use(address) from error
+            raise BadSettings(
+                f"can't listen on {address}: {error.strerror}", hint="Choose another address or port."
+            ) from error
+
+
+def port_in_use(address: str) -> BadSettings:
+    """The error for it."""
+    return BadSettings(
+        f"can't listen on {address}: another process listens there",
+        code="PORT_IN_USE",
+        hint="Stop that process, or choose another port; port 0 picks a free one.",
+    )

@@ -1,0 +1,80 @@
+"""The transport for synchronous Python: the client library, and Spark's Python workers.
+
+The channel is made at the first use and again in a child process, since gRPC's threads do not survive a fork.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from leasehold.core.messages import Message
+from leasehold.errors import Unreachable
+from leasehold.limits import SECOND_NS
+from leasehold.wire.duplex import encode_bounded, unreachable
+from leasehold.wire.rpc import CALL, CHANNEL_OPTIONS, STREAM, describe, read_answer
+
+
+class BlockingConnection:
+    """A way to one address, from any thread; the same questions and errors as `wire.ports.Connection`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._channel: Any = None
+        self._inherited: Any = None
+        self._owner_pid = 0
+        self._closed = False
+
+    def call(self, request: Message, timeout_ns: int) -> Message:
+        """One question, one answer. Raises `Unreachable` (indefinite) where none came within `timeout_ns`, and the
+        error that a `Failure` describes."""
+        method = self._open().unary_unary(CALL)
+        blob = encode_bounded(request)
+        try:
+            answer = method(blob, timeout=timeout_ns / SECOND_NS)
+        except (grpc.RpcError, ValueError) as error:
+            raise self._unreachable(error, timeout_ns) from error
+        return read_answer(answer)
+
+    def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
+        """One question, several answers; `timeout_ns` bounds all of them together. Errors as of `call`."""
+        method = self._open().unary_stream(STREAM)
+        blob = encode_bounded(request)
+        try:
+            call = method(blob, timeout=timeout_ns / SECOND_NS)
+        except ValueError as error:
+            raise self._unreachable(error, timeout_ns) from error
+        try:
+            for answer in call:
+                yield read_answer(answer)
+        except grpc.RpcError as error:
+            raise self._unreachable(error, timeout_ns) from error
+        finally:
+            call.cancel()
+
+    def close(self) -> None:
+        """Ends everything open on it, from any thread; idempotent."""
+        with self._lock:
+            channel, self._channel, self._closed = self._channel, None, True
+            is_ours = self._owner_pid == os.getpid()
+        if channel is not None and is_ours:
+            channel.close()
+
+    def _open(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise unreachable(self._address, "the connection was closed")
+            if self._channel is None or self._owner_pid != os.getpid():
+                # The parent's channel stays referenced: freeing it here would wait for threads that are not here.
+                self._inherited = self._channel
+                self._channel = grpc.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+                self._owner_pid = os.getpid()
+            return self._channel
+
+    def _unreachable(self, error: grpc.RpcError | ValueError, timeout_ns: int) -> Unreachable:
+        # A closed channel is told by a bare ValueError.
+        why = describe(error, timeout_ns) if isinstance(error, grpc.RpcError) else "the connection was closed"
+        return unreachable(self._address, why)

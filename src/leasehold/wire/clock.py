@@ -1,0 +1,65 @@
+"""The real clock: the one place that reads time.
+
+CLOCK_BOOTTIME counts the time a machine is suspended, so a lease that ended during a suspend is seen as ended at
+the first reading after it. Where there is no such clock the monotonic one stands in, and `counts_suspend` says so.
+"""
+
+import asyncio
+import time  # noqa: TID251 this module is the one that reads clocks
+from collections.abc import Callable
+from typing import Final
+
+from leasehold.limits import CLOCK_SLEEP_STEP_NS, SECOND_NS
+
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+_CLOCK_ID: Final = time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME
+
+
+class LoopTimer:
+    """Implements `wire.ports.Timer` on the running loop; never fires before its deadline."""
+
+    def __init__(self, clock: "BoottimeClock", deadline_ns: int, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._deadline_ns = deadline_ns
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle = self._loop.call_soon(self._look)
+
+    def cancel(self) -> None:
+        """Takes the call back; harmless once it has run."""
+        self._handle.cancel()
+
+    def _look(self) -> None:
+        left_ns = self._deadline_ns - self._clock.now_ns()
+        if left_ns > 0:
+            self._handle = self._loop.call_later(min(left_ns, CLOCK_SLEEP_STEP_NS) / SECOND_NS, self._look)
+        else:
+            self._callback()
+
+
+class BoottimeClock:
+    """Implements `wire.ports.Clock`. Holds no state: all instances of a machine agree."""
+
+    @property
+    def counts_suspend(self) -> bool:
+        """Whether the clock goes on while the machine is suspended; if not, warn the person who runs it."""
+        return _BOOTTIME is not None
+
+    def now_ns(self, _clock_id: int = _CLOCK_ID) -> int:
+        """Nanoseconds since boot; never goes back. Takes no argument (the id is bound here for speed alone)."""
+        return time.clock_gettime_ns(_clock_id)
+
+    async def sleep_until(self, deadline_ns: int) -> None:
+        """Returns once `now_ns() >= deadline_ns`; after a suspend at most `CLOCK_SLEEP_STEP_NS` later."""
+        # The loop's own timers do not count a suspend, so a long sleep is cut into steps.
+        while (left_ns := deadline_ns - self.now_ns()) > 0:  # noqa: ASYNC110 it is time that is waited for
+            await asyncio.sleep(min(left_ns, CLOCK_SLEEP_STEP_NS) / SECOND_NS)
+
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> LoopTimer:
+        """Calls back on the running loop once `now_ns() >= deadline_ns`; late by as much as `sleep_until`."""
+        return LoopTimer(self, deadline_ns, callback)
+
+
+def sleep_ns(duration_ns: int) -> None:
+    """Blocks this thread: for the blocking client's pauses between attempts, never on an event loop."""
+    time.sleep(duration_ns / SECOND_NS)

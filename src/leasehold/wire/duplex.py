@@ -1,0 +1,185 @@
+"""One end of a session over a byte stream that keeps order: bounded queues, and an end that can't be mistaken.
+
+A stream that breaks looks to a gRPC server like one that was half-closed. So an orderly end is a frame of its own:
+empty, which no encoded message is. A stream that ends without it broke.
+
+| state  | receive                              | send               | left by                          |
+| ------ | ------------------------------------ | ------------------ | -------------------------------- |
+| open   | waits for a message                  | queues             | `close`, the end frame, a break  |
+| closed | None                                 | raises Unreachable | (final) queued messages still go |
+| ended  | what is left, then None              | raises Unreachable | `close`                          |
+| broken | what is left, then raises Unreachable | raises Unreachable | `close`                          |
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.messages import Failure, Message
+from leasehold.errors import LeaseholdError, Refused, Unreachable
+from leasehold.limits import (
+    MESSAGE_BYTES_MAX,
+    SECOND_NS,
+    SESSION_END_GRACE_NS,
+    SESSION_RECEIVE_MESSAGES_MAX,
+    SESSION_SEND_BYTES_MAX,
+    SESSION_SEND_MESSAGES_MAX,
+    SESSION_SEND_WAIT_NS,
+)
+from leasehold.wire.failures import raise_failure
+
+END_FRAME: Final = b""
+
+
+def unreachable(peer: str, why: str) -> Unreachable:
+    """The error for a peer that gave no answer; `why` completes the sentence."""
+    return Unreachable(f"{peer}: {why}", hint=f"Check that the process at {peer} runs and can be reached from here.")
+
+
+def encode_bounded(message: Message) -> bytes:
+    """The message's bytes; raises `Refused` with code MESSAGE_TOO_LARGE over `MESSAGE_BYTES_MAX`."""
+    blob = encode(message)
+    if len(blob) > MESSAGE_BYTES_MAX:
+        raise Refused(
+            f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {MESSAGE_BYTES_MAX}",
+            code="MESSAGE_TOO_LARGE",
+            hint="Send less at once.",
+        )
+    return blob
+
+
+class QueuedDuplex:
+    """Implements `wire.ports.Duplex`; two tasks of its owner run `read_all` and `write_all`."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._outgoing: deque[bytes] = deque()
+        self._outgoing_bytes = 0
+        self._incoming: deque[Message] = deque()
+        self._closed = False
+        self._ended = False
+        self._broken_why: str | None = None
+        self._readable = asyncio.Event()
+        self._room = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._space = asyncio.Event()
+        self._flushed = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """Queues one message. With a full queue it waits for at most `SESSION_SEND_WAIT_NS`, then breaks the session
+        and raises `Unreachable`. An oversized message is `Refused`, and the session goes on."""
+        blob = encode_bounded(message)
+        self._raise_unless_open()
+        if self._is_full():
+            await self._wait_for_space()
+        self._outgoing.append(blob)
+        self._outgoing_bytes += len(blob)
+        self._writable.set()
+
+    async def receive(self) -> Message | None:
+        """The next message, None after an orderly end; safe to cancel, no message is lost by it."""
+        while True:
+            if self._closed:
+                return None
+            if self._incoming:
+                message = self._incoming.popleft()
+                self._room.set()
+                if isinstance(message, Failure):
+                    raise_failure(message)
+                return message
+            if self._broken_why is not None:
+                raise unreachable(self._peer, self._broken_why)
+            if self._ended:
+                return None
+            self._readable.clear()
+            await self._readable.wait()
+
+    async def close(self) -> None:
+        """Ends the stream: what was sent still goes out, within `SESSION_END_GRACE_NS`."""
+        self._closed = True
+        self._wake()
+        if self._broken_why is None and not self._ended:
+            try:
+                async with asyncio.timeout(SESSION_END_GRACE_NS / SECOND_NS):
+                    await self._flushed.wait()
+            except TimeoutError:
+                self.break_off("the stream did not end in time")
+
+    def break_off(self, why: str) -> None:
+        """Ends the stream out of order; the first reason stays."""
+        if self._broken_why is None and not self._ended:
+            self._broken_why = why
+        self._wake()
+
+    async def read_all(self, read: Callable[[], Awaitable[bytes | None]]) -> None:
+        """Queues what comes until the stream ends; `read` gives None, or raises, where it broke."""
+        while True:
+            try:
+                blob = await read()
+                if blob is None:
+                    self.break_off("the stream broke")
+                    return
+                if blob == END_FRAME:
+                    self._ended = True
+                    self._wake()
+                    return
+                message = decode_message(blob)
+            except LeaseholdError as error:
+                self.break_off(error.text.removeprefix(f"{self._peer}: "))
+                return
+            while len(self._incoming) >= SESSION_RECEIVE_MESSAGES_MAX and self.is_open:
+                self._room.clear()
+                await self._room.wait()
+            if not self._closed:
+                self._incoming.append(message)
+                self._readable.set()
+
+    async def write_all(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Writes what is queued until the stream ends, then the end frame."""
+        try:
+            while not self._ended and self._broken_why is None:
+                if self._outgoing:
+                    blob = self._outgoing.popleft()
+                    self._outgoing_bytes -= len(blob)
+                    self._space.set()
+                    await write(blob)
+                elif self._closed:
+                    await write(END_FRAME)
+                    return
+                else:
+                    self._writable.clear()
+                    await self._writable.wait()
+        except Unreachable as error:
+            self.break_off(error.text.removeprefix(f"{self._peer}: "))
+        finally:
+            self._flushed.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither end has ended it and it has not broken."""
+        return not self._closed and not self._ended and self._broken_why is None
+
+    def _is_full(self) -> bool:
+        return len(self._outgoing) >= SESSION_SEND_MESSAGES_MAX or self._outgoing_bytes >= SESSION_SEND_BYTES_MAX
+
+    def _raise_unless_open(self) -> None:
+        if not self.is_open:
+            raise unreachable(self._peer, self._broken_why or "the session has ended")
+
+    async def _wait_for_space(self) -> None:
+        try:
+            async with asyncio.timeout(SESSION_SEND_WAIT_NS / SECOND_NS):
+                while self._is_full():
+                    self._space.clear()
+                    await self._space.wait()
+                    self._raise_unless_open()
+        except TimeoutError:
+            # A message that can't be queued would be lost silently if the session went on.
+            self.break_off("the send queue is full: the peer does not read")
+            self._raise_unless_open()
+
+    def _wake(self) -> None:
+        for event in (self._readable, self._room, self._writable, self._space):
+            event.set()

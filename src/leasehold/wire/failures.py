@@ -1,0 +1,49 @@
+"""Errors as they travel: `LeaseholdError` to `core.messages.Failure` and back."""
+
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from leasehold import errors
+from leasehold.core.messages import Failure
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.limits import FAILURE_CHARACTERS_MAX
+
+
+def _classes(root: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:
+    yield root
+    for child in vars(errors).values():
+        if isinstance(child, type) and issubclass(child, LeaseholdError) and child.__base__ is root:
+            yield from _classes(child)
+
+
+# Parents come before their children, and a child that keeps its parent's code replaces it.
+_BY_CODE: Final[dict[str, type[LeaseholdError]]] = {
+    one.default_code: one for root in (Definite, Indefinite) for one in _classes(root)
+}
+
+
+def to_failure(error: LeaseholdError) -> Failure:
+    """The message that carries `error`; its text and hint are cut to `FAILURE_CHARACTERS_MAX` characters each.
+
+    An error that is neither definite nor indefinite counts as indefinite: nothing proves that it did not happen.
+    """
+    return Failure(
+        code=error.code[:FAILURE_CHARACTERS_MAX],
+        text=error.text[:FAILURE_CHARACTERS_MAX],
+        hint=error.hint[:FAILURE_CHARACTERS_MAX],
+        definite=isinstance(error, Definite),
+    )
+
+
+def from_failure(failure: Failure) -> LeaseholdError:
+    """The error that `failure` describes: of its own class where the code is known and agrees with the flag, else a
+    plain `Refused` or `Indefinite` with that code."""
+    kind = _BY_CODE.get(failure.code)
+    if kind is None or not issubclass(kind, Definite if failure.definite else Indefinite):
+        kind = Refused if failure.definite else Indefinite
+    return kind(failure.text, code=failure.code, hint=failure.hint)
+
+
+def raise_failure(failure: Failure) -> NoReturn:
+    """Raises the error that `failure` describes."""
+    raise from_failure(failure)

@@ -1,0 +1,357 @@
+"""The real transport: gRPC with generic handlers over the bytes of `core.codec`.
+
+One service, `leasehold.v1`: Call (a question, an answer), Stream (a question, several answers), Session (a stream in
+both directions). A `Failure` message carries an error; gRPC's own statuses mean that no answer came, so they become
+`Unreachable`. There is no TLS yet, so a server binds to loopback addresses alone.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from leasehold.core.codec import decode_message
+from leasehold.core.messages import Failure, Message
+from leasehold.errors import Indefinite, LeaseholdError
+from leasehold.limits import (
+    CONNECT_ATTEMPT_NS,
+    CONNECT_TIMEOUT_NS,
+    KEEPALIVE_INTERVAL_NS,
+    KEEPALIVE_TIMEOUT_NS,
+    MESSAGE_BYTES_MAX,
+    MILLISECOND_NS,
+    RECONNECT_BACKOFF_MAX_NS,
+    RECONNECT_BACKOFF_MIN_NS,
+    SECOND_NS,
+    SESSION_END_GRACE_NS,
+)
+from leasehold.wire.addresses import loopback, port_in_use, probe
+from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
+from leasehold.wire.failures import raise_failure, to_failure
+from leasehold.wire.ports import Service
+
+SERVICE: Final = "leasehold.v1"
+CALL: Final = f"/{SERVICE}/Call"
+STREAM: Final = f"/{SERVICE}/Stream"
+SESSION: Final = f"/{SERVICE}/Session"
+
+_SIZES: Final = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+CHANNEL_OPTIONS: Final = (
+    *_SIZES,
+    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
+    # Despite its name this bounds one attempt to connect, as by a lost SYN.
+    ("grpc.min_reconnect_backoff_ms", CONNECT_ATTEMPT_NS // MILLISECOND_NS),
+    # Each connection has its own socket and its own backoff; a proxy in the environment is not for us.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+_SERVER_OPTIONS: Final = (
+    *_SIZES,
+    # A second server on one port must fail, not share it.
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+EOF: Final = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue] exported without being declared
+
+
+def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
+    """Why a call had no answer, from what gRPC raised."""
+    code = error.code()  # pyright: ignore[reportAttributeAccessIssue] every raised RpcError is a grpc.Call too
+    details = error.details()  # pyright: ignore[reportAttributeAccessIssue] as above
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_ns is not None:
+        return f"no answer within {timeout_ns / SECOND_NS:g} s"
+    return f"no answer ({code.name}: {details})"
+
+
+def read_answer(blob: bytes) -> Message:
+    """The message in an answer; raises the error that a `Failure` describes."""
+    message = decode_message(blob)
+    if isinstance(message, Failure):
+        raise_failure(message)
+    return message
+
+
+# ---------------------------------------------------------------- client
+
+
+class ClientDuplex(QueuedDuplex):
+    """The client's end; it owns the task that moves its bytes, from construction to the end of `close`."""
+
+    def __init__(self, peer: str, call: Any, forget: "Callable[[ClientDuplex], None]") -> None:
+        super().__init__(peer)
+        self._call = call
+        self._forget = forget
+        self._task = asyncio.get_running_loop().create_task(self._move())
+
+    async def close(self) -> None:
+        """As in the parent; then waits for the server's end, within the same grace."""
+        await super().close()
+        # The server ends the call once it has read the end; cutting it earlier could lose what was sent last.
+        await asyncio.wait({self._task}, timeout=SESSION_END_GRACE_NS / SECOND_NS)
+        self._call.cancel()
+        await asyncio.wait({self._task})
+
+    def break_off(self, why: str) -> None:
+        """As in the parent; and the call ends."""
+        super().break_off(why)
+        self._call.cancel()
+
+    async def _move(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.read_all(self._read))
+                group.create_task(self.write_all(self._write))
+        finally:
+            self._call.cancel()
+            self._forget(self)
+
+    async def _read(self) -> bytes | None:
+        blob = await guarded(self._call.read(), self._peer)
+        return None if blob is EOF else blob
+
+    async def _write(self, blob: bytes) -> None:
+        await guarded(self._call.write(blob), self._peer)
+
+
+async def guarded(operation: Awaitable[Any], peer: str, timeout_ns: int | None = None) -> Any:
+    """Awaits an operation of a client's call; what gRPC raises becomes `Unreachable`."""
+    try:
+        return await operation
+    except grpc.aio.AioRpcError as error:
+        raise unreachable(peer, describe(error, timeout_ns)) from error
+    except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+        raise unreachable(peer, "the call has ended") from error
+    except asyncio.CancelledError as error:
+        # gRPC raises this too when the call, not this task, was cancelled: by close() in another task.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise unreachable(peer, "the connection was closed") from error
+
+
+class GrpcConnection:
+    """Implements `wire.ports.Connection`; the channel is made at the first use."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channel: grpc.aio.Channel | None = None
+        self._closed = False
+        self._sessions: set[ClientDuplex] = set()
+
+    async def call(self, request: Message, *, timeout_ns: int) -> Message:
+        """One question, one answer; `Unreachable` where none came within `timeout_ns`."""
+        call = self._open().unary_unary(CALL)(encode_bounded(request), timeout=timeout_ns / SECOND_NS)
+        return read_answer(await guarded(call, self._address, timeout_ns))
+
+    async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
+        """One question, several answers; `timeout_ns` bounds all of them together."""
+        call = self._open().unary_stream(STREAM)(encode_bounded(request), timeout=timeout_ns / SECOND_NS)
+        try:
+            while (blob := await guarded(call.read(), self._address, timeout_ns)) is not EOF:
+                yield read_answer(blob)
+        finally:
+            call.cancel()
+
+    async def session(self) -> QueuedDuplex:
+        """Opens a stream in both directions, accepted by the server within `CONNECT_TIMEOUT_NS`."""
+        call = self._open().stream_stream(SESSION)()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_NS / SECOND_NS):
+                # The server answers with its metadata as soon as it serves the stream; without it the call failed,
+                # and waiting for the connection raises why.
+                await guarded(call.initial_metadata(), self._address)
+                await guarded(call.wait_for_connection(), self._address)
+        except TimeoutError as error:
+            call.cancel()
+            raise unreachable(self._address, f"no session within {CONNECT_TIMEOUT_NS / SECOND_NS:g} s") from error
+        except BaseException:
+            call.cancel()
+            raise
+        duplex = ClientDuplex(self._address, call, self._sessions.discard)
+        self._sessions.add(duplex)
+        return duplex
+
+    async def close(self) -> None:
+        """Ends its sessions in order and everything else at once; idempotent."""
+        self._closed = True
+        async with asyncio.TaskGroup() as group:
+            for duplex in tuple(self._sessions):
+                group.create_task(duplex.close())
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._closed:
+            raise unreachable(self._address, "the connection was closed")
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+        return self._channel
+
+
+class GrpcTransport:
+    """Implements `wire.ports.Transport`."""
+
+    def connect(self, address: str) -> GrpcConnection:
+        """A connection to `host:port`; nothing is sent yet."""
+        return GrpcConnection(address)
+
+
+# ---------------------------------------------------------------- server
+
+
+def failure_of(fault: BaseException, on_fault: Callable[[BaseException], None]) -> Failure:
+    """What the peer is told of `fault`: all of a `LeaseholdError`, of anything else only that it happened.
+
+    A group, as a `TaskGroup` raises it, counts as its first error if all in it are ours.
+    """
+    leaves = list(_leaves(fault))
+    if all(isinstance(leaf, LeaseholdError) for leaf in leaves):
+        first = leaves[0]
+        assert isinstance(first, LeaseholdError)
+        return to_failure(first)
+    on_fault(fault)
+    return to_failure(
+        Indefinite("the server failed on this request", code="INTERNAL", hint="Its log on that machine says why.")
+    )
+
+
+def _leaves(fault: BaseException) -> list[BaseException]:
+    if isinstance(fault, BaseExceptionGroup):
+        return [leaf for child in fault.exceptions for leaf in _leaves(child)]
+    return [fault]
+
+
+class Handlers:
+    """The three methods as gRPC calls them."""
+
+    def __init__(self, service: Service, on_fault: Callable[[BaseException], None]) -> None:
+        self._service = service
+        self._on_fault = on_fault
+
+    def methods(self) -> grpc.GenericRpcHandler:
+        """Bytes in, bytes out: no serialisers."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Call": grpc.unary_unary_rpc_method_handler(self.call),
+                "Stream": grpc.unary_stream_rpc_method_handler(self.stream),
+                "Session": grpc.stream_stream_rpc_method_handler(self.session),
+            },
+        )
+
+    async def call(self, request: bytes, _context: Any) -> bytes:
+        """A question, an answer."""
+        try:
+            return encode_bounded(await self._service.call(decode_message(request)))
+        except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
+            return encode_bounded(failure_of(fault, self._on_fault))
+
+    async def stream(self, request: bytes, context: Any) -> None:
+        """A question, several answers, written to `context`."""
+        # Written to the context, not yielded: so a cancelled call interrupts this frame and closes the iterator.
+        async with aclosing(self._answers(request)) as answers:
+            async for answer in answers:
+                await context.write(answer)
+
+    async def _answers(self, request: bytes) -> AsyncGenerator[bytes, None]:
+        answers: AsyncIterator[Message] | None = None
+        try:
+            answers = self._service.stream(decode_message(request))
+            async for message in answers:
+                yield encode_bounded(message)
+        except Exception as fault:  # noqa: BLE001 as in `call`
+            yield encode_bounded(failure_of(fault, self._on_fault))
+        finally:
+            if isinstance(answers, AsyncGenerator):
+                await answers.aclose()
+
+    async def session(self, _requests: Any, context: Any) -> None:
+        """A stream in both directions, read from and written to `context`."""
+        duplex = QueuedDuplex(context.peer())
+        await context.send_initial_metadata(())
+
+        async def read() -> bytes | None:
+            blob = await context.read()
+            return None if blob is EOF else blob
+
+        async def write(blob: bytes) -> None:
+            try:
+                await context.write(blob)
+            except grpc.aio.BaseError as error:
+                raise unreachable(context.peer(), "the stream broke") from error
+
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._serve_session(duplex))
+            moving = (
+                group.create_task(duplex.read_all(read)),
+                group.create_task(duplex.write_all(write)),
+            )
+            try:
+                await asyncio.wait({work})
+            except asyncio.CancelledError:
+                # The stream broke, or the server closes: the service learns it as `Unreachable` and may end by
+                # itself; what takes longer is cancelled.
+                duplex.break_off("the stream broke")
+                await asyncio.wait({work}, timeout=SESSION_END_GRACE_NS / SECOND_NS)
+                raise
+            for task in moving:
+                task.cancel()
+
+    async def _serve_session(self, duplex: QueuedDuplex) -> None:
+        try:
+            await self._service.session(duplex)
+        except Exception as fault:  # noqa: BLE001 as in `call`
+            failure = failure_of(fault, self._on_fault)
+            if duplex.is_open:
+                await duplex.send(failure)
+        await duplex.close()
+
+
+class GrpcServer:
+    """Implements `wire.ports.Server`; made by `serve`."""
+
+    def __init__(self, server: grpc.aio.Server, address: str) -> None:
+        self._server = server
+        self._address = address
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it listens on, with the port that was picked."""
+        return self._address
+
+    async def close(self) -> None:
+        """Stops listening and ends open calls; a session's service has `SESSION_END_GRACE_NS` to end by itself."""
+        await self._server.stop(None)
+
+
+async def serve(address: str, service: Service, *, on_fault: Callable[[BaseException], None]) -> GrpcServer:
+    """Serves `service` at `address`, `host:port` on the loopback interface; port 0 picks a free one.
+
+    Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is
+    not one of this machine's loopback addresses. `on_fault` gets every error of a handler that is not ours.
+    """
+    host, port = loopback(address)
+    probe(host, port, address)
+    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(),))
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        port = server.add_insecure_port(f"{shown}:{port}")
+    except RuntimeError as error:
+        # Another process took the port between the probe and here.
+        raise port_in_use(address) from error
+    await server.start()
+    return GrpcServer(server, f"{shown}:{port}")

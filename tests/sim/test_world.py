@@ -1,0 +1,101 @@
+"""The world lives by its seed, the unbroken protocol survives it, and each broken one is caught by name."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from leasehold.core.records import SettledHow
+from leasehold.errors import CheckFailed
+from leasehold.testing.invariants import INVARIANTS, named
+from leasehold.testing.oracle import InvariantViolated
+from leasehold.testing.world import run
+from tests.sim.broken import BREAKS, NO_MARGIN, Parts
+
+STEPS = 3_000
+CAMPAIGN_SEEDS = range(60)
+BREAK_SEEDS_MAX = 60
+
+DIGESTS = """
+from leasehold.testing.world import run
+print([run(seed, 1500).oracle.digest() for seed in (1, 2, 3)])
+"""
+
+
+def test_the_unbroken_world_survives():
+    how, served, terms, incarnations = set(), 0, 0, 0
+    for seed in CAMPAIGN_SEEDS:
+        world = run(seed, STEPS)
+        how |= {one.how for receipt in world.oracle.receipts for one in receipt.settled}
+        served += len(world.oracle.serves)
+        terms += world.record.term
+        incarnations += sum(incarnation for incarnation, _ in world.registered.values())
+    # A campaign in which nothing happens proves nothing.
+    assert how >= {SettledHow.APPLIED, SettledHow.FENCED, SettledHow.SURRENDERED}
+    assert served > 50 * len(CAMPAIGN_SEEDS)
+    assert terms > 2 * len(CAMPAIGN_SEEDS)
+    assert incarnations > 4 * len(CAMPAIGN_SEEDS)
+
+
+@pytest.mark.parametrize("drift_ppm", [0, 10_000])
+def test_the_drift_factor_alone_is_enough(drift_ppm):
+    for seed in range(10):
+        run(seed, STEPS, parts=Parts(settings=NO_MARGIN, drift_ppm=drift_ppm))
+
+
+def first_violation(name):
+    """What the first seed that notices raises; only the named invariant is looked at."""
+    broken = BREAKS[name]
+    for seed in range(BREAK_SEEDS_MAX):
+        try:
+            run(seed, STEPS, parts=broken.parts, invariants=named(broken.invariant))
+        except InvariantViolated as violation:
+            return violation
+    return pytest.fail(f"{name}: not caught in {BREAK_SEEDS_MAX} seeds")
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_broken_world_is_caught(name):
+    assert first_violation(name).invariant == BREAKS[name].invariant
+
+
+def test_a_failure_names_what_repeats_it():
+    first, second = first_violation("no floor"), first_violation("no floor")
+    assert first.text == second.text
+    assert isinstance(first, CheckFailed)
+    assert f"seed {first.seed}, step {first.step}" in first.text
+    assert f"run(seed={first.seed}, steps={first.step + 1})" in first.hint
+    # So many steps and not one fewer.
+    broken = BREAKS["no floor"]
+    again = {"parts": broken.parts, "invariants": named(broken.invariant)}
+    run(first.seed, first.step, **again)
+    with pytest.raises(InvariantViolated) as caught:
+        run(first.seed, first.step + 1, **again)
+    assert caught.value.step == first.step
+
+
+def test_the_same_seed_gives_the_same_trace():
+    first, second, other = run(7, STEPS), run(7, STEPS), run(8, STEPS)
+    assert list(first.oracle.trace) == list(second.oracle.trace)
+    assert first.oracle.digest() == second.oracle.digest() != other.oracle.digest()
+
+
+def test_the_trace_does_not_depend_on_hash_seeds():
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] != b""
+
+
+def test_every_invariant_has_a_break_that_it_catches():
+    assert {one.id for one in INVARIANTS} == {broken.invariant for broken in BREAKS.values()}
+    with pytest.raises(KeyError):
+        named("INV-NONE")

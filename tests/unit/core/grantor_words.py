@@ -1,0 +1,78 @@
+"""Words that the tests of the grantor share."""
+
+from leasehold.core.barrier import Proceed
+from leasehold.core.grantor import (
+    Grantor,
+    Held,
+    RefuseRenewal,
+    RenewalReceived,
+    ReportVerdict,
+    SendGrant,
+    SurrenderReceived,
+)
+from leasehold.core.lineage import GENESIS
+from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.records import BarrierReceipt, SettingsRecord, SettledNode
+
+# Without drift the numbers are plain: a bound is the receive time + 3000 + 500.
+SETTINGS = SettingsRecord(
+    lease_duration_ns=3_000, lease_margin_ns=500, drift_ppm=0, catch_up_difference=100, min_in_sync=1
+)
+ELECTED, SEED_BOUND = 1_000, 4_500
+
+
+def grantor(*, leads_until_ns=None, largest=0, settings=SETTINGS, registered=None):
+    """Of term 4, floor 7; nodes 1 and 2 have incarnations 3 and 5, node 9 has never joined."""
+    if registered is None:
+        registered = {2: (5, b"s5"), 1: (3, b"s3"), 9: (0, None)}
+    return Grantor(
+        term=4,
+        floor=7,
+        settings=settings,
+        largest_outstanding_ns=largest,
+        registered=registered,
+        hash_session=str.encode,
+        leads_until_ns=leads_until_ns,
+        now_ns=ELECTED,
+    )
+
+
+def renewal(node=1, incarnation=3, session="s3", request=1, applied=7):
+    return RenewalReceived(
+        renewal=Renewal(
+            node=node, incarnation=incarnation, session=session, request=request, applied=applied, lineage=GENESIS
+        )
+    )
+
+
+def other(**fields):
+    return renewal(**{"node": 2, "incarnation": 5, "session": "s5", **fields})
+
+
+def surrender(node=1, incarnation=3, session="s3"):
+    return SurrenderReceived(surrender=Surrender(node=node, incarnation=incarnation, session=session))
+
+
+def granted(sequence, *, node=1, request=1, duration_ns=3_000, floor=7):
+    answer = Grant(request=request, term=4, sequence=sequence, duration_ns=duration_ns, floor=floor)
+    return SendGrant(node=node, grant=answer)
+
+
+def refused(code, text, *, node=1, request=1):
+    return RefuseRenewal(node=node, refused=RenewalRefused(request=request, code=code, text=text))
+
+
+def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3"):
+    return Held(incarnation=incarnation, session_hash=session_hash, bound_ns=bound_ns, applied=applied, closed=closed)
+
+
+def proceeded(number, revision, *settled, sequence=0):
+    lines = tuple(SettledNode(node=node, how=how, after_ns=after_ns) for node, how, after_ns in settled)
+    receipt = BarrierReceipt(revision=revision, term=4, sequence=sequence, settled=lines)
+    return ReportVerdict(number=number, verdict=Proceed(receipt=receipt))
+
+
+def both_settled(leader, at_ns, revision=7):
+    """Both nodes report and are granted: sequences 1 and 2."""
+    leader.step(renewal(applied=revision), at_ns)
+    leader.step(other(applied=revision), at_ns)

@@ -1,0 +1,201 @@
+"""The grantor, effect by effect: what it answers, what it notes before, and what it never takes for granted."""
+
+import msgspec
+import pytest
+
+from leasehold.core.drift import grant_bound_ns
+from leasehold.core.grantor import (
+    AcceptSurrender,
+    IncarnationClosed,
+    IncarnationJoined,
+    NodeRemoved,
+    SettingsChanged,
+)
+from leasehold.core.records import SettledHow
+from tests.unit.core.grantor_words import (
+    ELECTED,
+    SEED_BOUND,
+    SETTINGS,
+    granted,
+    grantor,
+    held,
+    other,
+    refused,
+    renewal,
+    surrender,
+)
+
+# ---------------------------------------------------------------- election
+
+
+def test_every_registered_node_counts_as_granted_at_the_election():
+    leader = grantor()
+    assert leader.floor == 7
+    assert leader.sequence == 0
+    assert leader.held(1) == held()
+    assert leader.held(2) == held(incarnation=5, session_hash=b"s5")
+    assert leader.held(9) is None
+    assert leader.next_deadline_ns() is None
+
+
+@pytest.mark.parametrize(("largest", "bound"), [(0, 4_500), (3_000, 4_500), (3_001, 4_501), (60_000, 61_500)])
+def test_the_seed_counts_the_largest_outstanding_duration(largest, bound):
+    assert grantor(largest=largest).held(1).bound_ns == bound
+
+
+def test_the_seed_counts_drift():
+    drifting = msgspec.structs.replace(SETTINGS, drift_ppm=10_000)
+    assert (
+        grantor(settings=drifting).held(1).bound_ns
+        == ELECTED + 3_061 + 500
+        == ELECTED + grant_bound_ns(drifting, 3_000)
+    )
+
+
+# ---------------------------------------------------------------- granted: renewals
+
+
+def test_a_renewal_at_the_floor_is_granted_with_a_later_bound():
+    leader = grantor()
+    assert leader.step(renewal(), 2_000) == (granted(1),)
+    assert leader.held(1) == held(5_500, applied=7)
+    assert leader.step(other(request=8, applied=9), 2_001) == (granted(2, node=2, request=8),)
+    assert leader.step(renewal(request=2, applied=9), 2_002) == (granted(3, request=2),)
+    assert leader.held(1) == held(5_502, applied=9)
+    assert leader.sequence == 3
+
+
+def test_a_renewal_below_the_floor_is_refused_with_the_same_bound():
+    leader = grantor()
+    assert leader.step(renewal(applied=6), 2_000) == (refused("BEHIND", "applied 6, the floor is 7"),)
+    assert leader.held(1) == held(applied=6)
+    assert leader.sequence == 0
+
+
+def test_a_bound_never_goes_back():
+    leader = grantor(largest=60_000)
+    assert leader.step(renewal(), 2_000) == (granted(1),)
+    assert leader.held(1) == held(61_500, applied=7)
+
+
+def test_what_was_reported_never_goes_back():
+    leader = grantor()
+    leader.step(renewal(request=2, applied=9), 2_000)
+    assert leader.step(renewal(request=1, applied=6), 2_001) == (refused("BEHIND", "applied 6, the floor is 7"),)
+    assert leader.held(1) == held(5_500, applied=9)
+
+
+@pytest.mark.parametrize(
+    ("event", "answer"),
+    [
+        (renewal(node=9), refused("NOT_JOINED", "incarnation 3 has not joined", node=9)),
+        (renewal(incarnation=4), refused("NOT_JOINED", "incarnation 4 has not joined")),
+        (renewal(incarnation=2), refused("SUPERSEDED", "incarnation 3 has joined since")),
+        (renewal(session="s4"), refused("SUPERSEDED", "incarnation 3 belongs to another session")),
+    ],
+)
+def test_who_is_not_heard_changes_nothing(event, answer):
+    leader = grantor()
+    assert leader.step(event, 2_000) == (answer,)
+    assert leader.held(event.renewal.node) == (held() if event.renewal.node == 1 else None)
+    assert leader.sequence == 0
+
+
+def test_settings_count_for_later_grants_only():
+    leader = grantor()
+    leader.step(renewal(), 2_000)
+    longer = msgspec.structs.replace(SETTINGS, lease_duration_ns=9_000)
+    assert leader.step(SettingsChanged(settings=longer), 2_100) == ()
+    assert leader.held(1) == held(5_500, applied=7)
+    assert leader.step(renewal(request=2), 2_200) == (granted(2, request=2, duration_ns=9_000),)
+    assert leader.held(1) == held(11_700, applied=7)
+    assert leader.step(SettingsChanged(settings=SETTINGS), 2_300) == ()
+    assert leader.step(renewal(request=3), 2_400) == (granted(3, request=3),)
+    assert leader.held(1) == held(11_700, applied=7)
+
+
+# ---------------------------------------------------------------- ended, closed, joined, removed
+
+
+def test_a_surrender_closes():
+    leader = grantor()
+    leader.step(renewal(), 2_000)
+    assert leader.step(surrender(), 2_100) == (AcceptSurrender(node=1),)
+    assert leader.held(1) == held(5_500, applied=7, closed=SettledHow.SURRENDERED)
+    answer = refused("SUPERSEDED", "incarnation 3 is closed (surrendered)", request=2)
+    assert leader.step(renewal(request=2), 2_200) == (answer,)
+    # Doubled: accepted again, nothing changes.
+    assert leader.step(surrender(), 2_300) == (AcceptSurrender(node=1),)
+    assert leader.held(1) == held(5_500, applied=7, closed=SettledHow.SURRENDERED)
+
+
+@pytest.mark.parametrize(
+    "event", [surrender(incarnation=2), surrender(incarnation=4), surrender(session="s4"), surrender(node=9)]
+)
+def test_a_surrender_of_another_incarnation_or_session_says_nothing(event):
+    leader = grantor()
+    assert leader.step(event, 2_000) == ()
+    assert leader.held(1) == held()
+
+
+def test_a_join_closes_after_the_bound():
+    leader = grantor()
+    closed = IncarnationClosed(node=1, incarnation=3)
+    with pytest.raises(AssertionError, match="a join waits"):
+        leader.step(closed, SEED_BOUND - 1)
+    assert leader.held(1) == held()
+    assert leader.step(closed, SEED_BOUND) == ()
+    assert leader.held(1) == held(closed=SettledHow.FENCED)
+    answer = refused("SUPERSEDED", "incarnation 3 is closed (fenced)")
+    assert leader.step(renewal(), SEED_BOUND) == (answer,)
+
+
+def test_a_join_need_not_wait_after_a_surrender():
+    leader = grantor()
+    leader.step(surrender(), 1_100)
+    assert leader.step(IncarnationClosed(node=1, incarnation=3), 1_200) == ()
+    assert leader.held(1) == held(closed=SettledHow.SURRENDERED)
+
+
+@pytest.mark.parametrize("incarnation", [2, 4])
+def test_only_the_newest_incarnation_is_closed_by_a_join(incarnation):
+    leader = grantor()
+    with pytest.raises(AssertionError, match="newest"):
+        leader.step(IncarnationClosed(node=1, incarnation=incarnation), 10_000)
+    assert leader.held(1) == held()
+
+
+def test_a_join_starts_with_a_clean_record():
+    leader = grantor()
+    leader.step(renewal(applied=9), 2_000)
+    leader.step(surrender(), 2_100)
+    joined = IncarnationJoined(node=1, incarnation=4, session_hash=b"s4")
+    assert leader.step(joined, 2_200) == ()
+    assert leader.held(1) == held(2_200, incarnation=4, session_hash=b"s4")
+    assert leader.step(renewal(), 2_300) == (refused("SUPERSEDED", "incarnation 4 has joined since"),)
+    assert leader.step(surrender(), 2_300) == ()
+    assert leader.step(renewal(incarnation=4, session="s4"), 2_400) == (granted(2),)
+
+
+def test_a_node_joins_for_the_first_time():
+    leader = grantor()
+    assert leader.step(IncarnationJoined(node=9, incarnation=1, session_hash=b"s1"), 2_000) == ()
+    assert leader.held(9) == held(2_000, incarnation=1, session_hash=b"s1")
+
+
+@pytest.mark.parametrize(("incarnation", "why"), [(3, "INV-ID-2"), (2, "INV-ID-2"), (4, "one live session")])
+def test_joins_that_are_illegal_change_nothing(incarnation, why):
+    leader = grantor()
+    with pytest.raises(AssertionError, match=why):
+        leader.step(IncarnationJoined(node=1, incarnation=incarnation, session_hash=b"s4"), 10_000)
+    assert leader.held(1) == held()
+
+
+def test_removal_waits_for_the_lease_to_end():
+    leader = grantor()
+    with pytest.raises(AssertionError, match="removal waits"):
+        leader.step(NodeRemoved(node=1), SEED_BOUND - 1)
+    assert leader.held(1) == held()
+    assert leader.step(NodeRemoved(node=1), SEED_BOUND) == ()
+    assert leader.held(1) is None
+    assert leader.step(renewal(), SEED_BOUND) == (refused("NOT_JOINED", "incarnation 3 has not joined"),)

@@ -1,0 +1,252 @@
+import gc
+import hashlib
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leasehold.core.records import Field
+from leasehold.errors import Corrupt, NotFound, Refused
+from leasehold.limits import ENCODER_BATCHES_MAX, FORWARD_CHUNK_BYTES
+from leasehold.storage import segment
+from leasehold.storage.schema import arrow_schema
+from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
+
+from .rows import VALUES, batch_of, batches, encode, field, same
+
+MIXED = [
+    field(1, "ts", "TIMESTAMP", nullable=False),
+    field(2, "tag", "STRING"),
+    field(3, "v", "DOUBLE"),
+    field(4, "ok", "BOOLEAN"),
+    field(5, "d", "DECIMAL(20,3)"),
+]
+
+
+def mixed(rows: int) -> pa.RecordBatch:
+    numbers = range(rows)
+    return batch_of(
+        MIXED,
+        [
+            [n * 1_000_003 for n in numbers],
+            [None if n % 5 == 0 else f"t{n % 3}" for n in numbers],
+            [n / 3 for n in numbers],
+            [None if n % 2 else n % 3 == 0 for n in numbers],
+            [Decimal(n) / 8 for n in numbers],
+        ],
+    )
+
+
+def read(path: Path, fields: list[Field], **options: int) -> pa.Table:
+    return pa.Table.from_batches(list(read_segment(path, fields, **options)), arrow_schema(fields))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), st.sampled_from(sorted(VALUES)), st.booleans())
+def test_every_value_of_every_type_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, kind: str, nulls: bool
+) -> None:
+    path = tmp_path_factory.mktemp("round") / "segment"
+    fields = [field(1, "x", kind, nullable=nulls)]
+    rows = data.draw(batches(kind, nulls=nulls))
+    encoded = encode(path, fields, rows, row_group_rows=data.draw(st.integers(1, 40)))
+    written = pa.Table.from_batches(rows, arrow_schema(fields))
+    assert encoded.rows == written.num_rows
+    verify_segment(path, size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+    found = list(read_segment(path, fields))
+    assert all(one.schema.equals(arrow_schema(fields), check_metadata=True) for one in found)
+    assert same(pa.Table.from_batches(found, arrow_schema(fields)), written)
+
+
+def test_a_segment_without_rows_is_a_file(tmp_path: Path) -> None:
+    encoded = encode(tmp_path / "s", MIXED, [mixed(0)])
+    verify_segment(tmp_path / "s", size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+    assert encoded.rows == 0
+    assert [(one.nulls, one.minimum, one.maximum) for one in encoded.statistics] == [(0, None, None)] * len(MIXED)
+    assert list(read_segment(tmp_path / "s", MIXED)) == []
+
+
+def test_the_chunks_are_the_file() -> None:
+    fields = [field(1, "x", "BINARY")]
+    noise = b"".join(hashlib.sha256(n.to_bytes(4, "big")).digest() for n in range(100_000))
+    chunks: list[bytes] = []
+    encoder = SegmentEncoder(fields, chunks.append, row_group_rows=16)
+    early = 0
+    for start in range(0, len(noise), 50_000):
+        encoder.write(batch_of(fields, [[noise[start : start + 50_000]]]))
+        early = early or len(chunks)
+    encoded = encoder.finish()
+    content = b"".join(chunks)
+    assert 0 < early < len(chunks), "bytes are handed on before the end"
+    assert max(map(len, chunks)) <= FORWARD_CHUNK_BYTES
+    assert (len(content), hashlib.sha256(content).digest()) == (encoded.size_bytes, encoded.sha256)
+    assert encoder.size_bytes == encoded.size_bytes
+    assert b"".join(pq.read_table(pa.BufferReader(content)).column("x").to_pylist()) == noise
+
+
+def test_the_same_rows_give_the_same_bytes_however_they_are_cut(tmp_path: Path) -> None:
+    rows = mixed(2_000)
+    whole = encode(tmp_path / "a", MIXED, [rows])
+    singles = [rows.slice(n, 1) for n in range(2_000)]
+    assert len(singles) > ENCODER_BATCHES_MAX
+    assert encode(tmp_path / "b", MIXED, singles) == whole
+
+
+def test_the_file_has_the_settings_that_were_measured(tmp_path: Path) -> None:
+    fields = [*MIXED, field(6, "uid", "STRING")]
+    rows = mixed(2_000)
+    encode(
+        tmp_path / "s",
+        fields,
+        [pa.RecordBatch.from_arrays([*rows.columns, [f"u{n}" for n in range(2_000)]], schema=arrow_schema(fields))],
+    )
+    metadata = pq.ParquetFile(tmp_path / "s").metadata
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [1_000, 1_000]
+    described = {metadata.schema.column(n).name: metadata.row_group(0).column(n) for n in range(len(fields))}
+    assert {one.compression for one in described.values()} == {"ZSTD"}
+    assert all(one.has_column_index and one.has_offset_index for one in described.values())
+    assert [name for name, one in described.items() if one.has_dictionary_page] == ["tag"], "where it pays"
+    assert "DELTA_BINARY_PACKED" in described["ts"].encodings
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 130), st.integers(1, 60), st.integers(1, 130))
+def test_an_offset_is_a_slice(
+    tmp_path_factory: pytest.TempPathFactory, offset: int, batch_rows: int, row_group_rows: int
+) -> None:
+    path = tmp_path_factory.mktemp("offset") / "s"
+    rows = mixed(120)
+    encode(path, MIXED, [rows.slice(0, 70), rows.slice(70)], row_group_rows=row_group_rows)
+    wanted = rows.slice(min(offset, 120))
+    assert same(read(path, MIXED, row_offset=offset, batch_rows=batch_rows), pa.Table.from_batches([wanted]))
+    found = list(read_segment(path, MIXED, row_offset=offset, batch_rows=batch_rows))
+    assert all(0 < one.num_rows <= batch_rows for one in found)
+    absent = [field(77, "later", "INT")]
+    counted = [list(read_segment(path, fields, row_offset=offset, batch_rows=batch_rows)) for fields in ([], absent)]
+    assert [sum(one.num_rows for one in each) for each in counted] == [wanted.num_rows] * 2
+
+
+def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
+    old = [field(1, "a", "INT", nullable=False), field(2, "b", "STRING"), field(3, "c", "FLOAT"), field(4, "d", "DATE")]
+    encode(tmp_path / "s", old, [batch_of(old, [[1, -(2**31)], ["x", None], [0.5, None], [3, 4]])])
+    now = [
+        field(5, "d", "BIGINT"),  # dropped and added again under the same name
+        field(3, "a", "DOUBLE"),  # renamed to another's old name, and widened
+        field(1, "key", "BIGINT", nullable=False),  # renamed and widened
+        field(6, "later", "DECIMAL(9,2)"),  # added later
+    ]
+    found = read(tmp_path / "s", now)
+    assert found.schema.equals(arrow_schema(now), check_metadata=True)
+    assert found.to_pydict() == {"d": [None, None], "a": [0.5, None], "key": [1, -(2**31)], "later": [None, None]}
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "values"),
+    [
+        ("TINYINT", "SMALLINT", [-128, 127, None]),
+        ("SMALLINT", "INT", [-(2**15), None]),
+        ("INT", "BIGINT", [-(2**31), 2**31 - 1]),
+        ("FLOAT", "DOUBLE", [0.25, float("inf")]),
+        ("DECIMAL(9,2)", "DECIMAL(20,2)", [Decimal("1234567.89"), None]),
+    ],
+)
+def test_widening_keeps_every_value(tmp_path: Path, narrow: str, wide: str, values: list[object]) -> None:
+    encode(tmp_path / "s", [field(1, "x", narrow)], [batch_of([field(1, "x", narrow)], [values])])
+    assert read(tmp_path / "s", [field(1, "x", wide)]).column(0).to_pylist() == values
+
+
+def test_a_file_that_lacks_what_must_be_there_is_damaged(tmp_path: Path) -> None:
+    encode(tmp_path / "s", MIXED, [mixed(3)])
+    with pytest.raises(Corrupt, match="NOT NULL"):
+        read(tmp_path / "s", [field(50, "new", "INT", nullable=False)])
+    with pytest.raises(Corrupt):
+        read(tmp_path / "s", [field(2, "tag", "INT")])
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "foreign")
+    with pytest.raises(Corrupt, match="field id"):
+        read(tmp_path / "foreign", [field(1, "x", "BIGINT")])
+
+
+def test_no_file_is_not_damage(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="missing-one"):
+        read_segment(tmp_path / "missing-one", MIXED)
+    with pytest.raises(NotFound, match="missing-one"):
+        verify_segment(tmp_path / "missing-one", size_bytes=1, sha256=bytes(32))
+
+
+def test_a_flipped_bit_anywhere_is_found_by_the_hash_and_in_the_pages_by_every_read(tmp_path: Path) -> None:
+    rows = mixed(50)
+    encoded = encode(tmp_path / "good", MIXED, [rows])
+    good = (tmp_path / "good").read_bytes()
+    footer = len(good) - 8 - int.from_bytes(good[-8:-4], "little")
+    written, refused = pa.Table.from_batches([rows]), 0
+    bad = tmp_path / "bad"
+    for place in range(len(good)):
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << (place % 8)
+        bad.write_bytes(damaged)
+        with pytest.raises(Corrupt, match="bad"):
+            verify_segment(bad, size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+        if place < footer:
+            try:
+                assert same(read(bad, MIXED), written), f"byte {place} reads as other rows"
+            except Corrupt:
+                refused += 1
+    assert refused > footer / 3
+
+
+def test_a_torn_file_is_damaged_at_any_length(tmp_path: Path) -> None:
+    encoded = encode(tmp_path / "good", MIXED, [mixed(50)])
+    good = (tmp_path / "good").read_bytes()
+    for size in range(0, len(good), 7):
+        (tmp_path / "torn").write_bytes(good[:size])
+        with pytest.raises(Corrupt):
+            verify_segment(tmp_path / "torn", size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+        with pytest.raises(Corrupt):
+            read(tmp_path / "torn", MIXED)
+
+
+def test_an_error_of_the_sink_comes_out_and_nothing_follows() -> None:
+    handed: list[int] = []
+
+    def full(chunk: bytes) -> None:
+        handed.append(len(chunk))
+        raise Refused("no space", code="DISK_FULL")
+
+    encoder = SegmentEncoder(MIXED, full)
+    encoder.write(mixed(100))
+    with pytest.raises(Refused, match="no space") as refused:
+        encoder.finish()
+    assert refused.value.code == "DISK_FULL"
+    encoder.abort()
+    encoder.abort()
+    del encoder, refused
+    gc.collect()
+    assert len(handed) == 1
+
+
+def test_an_aborted_segment_hands_on_nothing_more() -> None:
+    handed: list[bytes] = []
+    encoder = SegmentEncoder(MIXED, handed.append, row_group_rows=10)
+    encoder.write(mixed(100))
+    encoder.abort()
+    del encoder
+    gc.collect()
+    assert handed == []
+
+
+def test_a_segment_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "SEGMENT_BYTES_MAX", 1_000)
+    encoder = SegmentEncoder(MIXED, len)
+    encoder.write(mixed(500))
+    with pytest.raises(Refused) as refused:
+        encoder.finish()
+    assert refused.value.code == "SEGMENT_TOO_LARGE"
+
+
+def test_a_batch_of_another_schema_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(AssertionError, match="conform"):
+        SegmentEncoder(MIXED, len).write(pa.RecordBatch.from_pydict({"ts": [1]}))

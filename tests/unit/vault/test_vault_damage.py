@@ -1,0 +1,166 @@
+"""A damaged vault refuses to start and says so; never is a new one made in its place."""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.records import Claiming
+from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown
+from leasehold.ids import LineageHash, Revision, Token
+from leasehold.limits import FORMAT_VERSION
+from leasehold.vault.store import FULL, NORMAL, SqliteVault
+
+CLAIMING = Claiming(token=Token("ab" * 16))
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+async def fill(directory: Path) -> Path:
+    vault = await SqliteVault.open(directory)
+    changes = tuple(Change(b"key%05d" % number, b"value%05d" % number * 20) for number in range(500))
+    await vault.apply((RevisionChanges(Revision(7), changes),), LineageHash(b"h" * 32))
+    await vault.write_identity(CLAIMING)
+    await vault.close()
+    assert names(directory) == ["lock", "vault.db"]
+    return directory / "vault.db"
+
+
+async def read_all(directory: Path) -> None:
+    vault = await SqliteVault.open(directory)
+    try:
+        assert await vault.identity() == CLAIMING
+        assert (await vault.projection()).applied == 7
+    finally:
+        await vault.close()
+
+
+def overwrite(path: Path, pattern: bytes, replacement: bytes) -> None:
+    content = path.read_bytes()
+    at = content.index(pattern)
+    path.write_bytes(content[:at] + replacement + content[at + len(replacement) :])
+
+
+def sql(statement: str) -> Callable[[Path], None]:
+    def run(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute(statement)
+
+    return run
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "no database": lambda path: path.write_bytes(b"garbage" * 1000),
+    "a hundred bytes": lambda path: path.write_bytes(path.read_bytes()[:100]),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "half of the pages": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 8192 * 4096]),
+    "last page missing": lambda path: path.write_bytes(path.read_bytes()[:-4096]),
+    "a page of zeros": lambda path: path.write_bytes(path.read_bytes()[:4096] + bytes(4096) + path.read_bytes()[8192:]),
+    "a bit of the token": lambda path: overwrite(path, b"abab", b"abac"),
+    "a byte of a value": lambda path: overwrite(path, b"value00333value00333", b"value00334"),
+    "a byte of a key": lambda path: overwrite(path, b"key00333", b"key00332"),
+    "the lineage": lambda path: overwrite(path, b"h" * 32, b"i"),
+    "another database": sql("PRAGMA application_id = 1"),
+    "no identity row": sql("DELETE FROM identity"),
+    "no applied row": sql("DELETE FROM applied"),
+    "a lost item": sql("DELETE FROM projection WHERE key = CAST('key00001' AS BLOB)"),
+    "an item twice as text": sql("INSERT INTO projection VALUES ('text', 'text')"),
+    "another applied revision": sql("UPDATE applied SET revision = 8"),
+    "no table": sql("DROP TABLE projection"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damage_is_found_and_the_file_left_as_it_is(tmp_path: Path, damage: str) -> None:
+    path = await fill(tmp_path)
+    await read_all(tmp_path)
+    DAMAGES[damage](path)
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Corrupt) as caught:
+            await read_all(tmp_path)
+        assert str(tmp_path) in caught.value.text
+        assert re.search("move it away", caught.value.hint)
+    assert path.read_bytes() == before
+
+
+async def test_a_log_without_its_file_is_damage(tmp_path: Path) -> None:
+    path = await fill(tmp_path)
+    path.rename(tmp_path / "vault.db-wal")
+    with pytest.raises(Corrupt, match="the file is not"):
+        await SqliteVault.open(tmp_path)
+    assert not path.exists()
+
+
+async def test_a_damaged_log_does_not_take_the_identity_back(tmp_path: Path) -> None:
+    vault = await SqliteVault.open(tmp_path)
+    await vault.write_identity(CLAIMING)
+    await vault.apply((RevisionChanges(Revision(1), ()),), LineageHash(b"h" * 32))
+    log = tmp_path / "vault.db-wal"
+    assert log.stat().st_size > 0
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "vault.db").write_bytes((tmp_path / "vault.db").read_bytes())
+    (copy / "vault.db-wal").write_bytes(b"\xff" * log.stat().st_size)
+    await vault.close()
+    vault = await SqliteVault.open(copy)
+    assert await vault.identity() == CLAIMING
+    assert (await vault.projection()).applied == 0
+    await vault.close()
+
+
+async def test_a_newer_format_is_refused_and_named(tmp_path: Path) -> None:
+    path = await fill(tmp_path)
+    sql(f"PRAGMA user_version = {FORMAT_VERSION + 1}")(path)
+    with pytest.raises(BadDirectory, match="newer") as caught:
+        await SqliteVault.open(tmp_path)
+    assert caught.value.code == "NEWER_VERSION"
+    assert not isinstance(caught.value, Corrupt)
+
+
+async def test_what_a_crash_in_the_middle_of_making_it_left_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "vault.db.new").write_bytes(b"half of a")
+    (tmp_path / "vault.db.new-journal").write_bytes(b"")
+    vault = await SqliteVault.open(tmp_path)
+    assert await vault.identity() is None
+    await vault.close()
+    assert names(tmp_path) == ["lock", "vault.db"]
+
+
+async def test_the_settings_that_make_writes_durable_are_the_ones_sqlite_runs_with(tmp_path: Path) -> None:
+    vault = await SqliteVault.open(tmp_path)
+    assert await vault.synchronous() == NORMAL
+    assert await vault.synchronous(FULL) == FULL
+    assert await vault.synchronous() == NORMAL
+    await vault.close()
+    with closing(sqlite3.connect(tmp_path / "vault.db")) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_a_failed_write_closes_the_vault_until_it_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A limit on the size of the database stands for a full disk.
+    vault = await SqliteVault.open(tmp_path)
+    await vault.write_identity(CLAIMING)
+    await vault._run(lambda database: database.execute("PRAGMA max_page_count = 12"))  # pyright: ignore[reportPrivateUsage]
+    big = RevisionChanges(Revision(1), (Change(b"big", bytes(1_000_000)),))
+    with pytest.raises(OutcomeUnknown) as caught:
+        await vault.apply((big,), LineageHash(b"h" * 32))
+    assert caught.value.code == "DISK"
+    with pytest.raises(OutcomeUnknown):
+        await vault.identity()
+    await vault.close()
+    vault = await SqliteVault.open(tmp_path)
+    assert await vault.identity() == CLAIMING
+    assert (await vault.projection()).applied == 0
+    await vault.apply((big,), LineageHash(b"h" * 32))
+    await vault.close()

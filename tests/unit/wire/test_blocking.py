@@ -1,0 +1,139 @@
+"""The synchronous connection: the same answers and errors as the asynchronous one, from any thread, after a fork."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.conformance.transport_ground import Echo
+
+from leasehold.core.messages import AskReceipts, Execute, JoinWait, WhoAreYou
+from leasehold.errors import Fenced, Indefinite, LeaseholdError, Unreachable
+from leasehold.ids import StatementId
+from leasehold.limits import MESSAGE_BYTES_MAX, MILLISECOND_NS, SECOND_NS
+from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.rpc import serve
+
+SOON_NS = 10 * SECOND_NS
+
+
+def text(what: str) -> Execute:
+    return Execute(cluster_id=None, statement=StatementId("0" * 32), text=what)
+
+
+@pytest.fixture
+def address() -> Generator[str, None, None]:
+    """A server in a thread of its own."""
+    ready: list[str] = []
+    started = threading.Event()
+    ends: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        end = asyncio.Event()
+        ends.append((asyncio.get_running_loop(), end))
+        server = await serve("127.0.0.1:0", Echo(), on_fault=lambda _fault: None)
+        ready.append(server.address)
+        started.set()
+        await end.wait()
+        await server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    assert started.wait(10)
+    yield ready[0]
+    loop, end = ends[0]
+    loop.call_soon_threadsafe(end.set)
+    thread.join()
+
+
+@pytest.fixture
+def connection(address: str) -> Generator[BlockingConnection, None, None]:
+    one = BlockingConnection(address)
+    yield one
+    one.close()
+
+
+def test_calls_are_answered_on_all_threads(connection: BlockingConnection) -> None:
+    def call(number: int) -> object:
+        return connection.call(JoinWait(wait_ns=number), SOON_NS)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(call, range(100))) == [JoinWait(wait_ns=number) for number in range(100)]
+
+
+def test_errors_arrive_as_themselves(connection: BlockingConnection) -> None:
+    with pytest.raises(Fenced) as fenced:
+        connection.call(text("fenced"), SOON_NS)
+    assert fenced.value.hint == "ask another replica"
+    with pytest.raises(Indefinite) as bug:
+        connection.call(text("bug"), SOON_NS)
+    assert bug.value.code == "INTERNAL"
+    with pytest.raises(LeaseholdError) as large:
+        connection.call(text("x" * MESSAGE_BYTES_MAX), SOON_NS)
+    assert large.value.code == "MESSAGE_TOO_LARGE"
+
+
+def test_a_timeout_is_indefinite_and_names_the_address(connection: BlockingConnection, address: str) -> None:
+    with pytest.raises(Unreachable, match=r"0\.1 s") as caught:
+        connection.call(text("hang"), 100 * MILLISECOND_NS)
+    assert address in caught.value.text
+
+
+def test_nobody_there_is_unreachable() -> None:
+    connection = BlockingConnection("127.0.0.1:1")
+    with pytest.raises(Unreachable, match="127"):
+        connection.call(WhoAreYou(), SOON_NS)
+    with pytest.raises(Unreachable, match="127"):
+        list(connection.stream(WhoAreYou(), SOON_NS))
+    connection.close()
+
+
+def test_a_stream_is_read_whole_in_part_and_up_to_its_failure(connection: BlockingConnection) -> None:
+    whole = list(connection.stream(AskReceipts(after=0, limit=100), SOON_NS))
+    assert whole == [JoinWait(wait_ns=number) for number in range(100)]
+    part = connection.stream(AskReceipts(after=0, limit=100), SOON_NS)
+    assert next(iter(part)) == JoinWait(wait_ns=0)
+    del part
+    failing = iter(connection.stream(AskReceipts(after=1, limit=1), SOON_NS))
+    assert next(failing) == JoinWait(wait_ns=0)
+    with pytest.raises(Fenced):
+        next(failing)
+    hanging = iter(connection.stream(AskReceipts(after=2, limit=1), 200 * MILLISECOND_NS))
+    assert next(hanging) == JoinWait(wait_ns=0)
+    with pytest.raises(Unreachable):
+        next(hanging)
+
+
+def test_a_closed_connection_is_unreachable(connection: BlockingConnection) -> None:
+    assert connection.call(WhoAreYou(), SOON_NS) == WhoAreYou()
+    connection.close()
+    connection.close()
+    with pytest.raises(Unreachable, match="closed"):
+        connection.call(WhoAreYou(), SOON_NS)
+
+
+FORKED = """
+import os, sys
+from leasehold.core.messages import WhoAreYou
+from leasehold.wire.blocking import BlockingConnection
+
+def ask():
+    return connection.call(WhoAreYou(), 10_000_000_000) == WhoAreYou()
+
+connection = BlockingConnection(sys.argv[1])
+child = os.fork()
+if child == 0:
+    os._exit(0 if ask() else 1)
+_pid, status = os.waitpid(child, 0)
+assert status == 0
+assert ask()
+connection.close()
+"""
+
+
+def test_a_forked_worker_makes_a_channel_of_its_own(address: str) -> None:
+    # As in Spark: the connection is made before the fork and first used after it.
+    subprocess.run([sys.executable, "-c", FORKED, address], check=True, timeout=60)

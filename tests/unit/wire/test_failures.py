@@ -1,0 +1,57 @@
+"""Errors keep their class, code, text and hint on the way, and are never more definite than they were."""
+
+import pytest
+
+from leasehold import errors
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.messages import Failure
+from leasehold.errors import Definite, Indefinite, LeaseholdError, OutcomeUnknown, Refused, Unreachable
+from leasehold.limits import FAILURE_CHARACTERS_MAX
+from leasehold.wire.failures import from_failure, raise_failure, to_failure
+
+CLASSES = [
+    one
+    for one in vars(errors).values()
+    if isinstance(one, type) and issubclass(one, LeaseholdError) and one not in (LeaseholdError, Definite, Indefinite)
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_class_comes_back_as_itself(kind: type[LeaseholdError]) -> None:
+    failure = decode_message(encode(to_failure(kind("what happened", hint="what next"))))
+    assert isinstance(failure, Failure)
+    error = from_failure(failure)
+    assert type(error) is kind
+    assert (error.text, error.hint, error.code) == ("what happened", "what next", kind.default_code)
+    assert error.exit_code == kind.exit_code
+
+
+@pytest.mark.parametrize(("definite", "kind"), [(True, Refused), (False, Indefinite)])
+def test_an_unknown_code_falls_back_by_the_flag(definite: bool, kind: type[LeaseholdError]) -> None:
+    error = from_failure(Failure(code="FROM_THE_FUTURE", text="t", hint="h", definite=definite))
+    assert type(error) is kind
+    assert error.code == "FROM_THE_FUTURE"
+
+
+def test_a_code_that_disagrees_with_its_flag_is_believed_less_than_the_flag() -> None:
+    assert type(from_failure(Failure(code="FENCED", text="t", hint="", definite=False))) is Indefinite
+    assert type(from_failure(Failure(code="UNREACHABLE", text="t", hint="", definite=True))) is Refused
+
+
+def test_the_bare_codes_mean_the_classes_that_carry_them() -> None:
+    assert type(from_failure(to_failure(Refused("t")))) is Refused
+    assert type(from_failure(to_failure(OutcomeUnknown("t")))) is OutcomeUnknown
+
+
+def test_an_error_that_is_neither_is_indefinite() -> None:
+    assert to_failure(LeaseholdError("t")).definite is False
+
+
+def test_texts_are_cut() -> None:
+    failure = to_failure(Unreachable("x" * 1_000_000, hint="y" * 1_000_000))
+    assert len(failure.text) == len(failure.hint) == FAILURE_CHARACTERS_MAX
+
+
+def test_raising() -> None:
+    with pytest.raises(Unreachable, match="gone"):
+        raise_failure(to_failure(Unreachable("gone")))
