@@ -30,5 +30,14 @@ format: setup
 test: lint java
 	$(BIN)/python -m pytest
 
+demo: setup java
+	$(BIN)/python examples/nyc/demo.py
+
+bench: setup java
+	$(BIN)/python -m bench
+
+soak: setup
+	$(BIN)/python -m tests.soak
+
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

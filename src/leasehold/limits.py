@@ -177,3 +177,72 @@ STOP_WAIT_NS: Final = 8 * SECOND_NS
 """How long a process may take to stop in order; then it is killed."""
 ACTIVE_WAIT_NS: Final = 30 * SECOND_NS
 """How long a person's command waits for nodes to serve."""
+SCAN_PARTITION_BYTES: Final = 32 * 1024 * 1024
+"""Of segments on disk: about so much is read by one Spark task."""
+SCAN_PARTITIONS_MIN: Final = 4
+"""A small table is read by so many tasks, if it has as many segments."""
+SCAN_PARTITIONS_MAX: Final = 1_024
+JAVA_ANSWER_NS: Final = 10 * SECOND_NS
+"""How long `java -version` may take."""
+
+assert SCAN_PARTITIONS_MIN <= SCAN_PARTITIONS_MAX
+
+# Flight.
+TICKET_BYTES_MAX: Final = 1024 * 1024
+FLIGHT_BATCH_BYTES: Final = 8 * 1024 * 1024
+"""A larger batch travels in parts of about so much."""
+FLIGHT_MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A row that does not fit into one message is refused when it is written."""
+FLIGHT_FAILURE_BYTES_MAX: Final = 1_024
+"""Of the text of an error, and of its hint: all of it must fit into the headers of an answer."""
+FLIGHT_CLIENTS_MAX: Final = 256
+"""Addresses that a process keeps connections to."""
+FLIGHT_KEEPALIVE_INTERVAL_NS: Final = 3 * SECOND_NS
+FLIGHT_KEEPALIVE_TIMEOUT_NS: Final = 2 * SECOND_NS
+"""A peer that does not answer for so long after such an interval is given up, even in the middle of a write."""
+FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
+"""How long streams under way may take to end once a node stops."""
+FLIGHT_READS_MAX: Final = 256
+FLIGHT_WRITES_MAX: Final = 32
+"""Segments that a node encodes or takes from peers at once; each holds a row group and the queues to its peers."""
+SEGMENTS_VERIFIED_MAX: Final = 16_384
+"""Segment files whose whole checksum a process remembers to have found right."""
+FORWARD_QUEUE_CHUNKS: Final = 16
+FORWARD_STALL_NS: Final = 3 * SECOND_NS
+"""A peer that takes nothing for so long while its queue is full is left out of the write."""
+FORWARD_FINISH_NS: Final = 5 * SECOND_NS
+"""How long a peer may take to sync and answer once this node has synced."""
+FORWARD_CALL_NS: Final = 600 * SECOND_NS
+FORWARD_REST_NS: Final = LEASE_DURATION_NS
+"""A peer that stalled gets nothing for so long, so that it delays one write and not each."""
+FETCH_BASE_NS: Final = 10 * SECOND_NS
+FETCH_BYTES_PER_SECOND_MIN: Final = 10 * 1024 * 1024
+"""A copy slower than this is given up."""
+SCAN_BATCH_TIMEOUT_NS: Final = LEASE_DURATION_NS
+"""A replica that has sent nothing for so long is left for the next one; twice as long after each such round."""
+SCAN_STREAMS: Final = 4
+"""Segments that one reader reads at once."""
+SCAN_STREAM_BATCHES: Final = 4
+"""Batches of a segment that may wait for the reader."""
+APPEND_BUFFER_BYTES: Final = 64 * 1024 * 1024
+"""Rows that a writer gathers for each bucket before it sends them as a segment."""
+APPEND_BUFFERS_BYTES_MAX: Final = 256 * 1024 * 1024
+"""For all buckets together; twice as much is in memory while one load is sent and the next one gathered."""
+APPEND_BATCHES_MAX: Final = 1_024
+"""A writer that holds more batches than this joins them."""
+APPEND_STREAMS: Final = 4
+"""Segments that one writer sends at once."""
+STAGE_GIVE_UP_NS: Final = 30 * SECOND_NS
+"""A writer that no replica has taken a segment from for so long fails."""
+STAGE_CALL_NS: Final = 60 * SECOND_NS
+STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
+"""Between two rounds over the replicas of a bucket."""
+
+assert FLIGHT_BATCH_BYTES < FLIGHT_MESSAGE_BYTES_MAX
+assert FORWARD_CHUNK_BYTES < FLIGHT_MESSAGE_BYTES_MAX
+assert SCAN_BATCH_TIMEOUT_NS * 2 < SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
+assert FORWARD_STALL_NS + FORWARD_FINISH_NS < STAGE_CALL_NS, "a peer's delay does not fail the write"
+STATEMENTS_RUNNING_MAX: Final = 4_096
+OPEN_TRANSACTIONS_MAX: Final = 10_000
+END_POLL_NS: Final = 20 * MILLISECOND_NS
+"""How often a person's command looks whether a process has ended."""

@@ -1,5 +1,4 @@
 """The weak points of a lease that the field knows, each with its interleaving, against the production objects."""
-# ruff: noqa: N802 - scenarios are called by their ids
 
 import pytest
 

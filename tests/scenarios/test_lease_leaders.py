@@ -1,5 +1,4 @@
 """Leaders and incarnations that change: old leaders, new ones, restarts, other durations, each by its id."""
-# ruff: noqa: N802 - scenarios are called by their ids
 
 from leasehold.core.lease import NO_LEASE
 from leasehold.core.messages import Grant, Renewal, RenewalRefused

@@ -39,7 +39,7 @@ async def traced(random: Random) -> list[str]:
         await asyncio.sleep(delay_s)
         raise ZeroDivisionError
 
-    with pytest.raises(ExceptionGroup):  # noqa: PT012 the group is what raises
+    with pytest.raises(ExceptionGroup):
         async with asyncio.TaskGroup() as group:
             for name in range(8):
                 group.create_task(producer(name))

@@ -20,12 +20,12 @@ from leasehold.core.messages import (
     TransactionFacts,
 )
 from leasehold.core.operations import Change
-from leasehold.core.records import SegmentRecord, TableRecord, TransactionState
+from leasehold.core.records import HorizonRecord, SegmentRecord, TableRecord, TransactionState
 from leasehold.core.replication import after_fetch
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.ids import IDENTIFIER, BucketNumber, Revision, TransactionId
-from leasehold.limits import TRANSACTION_TTL_NS
+from leasehold.limits import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
 from leasehold.wire.ports import Clock
 
 
@@ -92,6 +92,9 @@ class Data:
 
     async def open(self, request: OpenTransaction) -> TransactionFacts:
         """Opens a write transaction, or says how the one of that id stands."""
+        if len(self._opened) >= OPEN_TRANSACTIONS_MAX:
+            text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
+            raise Refused(text, code="BUSY", hint="commit or abort some, or wait until they expire")
         await self._writer.submit(lambda catalog: open_transaction(request, catalog))
         self._opened.setdefault(request.transaction, self._clock.now_ns())
         return self._transaction(request.transaction)
@@ -128,12 +131,21 @@ class Data:
     async def expire(self) -> None:
         """Aborts what has been open for too long; the first expiry or commit wins, by comparison."""
         now_ns = self._clock.now_ns()
+        for record in self._writer.catalog.transactions.values():
+            if record.state is TransactionState.OPEN:  # also those whose client was gone before the answer
+                self._opened.setdefault(record.id, now_ns)
         for transaction, opened_ns in list(self._opened.items()):
             if now_ns - opened_ns >= TRANSACTION_TTL_NS:
                 del self._opened[transaction]
                 record = self._writer.catalog.transactions.get(transaction)
                 if record is not None and record.state is TransactionState.OPEN:
                     await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))
+
+    async def advance_horizons(self) -> None:
+        """Moves each table's expiry horizon on with the wall clock, as one revision. A clock set back moves none."""
+        changes = horizons(self._writer.catalog, self._clock.wall_us())
+        if changes:
+            await self._writer.submit(lambda catalog: horizons(catalog, self._clock.wall_us()))
 
     # ------------------------------------------------------------ what nodes report
 
@@ -144,6 +156,20 @@ class Data:
                 await self._writer.submit(lambda catalog: cleaned(catalog, message.table, message.node))
             case SegmentsHeld():
                 await self._writer.submit(lambda catalog: _held(message, catalog))
+
+
+def horizons(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
+    """The horizons that lie behind by more than a thousandth of their table's TTL, or a second, moved to now."""
+    changes: list[Change] = []
+    for table in sorted(catalog.tables.values(), key=lambda one: one.id):
+        if table.ttl_ns is None:
+            continue
+        horizon_us = wall_us - table.ttl_ns // 1000
+        known = catalog.horizons.get(table.id)
+        step_us = max(1_000_000, table.ttl_ns // 1_000_000)
+        if known is None or horizon_us - known.horizon_us >= step_us:
+            changes.append(put(keys.horizon(table.id), HorizonRecord(table=table.id, horizon_us=horizon_us)))
+    return tuple(changes)
 
 
 def _held(message: SegmentsHeld, catalog: Catalog) -> tuple[Change, ...]:

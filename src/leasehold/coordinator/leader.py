@@ -75,7 +75,7 @@ class Leader:
         self._sessions = Sessions(storage, leadership.term, lambda: self._writer.catalog, self._data.acknowledge)
         self._registration = Registration(storage, self._writer, self._leasing, clock)
         self._overview = Overview(self._leasing, self._sessions, leadership.term)
-        self._procedures = Procedures(self._writer, self._leasing, clock, group, self._serving)
+        self._procedures = Procedures(storage, self._writer, self._leasing, clock, group, self._serving)
 
     def start(self) -> None:
         """Begins to write, resumes what earlier leaders left, and keeps house, all in the group it was given."""
@@ -151,6 +151,7 @@ class Leader:
 
     def _committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         self._leasing.committed(batch.revision, catalog.lineage)
+        self._registration.committed(batch, catalog)
 
     def _send(self, node: NodeId, message: Message) -> None:
         self._sessions.send(node, message)
@@ -163,5 +164,6 @@ class Leader:
             await self._clock.sleep_until(self._clock.now_ns() + HOUSEKEEPING_INTERVAL_NS)
             try:
                 await self._data.expire()
+                await self._data.advance_horizons()
             except LeaseholdError:
                 return  # the writer has ended, and the group with it

@@ -51,6 +51,11 @@ class Leasing:
         """The state machine, to look at; events go through `step`."""
         return self._grantor
 
+    @property
+    def settled(self) -> Revision:
+        """Nothing older than this is served any more."""
+        return Revision(0) if self._newest is None else self._newest.revision
+
     def step(self, event: GrantorEvent) -> None:
         """Feeds one event; the clock is read here, after the event came in."""
         for effect in self._grantor.step(event, self._clock.now_ns()):

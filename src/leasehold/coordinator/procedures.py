@@ -1,13 +1,15 @@
 """Procedures at the leader: runs each statement to its end, whoever still waits for it (plans in `core/ddl.py`)."""
 
 import asyncio
+import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.writer import Writer
-from leasehold.core import ddl
+from leasehold.core import ddl, keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.drift import longest_wait_ns
 from leasehold.core.messages import Execute, Receipt, WaitingFor
@@ -15,10 +17,20 @@ from leasehold.core.operations import Change
 from leasehold.core.queueing import Claim, ObjectQueues
 from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.core.statements import Definition
-from leasehold.errors import BadStatement, Indefinite, LeaseholdError, NotFound
+from leasehold.errors import BadStatement, Definite, Indefinite, LeaseholdError, NotFound, Refused
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId, is_hex_128
-from leasehold.limits import BOUND_SLACK_NS, MILLISECOND_NS, PROGRESS_INTERVAL_NS, SECOND_NS
+from leasehold.limits import (
+    BOUND_SLACK_NS,
+    MILLISECOND_NS,
+    PROGRESS_INTERVAL_NS,
+    SECOND_NS,
+    STATEMENTS_KEPT,
+    STATEMENTS_RUNNING_MAX,
+)
+from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
 
 
 def published_bound_ns(catalog: Catalog) -> int:
@@ -35,6 +47,8 @@ class _Running(msgspec.Struct):
 
     answer: "asyncio.Future[Receipt]"
     barrier: int | None = None
+    closing: bool = False
+    """Answered, while its receipt is not durable yet: until then the answer is repeated from here."""
 
 
 class Procedures:
@@ -42,12 +56,14 @@ class Procedures:
 
     def __init__(
         self,
+        storage: MetaStorage,
         writer: Writer,
         leasing: Leasing,
         clock: Clock,
         group: asyncio.TaskGroup,
         serving: Callable[[], list[NodeId]],
     ) -> None:
+        self._storage = storage
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
@@ -58,6 +74,7 @@ class Procedures:
         self._running: dict[StatementId, _Running] = {}
         self._elected = writer.catalog.revision
         self._touched: dict[str, Revision] = {}
+        self._unrecorded: OrderedDict[StatementId, Receipt | Definite] = OrderedDict()
 
     # ------------------------------------------------------------ what clients call
 
@@ -65,8 +82,11 @@ class Procedures:
         """Runs a statement; progress first, its receipt last. The same id again joins or repeats the answer."""
         if not is_hex_128(request.statement):
             raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
-        known = self._writer.catalog.statements.get(request.statement)
-        if known is None and request.statement not in self._running:
+        known = request.statement in self._writer.catalog.statements or request.statement in self._unrecorded
+        if not known and request.statement not in self._running:
+            if len(self._running) >= STATEMENTS_RUNNING_MAX:
+                text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
+                raise Refused(text, code="BUSY", hint="try again in a moment")
             running = self._start(request.statement)
             self._group.create_task(self._run(request, statement, running))
         async for message in self.outcome(request.statement):
@@ -84,6 +104,12 @@ class Procedures:
             if running.answer.cancelled():
                 raise Indefinite("the coordinator stopped during the statement", hint="ask again by the same id")
             yield running.answer.result()
+            return
+        unrecorded = self._unrecorded.get(statement)
+        if isinstance(unrecorded, Definite):
+            raise unrecorded
+        if unrecorded is not None:
+            yield unrecorded
             return
         record = self._writer.catalog.statements.get(statement)
         if record is None:
@@ -114,10 +140,12 @@ class Procedures:
         place = self._enter(claims)
         try:
             await self._turns[place].wait()
-            began_ns = self._clock.now_ns()
-            await self._settle_before(claims)
-            running.answer.set_result(await self._begin(request, statement, running, claims, began_ns))
+            settled = await self._settle_before(claims)
+            began_ns = self._clock.now_ns()  # now it is at the head: what it changes is settled
+            running.answer.set_result(await self._begin(request, statement, running, claims, settled, began_ns))
         except LeaseholdError as error:
+            if isinstance(error, Definite):
+                self._note(request.statement, error)
             _fail(running, error)
         finally:
             self._end(request.statement, running, place)
@@ -128,8 +156,10 @@ class Procedures:
         try:
             await self._turns[place].wait()
             began_ns = self._clock.now_ns()
+            published = await self._published_at(procedure)
             # This leader's catalog holds the procedure's change already: its election revision covers it.
-            receipt = await self._go_on(procedure, self._elected, running, claims, began_ns)
+            await self._leasing.barrier(self._elected, lambda number: setattr(running, "barrier", number))
+            receipt = await self._go_on(procedure, published, running, claims, began_ns)
             running.answer.set_result(receipt)
         except LeaseholdError as error:
             _fail(running, error)
@@ -142,6 +172,7 @@ class Procedures:
         statement: Definition,
         running: _Running,
         claims: dict[str, Claim],
+        settled: Revision,
         began_ns: int,
     ) -> Receipt:
         asked = ddl.Request(
@@ -160,7 +191,9 @@ class Procedures:
         revision = await self._writer.submit(decide)
         assert begun is not None
         if begun.procedure is None:
-            return self._nothing_to_do(asked, revision, began_ns)
+            receipt = self._nothing_to_do(asked, settled, began_ns)
+            self._note(asked.id, receipt)
+            return receipt
         self._touch(claims, revision)
         return await self._go_on(begun.procedure, revision, running, claims, began_ns)
 
@@ -181,15 +214,35 @@ class Procedures:
         if procedure.step is Step.PRE_STATE:
             after = await self._writer.submit(lambda catalog: ddl.finish(procedure, catalog))
             self._touch(claims, after)
+            # Begun now, so that the next statement on the object waits the less for it.
+            self._group.create_task(self._leasing.barrier(after))
         elapsed_ns = self._clock.now_ns() - began_ns
         catalog = self._writer.catalog
+        running.closing = True
         self._group.create_task(self._close(procedure, barrier, elapsed_ns))
         record = catalog.statements[procedure.statement]
         ended = ddl.ended(record, barrier, elapsed_ns)
+        log.info("%s: revision %d, %d ms", procedure.text, revision, elapsed_ns // MILLISECOND_NS)
         return self._receipt(ended, catalog, dropped=procedure.target)
 
     async def _close(self, procedure: ProcedureRecord, barrier: BarrierReceipt, elapsed_ns: int) -> None:
         await self._writer.submit(lambda catalog: ddl.close(procedure, catalog, barrier=barrier, elapsed_ns=elapsed_ns))
+        self._running.pop(procedure.statement, None)
+
+    async def _published_at(self, procedure: ProcedureRecord) -> Revision:
+        """The revision of the first transaction, so that the receipt says the same under every leader."""
+        try:
+            found = await self._storage.get(keys.statement(procedure.statement))
+        except Indefinite:
+            return self._elected  # a later revision is as true, and the procedure has to go on
+        assert found is not None, "a procedure and its statement are written together"
+        return found.modified
+
+    def _note(self, statement: StatementId, end: Receipt | Definite) -> None:
+        """Remembers the end of a statement that wrote nothing: a late copy of its request must not run it after all."""
+        self._unrecorded[statement] = end
+        if len(self._unrecorded) > STATEMENTS_KEPT:
+            self._unrecorded.popitem(last=False)
 
     # ------------------------------------------------------------ order and waiting
 
@@ -202,7 +255,8 @@ class Procedures:
     def _end(self, statement: StatementId, running: _Running, place: int) -> None:
         if not running.answer.done():
             running.answer.cancel()
-        self._running.pop(statement, None)
+        if not running.closing:
+            self._running.pop(statement, None)
         del self._turns[place]
         self._admit(self._queues.leave(place))
 
@@ -210,16 +264,20 @@ class Procedures:
         for place in places:
             self._turns[place].set()
 
-    async def _settle_before(self, claims: dict[str, Claim]) -> None:
+    async def _settle_before(self, claims: dict[str, Claim]) -> Revision:
         """Two versions of an object at most are ever in use: waits for the barrier of its last change."""
         last = max((self._touched.get(name, self._elected) for name in claims), default=Revision(0))
         if last > 0:
             await self._leasing.barrier(last)
+        return last
 
     def _touch(self, claims: dict[str, Claim], revision: Revision) -> None:
         for name, claim in claims.items():
             if claim is Claim.EXCLUSIVE:
                 self._touched[name] = revision
+        if len(self._touched) > STATEMENTS_RUNNING_MAX:
+            settled = self._leasing.settled
+            self._touched = {name: last for name, last in self._touched.items() if last > settled}
 
     # ------------------------------------------------------------ answers
 

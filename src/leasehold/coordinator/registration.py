@@ -1,5 +1,7 @@
 """Registration at the leader: ids, joins, the wait for a previous incarnation (decided in `core/admission.py`)."""
 
+import logging
+
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
@@ -11,11 +13,14 @@ from leasehold.core.ddl import put
 from leasehold.core.grantor import IncarnationClosed, IncarnationJoined
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer, JoinWait
-from leasehold.core.operations import Change
+from leasehold.core.operations import Change, RevisionChanges
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.ids import LineageHash, NodeId, Nonce
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
+
+
+log = logging.getLogger(__name__)
 
 
 class Registration:
@@ -55,10 +60,9 @@ class Registration:
         """Lets a process in as the next incarnation, or says how long the previous one may still serve."""
         lineage = await self._lineage_at(request)
         answer: JoinAnswer | JoinWait | None = None
-        session_hash: bytes | None = None
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            nonlocal answer, session_hash
+            nonlocal answer
             now_ns = self._clock.now_ns()
             held = self._leasing.grantor.held(request.node)
             assert catalog.cluster is not None
@@ -92,16 +96,27 @@ class Registration:
                         self._leasing.step(IncarnationClosed(node=previous.id, incarnation=previous.incarnation))
                     self._first_bounds.pop(request.node, None)
                     answer = JoinAnswer(incarnation=admitted.incarnation)
-                    session_hash = admitted.session_hash
                     return (put(keys.node(admitted.id), admitted),)
 
         await self._writer.submit(decide)
         assert answer is not None
-        if session_hash is not None and isinstance(answer, JoinAnswer):
-            self._leasing.step(
-                IncarnationJoined(node=request.node, incarnation=answer.incarnation, session_hash=session_hash)
-            )
         return answer
+
+    def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
+        """Hears a new incarnation from the instant its join is durable: who asked may have given up meanwhile, and
+        the next command may be a second join of the same node."""
+        for change in batch.changes:
+            if not change.key.startswith(keys.NODES):
+                continue
+            node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
+            held = self._leasing.grantor.held(node.id)
+            if node.session_hash is not None and node.incarnation > (0 if held is None else held.incarnation):
+                log.info(
+                    "node %d (%s) joins as incarnation %d at %s", node.id, node.name, node.incarnation, node.address
+                )
+                self._leasing.step(
+                    IncarnationJoined(node=node.id, incarnation=node.incarnation, session_hash=node.session_hash)
+                )
 
     async def _lineage_at(self, request: Join) -> LineageHash | None:
         """The cluster's hash at the joiner's applied revision; None where it can't be read any more, or not yet."""

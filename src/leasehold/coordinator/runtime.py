@@ -1,6 +1,7 @@
 """A coordinator process: wins a term, reads what there is, leads until it ends."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 from leasehold.coordinator.leader import Leader
@@ -11,7 +12,7 @@ from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.messages import ClusterFacts, Initialise, Message
 from leasehold.core.operations import Change, Missing, Txn
 from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
-from leasehold.errors import Corrupt, NotInitialised, Refused
+from leasehold.errors import Corrupt, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
 from leasehold.limits import (
     CATCH_UP_DIFFERENCE,
@@ -23,6 +24,8 @@ from leasehold.limits import (
 )
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.wire.ports import Clock, Duplex
+
+log = logging.getLogger(__name__)
 
 DEFAULT_SETTINGS = SettingsRecord(
     lease_duration_ns=LEASE_DURATION_NS,
@@ -65,6 +68,13 @@ class Coordinator:
                     group=group,
                 )
                 leader.start()
+                log.info(
+                    "leading term %d at revision %d, %d nodes registered, %d statements to resume",
+                    leadership.term,
+                    catalog.revision,
+                    len(catalog.nodes),
+                    len(catalog.procedures),
+                )
                 self._leader = leader
         finally:
             if self._leader is not None:
@@ -105,8 +115,13 @@ class Coordinator:
         changes = first_records(request.cluster_id, self._settings)
         result = await self._storage.txn(Txn(compares=(*leadership.fence(), Missing(keys.CLUSTER)), then=changes))
         if not result.succeeded:
-            text = "this meta storage belongs to a cluster already"
-            raise Refused(text, code="INITIALISED", hint="use another directory for a second cluster")
+            standing = (await self._storage.status()).cluster_id
+            if standing is None:
+                raise NotLeader("another coordinator leads", hint="ask again: the next one may lead")
+            if standing != request.cluster_id:
+                self._initialised.set()  # an earlier request whose answer was lost
+                text = "this meta storage belongs to a cluster already"
+                raise Refused(text, code="INITIALISED", hint="use another directory for a second cluster")
         self._initialised.set()
         return ClusterFacts(cluster_id=request.cluster_id, generation=Generation(1), term=leadership.term, leader=True)
 

@@ -16,11 +16,21 @@ from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, Missing, RevisionChanges, Txn, ValueIs
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX, TRANSACTION_OPERATIONS_MAX
+from leasehold.limits import (
+    CHANGE_FRAMING_BYTES,
+    COMMAND_QUEUE_MAX,
+    COMMANDS_PER_TRANSACTION_MAX,
+    TRANSACTION_BYTES_MAX,
+    TRANSACTION_OPERATIONS_MAX,
+    VALUE_BYTES_MAX,
+)
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
 
 Decide = Callable[[Catalog], tuple[Change, ...]]
 """Looks at the catalog, says what to change; raises a `Definite` error to refuse. May be called more than once."""
+
+LINEAGE_BYTES = len(keys.LINEAGE) + len(GENESIS) + CHANGE_FRAMING_BYTES
+"""What the writer itself adds to each transaction."""
 
 
 class _Command(msgspec.Struct):
@@ -44,6 +54,7 @@ class Writer:
         self._on_commit = on_commit
         self._commands: asyncio.Queue[_Command] = asyncio.Queue(COMMAND_QUEUE_MAX)
         self._carried: _Command | None = None
+        self._ended = False
 
     @property
     def catalog(self) -> Catalog:
@@ -56,7 +67,10 @@ class Writer:
         Raises what `decide` raises, and `Indefinite` when the leader ends first. Waits while the queue is full.
         """
         answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
-        await self._commands.put(_Command(decide, answer))
+        if not self._ended:
+            await self._commands.put(_Command(decide, answer))
+        if self._ended and not answer.done():  # nobody takes it from the queue any more
+            raise _stopped()
         return await answer
 
     async def run(self) -> None:
@@ -68,27 +82,28 @@ class Writer:
                 self._carried = None
                 await self._write(batch)
         finally:
+            self._ended = True
             waiting = [*batch, *([self._carried] if self._carried else [])]
             while not self._commands.empty():
                 waiting.append(self._commands.get_nowait())
             for command in waiting:
                 if not command.answer.done():
-                    command.answer.set_exception(
-                        Indefinite("the coordinator stopped before it answered", hint="ask again by the same id")
-                    )
+                    command.answer.set_exception(_stopped())
                     command.answer.exception()  # nobody may be left to ask for it
 
     async def _write(self, batch: list[_Command]) -> None:
         draft = self._catalog
         merged: dict[bytes, Change] = {}
+        size = LINEAGE_BYTES
         accepted: list[_Command] = []
         command = batch[0]
         while True:
             changes = self._decide(command, draft)
             if changes is not None:
-                if not _fits(merged, changes):
+                if not _fits(merged, changes) or size + _size(changes) > TRANSACTION_BYTES_MAX:
                     self._carried = command
                     break
+                size += _size(changes)
                 merged.update((change.key, change) for change in changes)
                 draft = draft.changed(changes)
                 accepted.append(command)
@@ -107,9 +122,7 @@ class Writer:
             return None
         try:
             changes = command.decide(draft)
-            if len(changes) >= TRANSACTION_OPERATIONS_MAX:
-                text = f"it would change {len(changes)} records at once"
-                raise Refused(text, code="TOO_LARGE", hint="do it in smaller parts")
+            _check_size(changes)
         except LeaseholdError as error:
             command.answer.set_exception(error)
             return None
@@ -126,6 +139,29 @@ class Writer:
         self._catalog = msgspec.structs.replace(draft, revision=result.revision, lineage=lineage)
         ordered = tuple(sorted(whole, key=lambda one: one.key))
         self._on_commit(RevisionChanges(result.revision, ordered), self._catalog)
+
+
+def _check_size(changes: tuple[Change, ...]) -> None:
+    """Refuses here what the meta storage would refuse: there it would end this leader, and all others with it."""
+    largest = max((len(change.value) for change in changes if change.value is not None), default=0)
+    if len(changes) >= TRANSACTION_OPERATIONS_MAX:
+        text = f"it would change {len(changes)} records at once"
+    elif largest > VALUE_BYTES_MAX:
+        text = f"it would write a record of {largest} bytes, over {VALUE_BYTES_MAX}"
+    elif LINEAGE_BYTES + _size(changes) > TRANSACTION_BYTES_MAX:
+        text = f"it would write {_size(changes)} bytes at once, over {TRANSACTION_BYTES_MAX}"
+    else:
+        return
+    raise Refused(text, code="TOO_LARGE", hint="do it in smaller parts")
+
+
+def _size(changes: tuple[Change, ...]) -> int:
+    """As the meta storage counts it."""
+    return sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
+
+
+def _stopped() -> Indefinite:
+    return Indefinite("the coordinator stopped before it answered", hint="ask again by the same id")
 
 
 def _fits(merged: dict[bytes, Change], changes: tuple[Change, ...]) -> bool:

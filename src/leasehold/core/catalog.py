@@ -195,11 +195,17 @@ def _simple(name: str, kind: type[Record], *, number: bool) -> Any:
     return apply
 
 
+def _forget_name(draft: _Draft, names: str, name: object, owner: ObjectId) -> None:
+    """Drops a name, unless it belongs to another object by now."""
+    if draft[names].get(name) == owner:
+        draft.drop(names, name)
+
+
 def _database(draft: _Draft, rest: bytes, value: bytes | None) -> None:
     key = ObjectId(int(rest))
     old: DatabaseRecord | None = draft["databases"].get(key)
     if old is not None:
-        draft.drop("database_names", fold(old.name))
+        _forget_name(draft, "database_names", fold(old.name), key)
         draft.drop("databases", key)
     if value is not None:
         record = decode_record(DatabaseRecord, value)
@@ -211,7 +217,7 @@ def _table(draft: _Draft, rest: bytes, value: bytes | None) -> None:
     key = ObjectId(int(rest))
     old: TableRecord | None = draft["tables"].get(key)
     if old is not None:
-        draft.drop("table_names", (old.database, fold(old.name)))
+        _forget_name(draft, "table_names", (old.database, fold(old.name)), key)
         draft.drop("tables", key)
     if value is not None:
         record = decode_record(TableRecord, value)

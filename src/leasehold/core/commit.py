@@ -170,6 +170,7 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
     alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
     for segment in listed:
         sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
+        sound = sound and 1 <= segment.schema_version <= table.schema_version and segment.rows >= 0
         if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
             raise Refused(f"segment {segment.id[:80]} is not of this write", code="BAD_SEGMENT", hint="write again")
         gone = [one.field for one in segment.statistics if one.field not in alive]

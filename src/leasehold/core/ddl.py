@@ -293,11 +293,15 @@ def finish(procedure: ProcedureRecord, catalog: Catalog) -> tuple[Change, ...]:
 
     Raises `Refused` (ROLLED_BACK) where the pre-state is gone: somebody rolled the statement back.
     """
-    if catalog.procedures.get(procedure.number) is None:
+    standing = catalog.procedures.get(procedure.number)
+    if standing is None:
+        record = catalog.statements.get(procedure.statement)
+        if record is not None and record.outcome is Outcome.COMMITTED:
+            return ()
         raise Refused("the statement was rolled back", code="ROLLED_BACK", hint="run it again")
-    if catalog.procedures[procedure.number].step is not Step.PRE_STATE:
+    if standing.step is not Step.PRE_STATE:
         return ()
-    past = put(keys.procedure(procedure.number), msgspec.structs.replace(procedure, step=Step.FINISHED))
+    past = put(keys.procedure(procedure.number), msgspec.structs.replace(standing, step=Step.FINISHED))
     database = catalog.databases.get(procedure.target)
     if database is not None:
         assert database.state is UseState.PRE_DELETE, "the pre-state is compared (INV-DROP-1)"

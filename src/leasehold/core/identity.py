@@ -120,10 +120,10 @@ class Claim:
         """Takes one event, says the one next thing to do; the last is `Joined`. An event out of turn raises."""
         match event:
             case ClusterLearned(facts=facts):
-                self._facts = facts
                 known = self._record
                 if isinstance(known, Allocated | Joining) and known.cluster_id != facts.cluster_id:
                     return WrongCluster(ours=known.cluster_id, theirs=facts.cluster_id)
+                self._facts = facts
             case RecordWritten():
                 assert self._writing is not None, "nothing was being written"
                 self._record, self._writing = self._writing, None
@@ -143,8 +143,7 @@ class Claim:
                 record = self._record
                 assert isinstance(record, Joining), "let in without having asked"
                 assert incarnation > record.previous, "incarnations only rise"
-                self._admitted = incarnation
-                return self._write(
+                effect = self._write(
                     Allocated(
                         token=record.token,
                         node=record.node,
@@ -152,6 +151,8 @@ class Claim:
                         incarnation=incarnation,
                     )
                 )
+                self._admitted = incarnation
+                return effect
             case _:
                 assert_never(event)
         return self._next()

@@ -457,6 +457,19 @@ class SegmentStored(Base, frozen=True, kw_only=True, tag="stored/1"):
     sha256: bytes
 
 
+class RowsEnd(Base, frozen=True, kw_only=True, tag="rows-end/1"):
+    """Ends a client's DoPut: a stream that ends without it was cut off, and its rows are thrown away."""
+
+    rows: int
+
+
+class BytesEnd(Base, frozen=True, kw_only=True, tag="bytes-end/1"):
+    """Ends a node's DoPut in the same way: what the file must be."""
+
+    size_bytes: int
+    sha256: bytes
+
+
 class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):
     """Ticket of a DoGet: one segment of a table from a row on, projected on `fields`.
 
@@ -534,6 +547,8 @@ Message: TypeAlias = (
     | ScanPlan
     | WriteTicket
     | ForwardTicket
+    | RowsEnd
+    | BytesEnd
     | SegmentStored
     | ReadTicket
     | FetchTicket

@@ -58,13 +58,18 @@ class SegmentReading:
         self._failures = 0
         self._paused_for = 0
         self._reasons: dict[NodeId, str] = {}
-        self._served_ns = now_ns
+        self._since_ns = now_ns
+        self._counting = False
+        self._spoiled = False
 
     def move(self, now_ns: int) -> Move:
         """What to do next."""
         if self._row >= self._rows:
             return Done()
-        if not self._holders or (self._failures and now_ns - self._served_ns >= SCAN_GIVE_UP_NS):
+        if self._failures and not self._counting:
+            # Counted from the first failure: how long the consumer took over the last batch says nothing.
+            self._since_ns, self._counting = now_ns, True
+        if not self._holders or (self._failures and now_ns - self._since_ns >= SCAN_GIVE_UP_NS):
             return GiveUp(reasons=tuple(sorted(self._reasons.items())))
         if self._failures and self._failures % len(self._holders) == 0 and self._paused_for != self._failures:
             self._paused_for = self._failures
@@ -72,18 +77,25 @@ class SegmentReading:
         return Ask(node=self._holders[self._turn % len(self._holders)], row=self._row)
 
     def received(self, mark: BatchMark, rows: int, now_ns: int) -> bool:
-        """Takes a batch of `rows` rows; False if it must be thrown away: it was authorised on too old a view."""
-        if mark.view_revision < self._seen:
+        """Takes a batch of `rows` rows; False if it must be thrown away: it was authorised on too old a view.
+
+        What follows it on the same stream is thrown away too, since rows would be missing: call `failed`, ask again.
+        """
+        if mark.view_revision < self._seen or self._spoiled:
+            self._spoiled = True
             return False
-        assert mark.next_row > self._row or rows == 0, "a replica repeats rows"
-        self._row = mark.next_row
-        self._served_ns = now_ns
-        self._failures = 0
-        self._paused_for = 0
+        assert 0 <= rows <= mark.next_row - self._row, "a replica repeats rows"
+        assert mark.next_row <= self._rows, "a replica has more rows than the manifest"
+        if mark.next_row > self._row:  # without progress, failures go on counting
+            self._row = mark.next_row
+            self._since_ns, self._counting = now_ns, False
+            self._failures = 0
+            self._paused_for = 0
         return True
 
     def failed(self, node: NodeId, reason: str) -> None:
         """This replica can't go on now; the next one is asked for the same row."""
+        self._spoiled = False
         self._reasons[node] = reason
         self._failures += 1
         self._turn += 1

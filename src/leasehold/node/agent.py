@@ -7,12 +7,14 @@ vault. Losing the connection changes nothing at once: the lease runs out by the 
 
 import asyncio
 import contextlib
+import logging
 from typing import assert_never
 
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.identity import Joined
 from leasehold.core.lease import (
+    NO_LEASE,
     Applied,
     Drained,
     GrantReceived,
@@ -50,6 +52,8 @@ from leasehold.limits import (
 from leasehold.node.joining import Coordinators, Joiner
 from leasehold.node.published import Published
 from leasehold.wire.ports import Clock, Duplex, Entropy, Timer, Transport, Vault
+
+log = logging.getLogger(__name__)
 
 FINAL = frozenset({"SUPERSEDED", "REMOVED", "DIVERGED", "OTHER_CLUSTER", "NOT_JOINED"})
 """Refusals of a renewal after which this process must not go on."""
@@ -140,6 +144,7 @@ class Agent:
         self._durable = view
         cluster_id, joined = await self._joiner.join(view)
         self._published.joined(cluster_id, joined.node, joined.incarnation)
+        log.info("joined as node %d, incarnation %d, from revision %d", joined.node, joined.incarnation, view.revision)
         self._holder = Holder(
             node=joined.node,
             incarnation=joined.incarnation,
@@ -155,8 +160,9 @@ class Agent:
                 while True:
                     try:
                         await self._follow(joined)
-                    except (Indefinite, NotInitialised, NotLeader):
-                        await self._coordinators.next()  # cut off or restarting: ask again, the next one first
+                    except (Indefinite, NotInitialised, NotLeader) as error:
+                        log.info("cut off: %s", error)
+                        await self._coordinators.next()  # or restarting: ask again, the next one first
         finally:
             self._disarm()
 
@@ -164,6 +170,7 @@ class Agent:
         """Gives the lease back: nothing is served from the first line on. Waits a bounded time for the answer."""
         if self._holder is None:
             return
+        log.info("giving the lease back")
         self._step(SurrenderRequested())
         self._step(Drained())
         deadline_ns = self._clock.now_ns() + SURRENDER_WAIT_NS
@@ -193,6 +200,7 @@ class Agent:
                 raise Unreachable("the stream ended before it began", hint="the node asks again")
             if self._caught_up_at is None:
                 self._caught_up_at = opened.latest
+            log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
             _empty(self._outbox)
             self._step(SessionEstablished(term=opened.term))
             await self._converse(duplex)
@@ -268,6 +276,8 @@ class Agent:
                 case SendRenewal(renewal=message) | SendSurrender(surrender=message):
                     self._post(message)
                 case PublishLease(lease=lease):
+                    if self._clock.now_ns() >= self._published.lease.deadline_ns and lease is not NO_LEASE:
+                        log.info("serving from revision %d", self._published.view.revision)
                     self._published.lease = lease
                 case _:
                     assert_never(effect)

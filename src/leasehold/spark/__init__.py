@@ -1,1 +1,12 @@
-"""The Spark connector: format("leasehold")."""
+"""The Spark connector: `format("leasehold")`, source and sink.
+
+import leasehold.spark
+
+spark = leasehold.spark.session(cluster="leasehold-data")
+leasehold.spark.table(spark, "nyc.weather", columns=["origin", "temp"]).show()
+frame.write.format("leasehold").option("table", "nyc.weather").mode("append").save()
+"""
+
+from leasehold.spark.session import attach, session, table
+
+__all__ = ["attach", "session", "table"]

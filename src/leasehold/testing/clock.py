@@ -8,6 +8,8 @@ from leasehold.testing.loop import VirtualLoop
 
 MILLION: Final = 1_000_000
 
+WALL_START_US = 1_577_836_800_000_000
+
 
 class SimulatedTimer:
     """Implements `wire.ports.Timer`; armed anew whenever its clock's reading changes by more than time passing."""
@@ -63,6 +65,10 @@ class SimulatedClock:
         """The reading; goes on while paused."""
         passed_ns = self._loop.now_ns() - self._base_virtual_ns
         return self._base_local_ns + passed_ns * self._rate_ppm // MILLION
+
+    def wall_us(self) -> int:
+        """Counts from the start of 2020, with the same drift as the clock itself."""
+        return WALL_START_US + self.now_ns() // 1000
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> SimulatedTimer:
         """Calls back as soon as the reading reaches `deadline_ns`, by drift or by a jump; not while paused."""

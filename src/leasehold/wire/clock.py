@@ -49,6 +49,10 @@ class BoottimeClock:
         """Nanoseconds since boot; never goes back. Takes no argument (the id is bound here for speed alone)."""
         return time.clock_gettime_ns(_clock_id)
 
+    def wall_us(self) -> int:
+        """Microseconds since 1970 UTC, as the machine believes."""
+        return time.time_ns() // 1000
+
     async def sleep_until(self, deadline_ns: int) -> None:
         """Returns once `now_ns() >= deadline_ns`; after a suspend at most `CLOCK_SLEEP_STEP_NS` later."""
         # The loop's own timers do not count a suspend, so a long sleep is cut into steps.

@@ -28,6 +28,10 @@ class Clock(Protocol):
         """CLOCK_BOOTTIME in the real one; never goes back."""
         ...
 
+    def wall_us(self) -> int:
+        """Microseconds since 1970 UTC, as the machine believes. It orders nothing: only TTL horizons are made of it."""
+        ...
+
     async def sleep_until(self, deadline_ns: int) -> None:
         """Returns as soon as `now_ns() >= deadline_ns`, at once if it is past."""
         ...

@@ -1,0 +1,1 @@
+"""Benchmarks: every figure beside its limit or peer, taken in turn in the same run."""

@@ -1,0 +1,118 @@
+"""The guard and the authorisation of a batch, against one clock read, in turn in one process."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+
+from bench.figures import Figure, median, ratios, show, spread
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.ddl import Request, begin, put
+from leasehold.core.lease import Lease, guard
+from leasehold.core.messages import ReadTicket
+from leasehold.core.records import CountersRecord, NodeRecord
+from leasehold.core.statements import CreateDatabase, CreateTable, TableName
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    Revision,
+    SegmentId,
+    Sequence,
+    StatementId,
+    Term,
+)
+from leasehold.limits import SECOND_NS
+from leasehold.node.guarding import guarded
+from leasehold.node.published import Published
+from leasehold.node.scans import authorise
+from leasehold.sql.parse import parse
+from leasehold.wire.clock import BoottimeClock
+
+ROUNDS, CALLS = 40, 20_000
+
+
+def per_call_ns(work: Callable[[], object]) -> float:
+    began = perf_counter_ns()
+    for _ in range(CALLS):
+        work()
+    return (perf_counter_ns() - began) / CALLS
+
+
+def published_table() -> tuple[Published, ReadTicket]:
+    """A node with a lease, and a ticket for a table of fourteen columns."""
+    columns = ", ".join(f"c{number} BIGINT" for number in range(14))
+    catalog = Catalog(
+        revision=Revision(10),
+        settings=DEFAULT_SETTINGS,
+        counters=CountersRecord(next_node=NodeId(2), next_object=ObjectId(1), next_procedure=1, next_transaction=1),
+    )
+    node = NodeRecord(
+        id=NodeId(1),
+        name="node-1",
+        address="127.0.0.1:1",
+        token_hash=bytes(32),
+        incarnation=Incarnation(1),
+        nonce=None,
+        session_hash=None,
+        removed=False,
+    )
+    catalog = catalog.changed([put(keys.node(node.id), node)])
+    for number, text in enumerate(("CREATE DATABASE d", f"CREATE TABLE d.t ({columns})")):
+        statement = parse(text)
+        assert isinstance(statement, CreateDatabase | CreateTable)
+        request = Request(id=StatementId(f"{number:032x}"), text=text, statement=statement, bound_ns=0)
+        catalog = catalog.changed(begin(request, catalog, [node.id]).changes)
+    published = Published()
+    published.joined(ClusterId("0" * 32), node.id, node.incarnation)
+    published.publish(catalog)
+    published.lease = Lease(term=Term(1), sequence=Sequence(1), deadline_ns=BoottimeClock().now_ns() + 3600 * SECOND_NS)
+    table = catalog.table(TableName("d", "t"))
+    ticket = ReadTicket(
+        cluster_id=published.cluster_id,
+        request="0" * 32,
+        table=table.id,
+        bucket=BucketNumber(0),
+        segment=SegmentId(f"{0:032x}-{0:032x}"),
+        sha256=bytes(32),
+        row_offset=0,
+        fields=table.fields,
+        revision=catalog.revision,
+    )
+    return published, ticket
+
+
+def run(results: Path | None) -> None:
+    published, ticket = published_table()
+    now_ns = BoottimeClock().now_ns
+    clock, guards, batches = [], [], []
+    for _ in range(ROUNDS):
+        clock.append(per_call_ns(now_ns))
+        guards.append(per_call_ns(lambda: guard(published, now_ns)))
+        batches.append(per_call_ns(lambda: authorise(ticket, guarded(published, now_ns).view)))
+    guard_ratio = median(ratios(guards, clock))
+    show(
+        "Guard: against one clock read",
+        [
+            Figure(
+                what="guard of a batch",
+                value=spread(guards, "ns", 0),
+                peer=spread(clock, "ns", 0),
+                ratio=f"{guard_ratio:.2f}",
+                aim="at most 2",
+                holds=guard_ratio <= 2,
+            ),
+            Figure(
+                what="guard and authorisation, 14 columns",
+                value=spread(batches, "ns", 0),
+                peer=spread(clock, "ns", 0),
+                ratio=f"{median(ratios(batches, clock)):.2f}",
+                aim="under 1500 ns",
+                holds=median(batches) < 1500,
+            ),
+        ],
+        results,
+    )

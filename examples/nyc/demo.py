@@ -1,0 +1,233 @@
+"""The whole story in two minutes: a cluster, real data through Spark, and schema changes while nodes fail.
+
+Progress goes to stderr; the last line on stdout is one JSON object, and the exit code is 0 only if all of it held.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from pipeline import FLIGHTS, STATEMENTS, WEATHER, delays, load, read, source_files
+
+import leasehold
+import leasehold.spark
+from leasehold.cli.output import note, say
+from leasehold.local.processes import LocalCluster
+
+TABLES = {"nyc.weather": ("weather", WEATHER), "nyc.flights": ("flights", FLIGHTS)}
+
+
+class Demo:
+    """One run in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.cluster_directory = directory / "cluster"
+        self.report: dict[str, Any] = {"tables": {}, "ddl": [], "stale_serves": None}
+        self.failures: list[str] = []
+        self.began = time.monotonic()
+
+    # ------------------------------------------------------------ small parts
+
+    def step(self, what: str) -> None:
+        note(f"[{time.monotonic() - self.began:5.1f} s] {what}")
+
+    def check(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.failures.append(what)
+            note(f"FAILED: {what}")
+
+    def cli(self, *arguments: str) -> Any:
+        """Runs `leasehold ..  -o json`; what it says on stderr (a countdown, a hint) is shown as it comes."""
+        command = [sys.executable, "-m", "leasehold.cli.main", *arguments]
+        command += ["--dir", str(self.cluster_directory), "-o", "json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"`leasehold {' '.join(arguments)}` ended with exit code {done.returncode}")
+        return json.loads(done.stdout)
+
+    def ddl(self, statement: str, fault: str) -> None:
+        """Runs a statement while something is wrong, and holds it against its bound."""
+        self.step(f"{statement}   ({fault})")
+        receipt = self.cli("sql", statement)
+        settled = ", ".join(f"{one['node']} {one['how']} {one['ms']:.0f} ms" for one in receipt["settled"])
+        note(f"          {receipt['outcome']} in {receipt['elapsed_ms']:.0f} ms: {settled}")
+        self.check(receipt["outcome"] == "COMMITTED", f"{statement}: {receipt['outcome']}")
+        self.check(receipt["elapsed_ms"] <= receipt["bound_ms"], f"{statement}: over its bound")
+        row = {key: receipt[key] for key in ("statement", "elapsed_ms", "bound_ms")}
+        self.report["ddl"].append({"statement": row.pop("statement"), "fault": fault, **row})
+
+    # ------------------------------------------------------------ the story
+
+    def run(self) -> None:
+        self.step("starting a coordinator and three nodes")
+        self.cli("up", "--nodes", "3", "--detach")
+        with leasehold.connect(self.cluster_directory) as cluster:
+            for statement in STATEMENTS:
+                cluster.sql(statement)
+            self.step("starting Spark")
+            spark = leasehold.spark.session("nyc", cluster=str(self.cluster_directory))
+            files = source_files(self.directory)
+            for table, (name, columns) in TABLES.items():
+                loaded = load(read(spark, files[name], columns), table, str(self.cluster_directory))
+                self.step(f"loaded {loaded} rows into {table}")
+                self.report["tables"][table] = {"loaded": loaded, "read_back": None}
+            expected = self.ask(spark, show=True)
+            self.fail_and_alter(spark, expected)
+            self.compare_with_the_source(cluster, files)
+        verified = self.cli("verify")
+        self.step(f"{verified['batches']} batches checked against {verified['statements']} statements")
+        self.report["stale_serves"] = verified["stale_serves"]
+        self.check(verified["stale_serves"] == 0, "a stale batch was served")
+        spark.stop()
+
+    def ask(self, spark: Any, *, show: bool) -> list[Any]:
+        """The query over both tables; its result is printed and plotted the first time."""
+        flights = leasehold.spark.table(spark, "nyc.flights", columns=["origin", "time_hour", "dep_delay"])
+        weather = leasehold.spark.table(spark, "nyc.weather", columns=["origin", "time_hour", "wind_speed", "visib"])
+        answer = delays(flights, weather)
+        rows = answer.collect()
+        if show:
+            self.step("departure delay by wind and visibility")
+            say(f"{'visibility':>14} {'wind mph':>9} {'flights':>8} {'mean delay, min':>16}")
+            for row in rows:
+                say(f"{row.visibility:>14} {row.wind_mph:>9} {row.flights:>8} {row.mean_delay_min:>16}")
+            plot(rows, self.directory / "delay_by_weather.png")
+            self.step(f"plot saved to {self.directory / 'delay_by_weather.png'}")
+        return rows
+
+    def fail_and_alter(self, spark: Any, expected: list[Any]) -> None:
+        """Two faults, two schema changes, with the query running all the while."""
+        with self.querying(spark, expected):
+            self.cli("chaos", "kill", "node-2")
+            self.ddl("ALTER TABLE nyc.flights ADD COLUMN gate STRING", "node-2 killed")
+            self.cli("chaos", "start", "node-2")
+            LocalCluster(self.cluster_directory).wait_until_active("node-2")
+            self.step("node-2 is ACTIVE again")
+            self.cli("chaos", "pause", "node-3")
+            self.ddl("DROP TABLE nyc.scratch", "node-3 paused")
+            self.cli("chaos", "resume", "node-3")
+            LocalCluster(self.cluster_directory).wait_until_active("node-3")
+            self.step("node-3 is ACTIVE again")
+
+    @contextlib.contextmanager
+    def querying(self, spark: Any, expected: list[Any]) -> Iterator[None]:
+        """Asks the question again and again in the background; every answer must be the first one."""
+        stop = threading.Event()
+        asked = 0
+
+        def work() -> None:
+            nonlocal asked
+            while not stop.is_set():
+                self.check(self.ask(spark, show=False) == expected, "a query gave another answer")
+                asked += 1
+
+        thread = threading.Thread(target=self.guarded(work))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self.step(f"the query ran {asked} times meanwhile")
+            self.check(asked > 0, "no query ran meanwhile")
+
+    def guarded(self, work: Any) -> Any:
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - whatever broke the query fails the demo, with its reason
+                self.check(False, f"a query failed: {str(error)[:500]}")
+
+        return run
+
+    def compare_with_the_source(self, cluster: leasehold.Cluster, files: dict[str, Path]) -> None:
+        """Reads every row back, past Spark, and compares counts and checksums with the files it came from."""
+        for table, (name, columns) in TABLES.items():
+            stored = cluster.table(table).scan(columns=list(columns)).read_all()
+            source = read_csv(files[name], stored.schema)
+            self.report["tables"][table]["read_back"] = stored.num_rows
+            self.check(stored.num_rows == source.num_rows, f"{table}: {stored.num_rows} of {source.num_rows} rows")
+            ours, theirs = checksum(stored), checksum(source)
+            self.check(ours == theirs, f"{table}: checksum {ours[:12]}, source {theirs[:12]}")
+            self.step(f"{table}: {stored.num_rows} rows read back, checksum {ours[:12]} as the source")
+
+
+def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    """A source file, read without Spark, in the stored schema."""
+    options = pa.csv.ConvertOptions(
+        column_types={field.name: field.type for field in schema},
+        null_values=["NA"],
+        strings_can_be_null=True,
+        include_columns=schema.names,
+        timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ", pa.csv.ISO8601],
+    )
+    return pa.csv.read_csv(path, convert_options=options)
+
+
+def checksum(table: pa.Table) -> str:
+    """SHA-256 over all rows in sorted order: the same rows give the same sum, whatever order they lie in."""
+    order = [(name, "ascending") for name in table.schema.names]
+    ordered = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
+    digest = hashlib.sha256()
+    for name in ordered.schema.names:
+        column = ordered[name].cast(pa.string()) if not pa.types.is_floating(ordered[name].type) else ordered[name]
+        for value in column.to_pylist():
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+def plot(rows: list[Any], path: Path) -> None:
+    """Mean delay over wind, a line per visibility."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4.5))
+    for visibility in sorted({row.visibility for row in rows}):
+        line = [row for row in rows if row.visibility == visibility and row.flights >= 30]
+        axes.plot([row.wind_mph for row in line], [row.mean_delay_min for row in line], "o-", label=visibility)
+    axes.set_xlabel("wind, miles per hour")
+    axes.set_ylabel("mean departure delay, minutes")
+    axes.set_title("Flights out of New York, 2013")
+    axes.legend(title="visibility")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("demo-output"), help="where the run leaves its files")
+    directory = parser.parse_args().dir.absolute()
+    demo = Demo(directory)
+    if (demo.cluster_directory / "cluster.json").exists():
+        demo.cli("down")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    try:
+        demo.run()
+    finally:
+        if (demo.cluster_directory / "cluster.json").exists():
+            demo.cli("down")
+    for failure in demo.failures:
+        note(f"FAILED: {failure}")
+    say(json.dumps(demo.report))
+    return 1 if demo.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

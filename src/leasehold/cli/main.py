@@ -1,0 +1,334 @@
+"""The command line. Exit codes: 0 done, 1 a check failed, 2 usage, 3 refused, 4 outcome unknown, 5 unreachable."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leasehold.cli.output import Countdown, Output, milliseconds, note, report, say, show_json, show_table
+from leasehold.client.cluster import Cluster
+from leasehold.core.messages import ClusterStatus, Receipt, Rows, WaitingFor
+from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotFound
+from leasehold.ids import NODE_NAME, StatementId
+from leasehold.limits import MILLISECOND_NS
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Leasehold: replicated tables on the local disks of a few machines, for Spark.",
+)
+chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on this machine, and mend it.")
+app.add_typer(chaos, name="chaos")
+
+Dir = Annotated[Path, typer.Option("--dir", "-d", envvar="LEASEHOLD_DIR", help="Where the cluster lives.")]
+Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
+NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
+DEFAULT_DIR = Path("leasehold-data")
+
+
+# ---------------------------------------------------------------- a cluster on this machine
+
+
+@app.command()
+def up(
+    directory: Dir = DEFAULT_DIR,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many data nodes.")] = 3,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Start a coordinator and its data nodes here, or what of them does not run."""
+    from leasehold.local.processes import LocalCluster
+
+    local = LocalCluster(directory)
+    note(f"starting a coordinator and {nodes} nodes in {local.directory}")
+    local.up(nodes)
+    status = local.wait_until_active()
+    _show_status(status, output)
+    if detach:
+        note(f"it runs on; stop it with `leasehold down --dir {directory}`")
+        return
+    note("running; Ctrl-C stops it")
+    try:
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    finally:
+        local.down()
+
+
+@app.command()
+def down(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Stop every process of the cluster here; the data stays."""
+    from leasehold.local.processes import LocalCluster
+
+    stopped = LocalCluster(directory).down()
+    if output is Output.JSON:
+        show_json({"stopped": stopped})
+    else:
+        say("stopped " + ", ".join(stopped) if stopped else "nothing was running")
+
+
+@app.command()
+def status(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Show the nodes and their leases, as the leader sees them."""
+    with Cluster(directory) as cluster:
+        _show_status(cluster.status(), output)
+
+
+@app.command()
+def logs(
+    node: NodeName,
+    directory: Dir = DEFAULT_DIR,
+    lines: Annotated[int, typer.Option("--lines", min=1, max=100_000, help="How many, from the end.")] = 50,
+) -> None:
+    """Print the end of a process's log."""
+    from leasehold.local.processes import LocalCluster
+
+    process = LocalCluster(directory).node(node)
+    if not process.log.exists():
+        raise NotFound(f"{process.name} has no log yet", hint=f"start it with `leasehold chaos start {node}`")
+    for line in process.log.read_text(errors="replace").splitlines()[-lines:]:
+        say(line)
+
+
+# ---------------------------------------------------------------- statements
+
+
+@app.command()
+def sql(
+    statement: Annotated[str, typer.Argument(help="One SQL statement.")],
+    directory: Dir = DEFAULT_DIR,
+    output: Out = Output.TABLE,
+    statement_id: Annotated[
+        str | None, typer.Option("--id", help="Ask again for the statement of this id: it is never run twice.")
+    ] = None,
+) -> None:
+    """Run one statement."""
+    countdown = Countdown()
+
+    def waiting(message: WaitingFor) -> None:
+        countdown.update(message.nodes, message.at_most_ns)
+
+    chosen = None if statement_id is None else StatementId(statement_id)
+    with Cluster(directory) as cluster:
+        try:
+            answer = cluster.sql(statement, statement_id=chosen, on_wait=waiting)
+        finally:
+            countdown.done()
+        names = {node.id: node.name for node in cluster.status().nodes} if isinstance(answer, Receipt) else {}
+    if isinstance(answer, Rows):
+        if output is Output.JSON:
+            show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
+        else:
+            show_table(answer.columns, answer.rows)
+        return
+    settled = [
+        {"node": names.get(one.node, str(one.node)), "how": one.how.value, "ms": milliseconds(one.after_ns)}
+        for one in answer.settled
+    ]
+    if output is Output.JSON:
+        show_json(receipt_json(answer, settled))
+        return
+    within = f"{milliseconds(answer.elapsed_ns):.0f} ms of at most {milliseconds(answer.bound_ns):.0f}"
+    say(f"{answer.outcome.value} at revision {answer.revision} in {within}")
+    show_table(["node", "how", "ms"], [list(one.values()) for one in settled])
+
+
+def receipt_json(receipt: Receipt, settled: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """A receipt as programs see it."""
+    return {
+        "statement": receipt.text,
+        "statement_id": receipt.statement_id,
+        "revision": receipt.revision,
+        "outcome": receipt.outcome.value,
+        "elapsed_ms": milliseconds(receipt.elapsed_ns),
+        "bound_ms": milliseconds(receipt.bound_ns),
+        "settled": [dict(one) for one in settled],
+        "pending": list(receipt.pending),
+        "cleaning": list(receipt.cleaning),
+    }
+
+
+@app.command()
+def verify(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Hold every batch that was ever released against the receipts; exit 1 if one was stale."""
+    from leasehold.cli.verify import verify as run
+
+    found = run(directory)
+    if output is Output.JSON:
+        show_json({"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves})
+    else:
+        say(
+            f"{found.batches} batches against {found.statements} statements: {found.stale_serves} stale"
+            + ("" if found.stale_serves else ", as promised")
+        )
+    for one in found.examples:
+        serve = one.serve
+        where = f"node {serve.node} released a batch of table {serve.table} at view {serve.view}"
+        note(f"stale: {where}: {one.because.value}")
+    if found.stale_serves:
+        raise typer.Exit(int(ExitCode.CHECK_FAILED))
+
+
+# ---------------------------------------------------------------- chaos
+
+
+def _chaos(directory: Path, name: str, number: signal.Signals, verb: str, output: Output) -> None:
+    from leasehold.local.processes import LocalCluster
+
+    process = LocalCluster(directory).node(name)
+    process.signal(number)
+    if number is signal.SIGKILL:
+        process.wait_until_gone()
+    _done(process.name, verb, output)
+
+
+def _done(name: str, verb: str, output: Output) -> None:
+    if output is Output.JSON:
+        show_json({"node": name, "done": verb})
+    else:
+        say(f"{name} {verb}")
+
+
+@chaos.command()
+def kill(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Kill a process with SIGKILL."""
+    _chaos(directory, node, signal.SIGKILL, "killed", output)
+
+
+@chaos.command()
+def pause(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Stop a process in its tracks with SIGSTOP."""
+    _chaos(directory, node, signal.SIGSTOP, "paused", output)
+
+
+@chaos.command()
+def resume(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Let a paused process go on with SIGCONT."""
+    _chaos(directory, node, signal.SIGCONT, "resumed", output)
+
+
+@chaos.command()
+def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Start a process that does not run; a node comes back under another port."""
+    from leasehold.local.processes import COORDINATOR, LocalCluster
+
+    local = LocalCluster(directory)
+    process = local.node(node)
+    if process.name == COORDINATOR:
+        local.restart_coordinator()
+    else:
+        local.start_node(process)
+    _done(process.name, "started", output)
+
+
+# ---------------------------------------------------------------- single processes
+
+
+@app.command()
+def coordinator(
+    directory: Annotated[Path, typer.Option("--dir", envvar="LEASEHOLD_COORDINATOR_DIR", help="Its data.")],
+    listen: Annotated[str, typer.Option(envvar="LEASEHOLD_LISTEN", help="host:port, port 0 for any.")] = "127.0.0.1:0",
+) -> None:
+    """Run one coordinator until it is told to stop."""
+    from leasehold.cli.serve import run_coordinator
+
+    run_coordinator(directory, listen)
+
+
+@app.command()
+def node(
+    directory: Annotated[Path, typer.Option("--dir", envvar="LEASEHOLD_NODE_DIR", help="Its data.")],
+    coordinators: Annotated[
+        list[str], typer.Option("--coordinator", envvar="LEASEHOLD_COORDINATORS", help="host:port; may be repeated.")
+    ],
+    name: Annotated[str | None, typer.Option(envvar="LEASEHOLD_NAME", help="Default: the directory's name.")] = None,
+    listen: Annotated[str, typer.Option(envvar="LEASEHOLD_LISTEN", help="host:port, port 0 for any.")] = "127.0.0.1:0",
+) -> None:
+    """Run one data node until it is told to stop."""
+    from leasehold.cli.serve import run_node
+
+    chosen = name or directory.absolute().name
+    if NODE_NAME.fullmatch(chosen) is None:
+        raise BadSettings(f"{chosen!r} is not a node name", hint="use letters, digits, '.', '_' and '-' with --name")
+    run_node(directory, name=chosen, listen=listen, coordinators=tuple(coordinators))
+
+
+@app.command()
+def init(
+    coordinator_address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="A coordinator's address.")],
+    output: Out = Output.TABLE,
+) -> None:
+    """Give a new coordinator's meta storage its cluster id, once."""
+    with Cluster(coordinator_address) as cluster:
+        facts = cluster.initialise()
+    if output is Output.JSON:
+        show_json({"cluster_id": facts.cluster_id})
+    else:
+        say(f"cluster {facts.cluster_id}")
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _show_status(status: ClusterStatus, output: Output) -> None:
+    if output is Output.JSON:
+        show_json(
+            {
+                "cluster_id": status.cluster_id,
+                "term": status.term,
+                "revision": status.revision,
+                "bound_ms": milliseconds(status.bound_ns),
+                "nodes": [
+                    {
+                        "id": node.id,
+                        "name": node.name,
+                        "address": node.address,
+                        "incarnation": node.incarnation,
+                        "state": node.state,
+                        "applied_revision": node.applied_revision,
+                        "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
+                    }
+                    for node in status.nodes
+                ],
+            }
+        )
+        return
+    say(
+        f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
+        f" a schema change takes at most {status.bound_ns / 1_000_000_000:.1f} s"
+    )
+    show_table(
+        ["id", "name", "address", "incarnation", "state", "applied", "lease ms"],
+        [
+            (
+                node.id,
+                node.name,
+                node.address,
+                node.incarnation,
+                node.state,
+                node.applied_revision,
+                node.lease_remaining_ns // MILLISECOND_NS,
+            )
+            for node in status.nodes
+        ],
+    )
+
+
+def main() -> None:
+    """Entry point of `leasehold`."""
+    try:
+        app(standalone_mode=True)
+    except LeaseholdError as error:
+        code = report(error)
+        sys.stdout.flush()
+        # Without the interpreter's shutdown: worker threads of gRPC must not delay an exit that is decided.
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""Appends: rows become staged segments on replicas of their buckets; a commit makes them visible.
+
+Rows are gathered up to a bound, put into their buckets, and each bucket's share is sent as one segment, several at
+once, while the next rows are gathered. The share stays in memory until a replica has answered for it, so a replica
+that is fenced or dies in the middle costs nothing but a second try elsewhere, under a new segment id: what the first
+one may have written is never part of the commit.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import pyarrow as pa
+
+from leasehold.client.scan import Refresh, boottime_ns, pause
+from leasehold.core.codec import encode
+from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
+from leasehold.errors import LeaseholdError, Refused, Unreachable
+from leasehold.ids import BucketNumber, NodeId, Revision, SegmentId, TransactionId
+from leasehold.limits import (
+    APPEND_BATCHES_MAX,
+    APPEND_BUFFER_BYTES,
+    APPEND_BUFFERS_BYTES_MAX,
+    APPEND_STREAMS,
+    BATCH_ROWS,
+    STAGE_CALL_NS,
+    STAGE_GIVE_UP_NS,
+    STAGE_PAUSE_NS,
+)
+from leasehold.storage.buckets import split
+from leasehold.storage.schema import arrow_schema, conform
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.flight import calling, descriptor, expect, parts, within, writer_to
+
+FINAL: Final = frozenset(
+    {
+        "ABORTED",
+        "BAD_MESSAGE",
+        "BAD_SEGMENT",
+        "BAD_TICKET",
+        "BAD_TYPE",
+        "FORKED",
+        "OTHER_CLUSTER",
+        "ROWS_DO_NOT_FIT",
+        "SCHEMA_CHANGED",
+        "SEGMENT_TOO_LARGE",
+        "TABLE_DROPPED",
+        "TRANSACTION_ENDED",
+        "TRANSACTION_UNKNOWN",
+    }
+)
+"""What no other replica would answer differently, for these rows in this transaction."""
+
+Share = Sequence[pa.RecordBatch]
+"""The rows of one bucket for one segment."""
+
+
+def stage(
+    facts: TableFacts,
+    transaction: TransactionId,
+    batches: Iterable[pa.RecordBatch],
+    revision: Revision,
+    *,
+    now_ns: Callable[[], int] = boottime_ns,
+    sleep: Callable[[int], None] = pause,
+    refresh: Refresh | None = None,
+    buffer_bytes: int = APPEND_BUFFER_BYTES,
+) -> tuple[StagedSegment, ...]:
+    """Writes rows to the nodes as part of an open `transaction`; what to commit. No rows give no segments.
+
+    Columns are matched by name. `revision` is the newest that the caller has seen, that of the opened transaction.
+    Holds about `buffer_bytes` of rows for each bucket, at most APPEND_BUFFERS_BYTES_MAX in all, and as much on its way.
+    Raises `Refused` with code ROWS_DO_NOT_FIT and other definite refusals at once, `Unreachable` with code NO_REPLICA
+    once no replica has taken a segment for STAGE_GIVE_UP_NS. Then the transaction should be aborted.
+    """
+    load_bytes_max = min(buffer_bytes * len(facts.buckets), APPEND_BUFFERS_BYTES_MAX)
+    place = _cluster_place(facts)
+    staged: list[StagedSegment] = []
+    stopped = threading.Event()
+    sender = _Sender(
+        facts, transaction, revision, now_ns=now_ns, sleep=sleep, refresh=refresh, is_stopped=stopped.is_set
+    )
+    pool = ThreadPoolExecutor(APPEND_STREAMS, thread_name_prefix="append")
+    sending: list[Future[StagedSegment]] = []
+    load = _Load()
+    try:
+        for part in (part for batch in batches for part in parts(conform(batch, facts.fields))):
+            load.add(part)
+            if load.size_bytes >= load_bytes_max:
+                staged.extend(one.result() for one in sending)
+                sending = [pool.submit(sender.send, *share) for share in load.shares(place, len(facts.buckets))]
+                load = _Load()
+        staged.extend(one.result() for one in sending)
+        sending = [pool.submit(sender.send, *share) for share in load.shares(place, len(facts.buckets))]
+        staged.extend(one.result() for one in sending)
+    finally:
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+    return tuple(staged)
+
+
+def _cluster_place(facts: TableFacts) -> int | None:
+    """Which of the fields decides the bucket, if any."""
+    if facts.cluster_by is None:
+        return None
+    return next(place for place, field in enumerate(facts.fields) if field.id == facts.cluster_by)
+
+
+class _Load:
+    """Rows gathered for all buckets, not yet put into them."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._batches.append(batch)
+            self.size_bytes += batch.nbytes
+            if len(self._batches) > APPEND_BATCHES_MAX:
+                self._batches = [pa.concat_batches(self._batches)]
+
+    def shares(self, place: int | None, buckets: int) -> list[tuple[BucketNumber, Share]]:
+        """What goes to each bucket, in batches that are neither tiny nor too large for a message."""
+        rows: dict[BucketNumber, list[pa.RecordBatch]] = {}
+        for batch in self._batches:
+            divided = {BucketNumber(0): batch} if place is None else split(batch, place, buckets)
+            for bucket, part in divided.items():
+                rows.setdefault(bucket, []).append(part)
+        return [(bucket, _whole(found)) for bucket, found in sorted(rows.items())]
+
+
+def _whole(batches: list[pa.RecordBatch]) -> Share:
+    rows = sum(batch.num_rows for batch in batches)
+    if rows < len(batches) * BATCH_ROWS // 8:
+        joined = pa.concat_batches(batches)
+        batches = [joined.slice(start, BATCH_ROWS) for start in range(0, rows, BATCH_ROWS)]
+    return [part for batch in batches for part in parts(batch)]
+
+
+class _Sender:
+    """Sends shares to replicas; several threads may at once."""
+
+    def __init__(
+        self,
+        facts: TableFacts,
+        transaction: TransactionId,
+        revision: Revision,
+        *,
+        now_ns: Callable[[], int],
+        sleep: Callable[[int], None],
+        refresh: Refresh | None,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._facts = facts
+        self._transaction = transaction
+        self._revision = max(revision, facts.revision)
+        self._now_ns = now_ns
+        self._sleep = sleep
+        self._refresh = refresh
+        self._is_stopped = is_stopped
+        self._entropy = SystemEntropy()
+
+    def send(self, bucket: BucketNumber, share: Share) -> StagedSegment:
+        """Tries the replicas in order, round after round, until one has answered for the rows."""
+        give_up_ns = self._now_ns() + STAGE_GIVE_UP_NS
+        reasons: dict[NodeId, str] = {}
+        while True:
+            for node, address in self._places(bucket):
+                try:
+                    return self._send_to(address, bucket, share)
+                except LeaseholdError as error:
+                    if error.code in FINAL:
+                        raise
+                    reasons[node] = error.text
+            if self._is_stopped() or self._now_ns() >= give_up_ns:
+                raise _no_replica(self._facts, bucket, reasons)
+            self._sleep(STAGE_PAUSE_NS)
+            self._look_again()
+
+    def _places(self, bucket: BucketNumber) -> list[tuple[NodeId, str]]:
+        addresses = {place.node: place.address for place in self._facts.places}
+        replicas = next(one.replicas for one in self._facts.buckets if one.bucket == bucket)
+        return [(node, addresses[node]) for node in replicas if node in addresses]
+
+    def _send_to(self, address: str, bucket: BucketNumber, share: Share) -> StagedSegment:
+        segment = SegmentId(f"{self._transaction}-{self._entropy.hex_128()}")
+        request = WriteTicket(
+            cluster_id=self._facts.cluster_id,
+            transaction=self._transaction,
+            segment=segment,
+            table=self._facts.table,
+            bucket=bucket,
+            schema_version=self._facts.schema_version,
+            revision=self._revision,
+        )
+        rows = sum(batch.num_rows for batch in share)
+        schema = arrow_schema(self._facts.fields)
+        with calling(address):
+            writer, answers = writer_to(address).do_put(descriptor(request), schema, within(STAGE_CALL_NS))
+            try:
+                for batch in share:
+                    writer.write_batch(batch)
+                writer.write_metadata(encode(RowsEnd(rows=rows)))
+                writer.done_writing()
+                answer: pa.Buffer | None = answers.read()
+            finally:
+                # Raises why the node declined, if it did.
+                writer.close()
+        staged = expect(StagedSegment, answer)
+        if (staged.id, staged.bucket, staged.rows) != (segment, bucket, rows) or not staged.holders:
+            raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")
+        return staged
+
+    def _look_again(self) -> None:
+        if self._refresh is None:
+            return
+        try:
+            facts = self._refresh()
+        except LeaseholdError:
+            return  # the places we know are still worth a try
+        if facts.table == self._facts.table and facts.revision >= self._facts.revision:
+            # The schema stays the one that the rows were made to fit.
+            self._facts = _moved(self._facts, facts)
+
+
+def _moved(facts: TableFacts, now: TableFacts) -> TableFacts:
+    return TableFacts(
+        cluster_id=facts.cluster_id,
+        revision=now.revision,
+        table=facts.table,
+        name=facts.name,
+        schema_version=facts.schema_version,
+        fields=facts.fields,
+        cluster_by=facts.cluster_by,
+        buckets=now.buckets,
+        places=now.places,
+    )
+
+
+def _no_replica(facts: TableFacts, bucket: BucketNumber, reasons: dict[NodeId, str]) -> Unreachable:
+    said = "; ".join(f"node {node}: {reason}" for node, reason in sorted(reasons.items())) or "nobody knows where it is"
+    return Unreachable(
+        f"no replica takes rows for bucket {bucket} of {facts.name}: {said}",
+        code="NO_REPLICA",
+        hint="SHOW NODES tells which nodes are up: start one that holds it.",
+    )

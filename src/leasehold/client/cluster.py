@@ -1,0 +1,229 @@
+"""The Python client: one cluster, its statements and its tables."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self, TypeVar
+
+import pyarrow as pa
+
+from leasehold.client.append import stage
+from leasehold.client.locate import locate
+from leasehold.client.scan import read_plan
+from leasehold.core.messages import (
+    AbortTransaction,
+    AskReceipts,
+    AskStatus,
+    AskTable,
+    ClusterFacts,
+    ClusterStatus,
+    CommitTransaction,
+    Execute,
+    Initialise,
+    KnownBarrier,
+    Message,
+    OpenTransaction,
+    PlanScan,
+    Receipt,
+    Receipts,
+    Rows,
+    ScanPlan,
+    StagedSegment,
+    TableFacts,
+    TransactionFacts,
+    WaitingFor,
+    WhoAreYou,
+)
+from leasehold.errors import Indefinite, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
+from leasehold.ids import ClusterId, StatementId, TransactionId
+from leasehold.limits import (
+    CALL_TIMEOUT_NS,
+    CONNECT_TIMEOUT_NS,
+    RECEIPTS_PAGE_MAX,
+    RETRY_PAUSE_NS,
+    SECOND_NS,
+    STATEMENT_RESOLVE_NS,
+)
+from leasehold.storage.schema import arrow_schema
+from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+from leasehold.wire.entropy import SystemEntropy
+
+M = TypeVar("M", bound=Message)
+
+
+class Cluster:
+    """A connection to a cluster; use it as a context manager. Not for use from several threads at once."""
+
+    def __init__(self, target: str | Path) -> None:
+        self.address = locate(target)
+        self._connection = BlockingConnection(self.address)
+        self._clock = BoottimeClock()
+        self._entropy = SystemEntropy()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._connection.close()
+
+    # ------------------------------------------------------------ statements
+
+    def sql(
+        self,
+        text: str,
+        *,
+        statement_id: StatementId | None = None,
+        on_wait: Callable[[WaitingFor], None] | None = None,
+    ) -> Receipt | Rows:
+        """Runs one statement. DDL answers a `Receipt`, SHOW and DESCRIBE answer `Rows`.
+
+        A statement whose answer is lost is asked for again by its id, so it happens once. `on_wait` is told whom it
+        waits for. Raises `Refused` and its kin (nothing changed), `Unreachable` (the cluster could not be asked),
+        `OutcomeUnknown` (ask again later with the same `statement_id`).
+        """
+        facts = self.whoami()
+        statement = statement_id or StatementId(self._entropy.hex_128())
+        request = Execute(cluster_id=facts.cluster_id, statement=statement, text=text)
+        deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
+        while True:
+            try:
+                return self._run(request, on_wait)
+            except (Indefinite, NotInitialised, NotLeader) as error:
+                if self._clock.now_ns() >= deadline_ns:
+                    raise OutcomeUnknown(
+                        f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s: {error}",
+                        hint=f"ask again with the same statement id, {statement}: it is never run twice",
+                    ) from error
+            sleep_ns(RETRY_PAUSE_NS)
+
+    def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
+        for message in self._connection.stream(request, STATEMENT_RESOLVE_NS):
+            match message:
+                case WaitingFor():
+                    if on_wait is not None:
+                        on_wait(message)
+                case Receipt() | Rows():
+                    return message
+                case _:
+                    raise Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
+        raise Unreachable("the answer broke off", hint="ask again with the same statement id")
+
+    # ------------------------------------------------------------ tables
+
+    def table(self, name: str) -> "Table":
+        """The table `database.table`. Raises `NotFound`."""
+        return Table(self, self.facts(name))
+
+    def facts(self, name: str) -> TableFacts:
+        """A table's schema and places as of now."""
+        return self._call(AskTable(cluster_id=None, name=name), TableFacts)
+
+    def plan(self, name: str, columns: Iterable[str] | None = None) -> ScanPlan:
+        """Pins the present revision of a table, and what to read of it."""
+        chosen = None if columns is None else tuple(columns)
+        return self._call(PlanScan(cluster_id=None, name=name, columns=chosen), ScanPlan)
+
+    def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
+        """Opens a write transaction on a table; the same id again gives the same answer."""
+        request = OpenTransaction(
+            cluster_id=facts.cluster_id,
+            transaction=transaction,
+            table=facts.table,
+            schema_version=facts.schema_version,
+        )
+        return self._resolve(request)
+
+    def commit(
+        self, cluster_id: ClusterId, transaction: TransactionId, segments: Iterable[StagedSegment]
+    ) -> TransactionFacts:
+        """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes."""
+        request = CommitTransaction(cluster_id=cluster_id, transaction=transaction, segments=tuple(segments))
+        return self._resolve(request)
+
+    def abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
+        """Ends a write transaction; the answer says COMMITTED if that had happened before."""
+        return self._resolve(AbortTransaction(cluster_id=cluster_id, transaction=transaction))
+
+    def new_transaction(self) -> TransactionId:
+        """A fresh id for a write transaction."""
+        return TransactionId(self._entropy.hex_128())
+
+    def _resolve(self, request: OpenTransaction | CommitTransaction | AbortTransaction) -> TransactionFacts:
+        """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
+        deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
+        while True:
+            try:
+                return self._call(request, TransactionFacts)
+            except (Unreachable, NotInitialised, NotLeader) as error:
+                if self._clock.now_ns() >= deadline_ns:
+                    raise OutcomeUnknown(
+                        f"no answer about write transaction {request.transaction}: {error}",
+                        hint="ask again with the same transaction id before you write the rows again",
+                    ) from error
+            sleep_ns(RETRY_PAUSE_NS)
+
+    # ------------------------------------------------------------ the cluster itself
+
+    def status(self) -> ClusterStatus:
+        """The nodes and their leases, as the leader sees them."""
+        return self._call(AskStatus(), ClusterStatus)
+
+    def barriers(self) -> list[KnownBarrier]:
+        """Every barrier that proceeded, of the statements still known, in their order."""
+        found: list[KnownBarrier] = []
+        after: int | None = 0
+        while after is not None:
+            page = self._call(AskReceipts(after=after, limit=RECEIPTS_PAGE_MAX), Receipts)
+            found.extend(page.barriers)
+            after = page.next_after
+        return found
+
+    def initialise(self) -> ClusterFacts:
+        """Gives a new meta storage its cluster id. Raises `Refused` (INITIALISED) if it has one."""
+        return self._call(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
+
+    def whoami(self) -> ClusterFacts:
+        """Which cluster this is. Raises `Unreachable`, or `NotInitialised`."""
+        return self._call(WhoAreYou(), ClusterFacts, timeout_ns=CONNECT_TIMEOUT_NS)
+
+    def _call(self, request: Message, kind: type[M], *, timeout_ns: int = CALL_TIMEOUT_NS) -> M:
+        answer = self._connection.call(request, timeout_ns)
+        if not isinstance(answer, kind):
+            raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+        return answer
+
+
+class Table:
+    """A table as it stood when it was looked up; each scan and append looks again."""
+
+    def __init__(self, cluster: Cluster, facts: TableFacts) -> None:
+        self._cluster = cluster
+        self._name = facts.name
+        self.schema: pa.Schema = arrow_schema(facts.fields)
+
+    def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
+        """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
+        plan = self._cluster.plan(self._name, columns)
+        return read_plan(plan, refresh=lambda: self._cluster.facts(self._name))
+
+    def append(self, rows: pa.Table | pa.RecordBatchReader) -> int:
+        """Adds rows, all or none; answers how many. Columns are matched by name."""
+        cluster, facts = self._cluster, self._cluster.facts(self._name)
+        transaction = cluster.new_transaction()
+        opened = cluster.open_transaction(facts, transaction)
+        batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+        try:
+            segments = stage(facts, transaction, batches, opened.revision)
+        except BaseException:
+            cluster.abort(facts.cluster_id, transaction)
+            raise
+        return cluster.commit(facts.cluster_id, transaction, segments).rows
+
+
+def connect(target: str | Path = "leasehold-data") -> Cluster:
+    """A cluster by its coordinator's `host:port`, or by the directory that `leasehold up` was given."""
+    return Cluster(target)

@@ -1,0 +1,332 @@
+"""Clusters on this machine: starts, signals and watches over real processes, all below one directory.
+
+<directory>/cluster.json        what `leasehold.connect(directory)` reads
+<directory>/coordinator/        its meta storage, address, pid and log
+<directory>/node-1/ ..          a node's vault, segments, serve log, address, pid and log
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from leasehold.client.cluster import Cluster
+from leasehold.client.locate import CLUSTER_FILE, ClusterFile, read_cluster_file
+from leasehold.core.messages import ClusterStatus
+from leasehold.errors import BadDirectory, BadSettings, CheckFailed, LeaseholdError, NotFound, Refused, Unreachable
+from leasehold.ids import ClusterId
+from leasehold.limits import (
+    END_POLL_NS,
+    FORMAT_VERSION,
+    LOCAL_NODES_MAX,
+    RETRY_PAUSE_NS,
+    START_WAIT_NS,
+    STOP_WAIT_NS,
+)
+from leasehold.local.files import ADDRESS_FILE, read_address, write_whole
+from leasehold.local.waiting import wait_until_active, wait_until_registered
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+
+COORDINATOR = "coordinator"
+_LOG_TAIL_BYTES = 4096
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process a pid file means: a pid alone may have been given to another process since."""
+
+    pid: int
+    started: float
+
+
+class Process:
+    """One process of a local cluster, by its directory; it may be running or not."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = directory.name
+
+    @property
+    def log(self) -> Path:
+        """Where its stdout and stderr go."""
+        return self.directory / "log"
+
+    def running(self) -> psutil.Process | None:
+        """The live process, or None. A paused one is alive, one that waits to be reaped is not."""
+        try:
+            known = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity)
+            process = psutil.Process(known.pid)
+            ended = process.status() == psutil.STATUS_ZOMBIE
+            same = process.create_time() == known.started
+        except (FileNotFoundError, msgspec.MsgspecError, psutil.NoSuchProcess):
+            return None
+        if ended and same:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(known.pid, os.WNOHANG)  # ours to reap if we started it
+        return process if same and not ended else None
+
+    def start(self, arguments: list[str]) -> None:
+        """Starts it in a session of its own, so that it outlives this process; returns at once."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / ADDRESS_FILE).unlink(missing_ok=True)
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "leasehold.cli.main", *arguments],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(self.log), append, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+        # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
+        identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
+        write_whole(self.directory / "pid", msgspec.json.encode(identity))
+
+    def wait_until_up(self) -> str:
+        """Its address, once it listens. Raises `Refused` with the end of its log if it ends instead."""
+        clock = BoottimeClock()
+        deadline_ns = clock.now_ns() + START_WAIT_NS
+        while clock.now_ns() < deadline_ns:
+            address = read_address(self.directory)
+            if address is not None:
+                return address
+            if self.running() is None:
+                raise Refused(
+                    f"{self.name} ended at once: {self.last_words()}",
+                    code="DID_NOT_START",
+                    hint=f"the whole log is {self.log}",
+                )
+            sleep_ns(RETRY_PAUSE_NS)
+        raise Unreachable(f"{self.name} does not listen yet", hint=f"look into {self.log}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal. Raises `Refused` if it does not run."""
+        process = self.running()
+        if process is None:
+            raise Refused(
+                f"{self.name} does not run",
+                code="NOT_RUNNING",
+                hint=f"start it with `leasehold chaos start {self.name}`",
+            )
+        process.send_signal(number)
+
+    def wait_until_gone(self, timeout_ns: int = STOP_WAIT_NS) -> bool:
+        """Returns once the process has ended, reaped by its parent or not; False if it has not in time."""
+        clock = BoottimeClock()
+        deadline_ns = clock.now_ns() + timeout_ns
+        while self.running() is not None:
+            if clock.now_ns() >= deadline_ns:
+                return False
+            sleep_ns(END_POLL_NS)
+        return True
+
+    def stop(self) -> None:
+        """Ends it in order if it listens to that, and for certain after a bounded time."""
+        with contextlib.suppress(Refused, psutil.NoSuchProcess):
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+            if not self.wait_until_gone():
+                self.signal(signal.SIGKILL)
+                self.wait_until_gone()
+
+    def last_words(self) -> str:
+        """The last line of its log that says something."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
+                lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        except FileNotFoundError:
+            return "it left no log"
+        return lines[-1] if lines else "it left no log"
+
+
+class LocalCluster:
+    """All processes of the cluster in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+
+    @property
+    def coordinator(self) -> Process:
+        """The coordinator's process."""
+        return Process(self.directory / COORDINATOR)
+
+    def nodes(self) -> list[Process]:
+        """The nodes' processes, in the order of their names."""
+        return [Process(self.directory / name) for name in read_cluster_file(self.directory).nodes]
+
+    def node(self, name: str) -> Process:
+        """A node by its name or number. Raises `NotFound`."""
+        wanted = f"node-{name}" if name.isdigit() else name
+        for process in [*self.nodes(), self.coordinator]:
+            if process.name == wanted:
+                return process
+        known = ", ".join(process.name for process in self.nodes())
+        raise NotFound(f"no node {name!r} in {self.directory}", hint=f"there are {known}, and the coordinator")
+
+    # ------------------------------------------------------------ up and down
+
+    def up(self, nodes: int) -> ClusterFile:
+        """Starts what does not run, making the cluster first if the directory is empty.
+
+        Raises `Refused` (RUNNING) if all of it runs already, `BadDirectory` for a directory that holds other things.
+        """
+        if not 1 <= nodes <= LOCAL_NODES_MAX:
+            raise BadSettings(f"{nodes} nodes on one machine", hint=f"choose 1 to {LOCAL_NODES_MAX}")
+        self._check_directory()
+        with self._alone():
+            file = self._known()
+            names = tuple(f"node-{number}" for number in range(1, nodes + 1))
+            if file is not None:
+                names = tuple(sorted({*names, *file.nodes}, key=lambda name: (len(name), name)))
+                processes = [self.coordinator, *(Process(self.directory / name) for name in names)]
+                if all(process.running() for process in processes):
+                    raise Refused(
+                        f"a cluster runs in {self.directory} already",
+                        code="RUNNING",
+                        hint="use another --dir for a second one, or `leasehold down` to stop it",
+                    )
+            address = self.start_coordinator(None if file is None else file.coordinator)
+            cluster_id = self._initialise(address, known=file is not None)
+            file = ClusterFile(format=FORMAT_VERSION, cluster_id=cluster_id, coordinator=address, nodes=names)
+            write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
+            self._start_nodes(names, address)
+            return file
+
+    def _start_nodes(self, names: tuple[str, ...], address: str) -> None:
+        """Starts what does not run: known nodes together, new ones in turn, so that node-2 gets id 2."""
+        with Cluster(address) as cluster:
+            registered = {node.name for node in cluster.status().nodes}
+            started: list[Process] = []
+            for name in names:
+                process = Process(self.directory / name)
+                if process.running() is not None:
+                    continue
+                self._spawn_node(process, address)
+                started.append(process)
+                if name not in registered:
+                    process.wait_until_up()
+                    wait_until_registered(cluster, name)
+            for process in started:
+                process.wait_until_up()
+
+    def down(self) -> list[str]:
+        """Stops everything; answers the names of what had been running. Nodes first: they give their leases back."""
+        stopped = [process for process in [*self.nodes(), self.coordinator] if process.running()]
+        for process in stopped:
+            if process.name != COORDINATOR:
+                with contextlib.suppress(psutil.NoSuchProcess, Refused):
+                    process.signal(signal.SIGCONT)
+                    process.signal(signal.SIGTERM)
+        for process in stopped:
+            process.stop()
+        return [process.name for process in stopped]
+
+    # ------------------------------------------------------------ single processes
+
+    def start_coordinator(self, address: str | None) -> str:
+        """Starts the coordinator unless it runs; under its old address if it had one, since nodes know that one."""
+        process = self.coordinator
+        if process.running() is not None:
+            return read_address(process.directory) or _missing(address)
+        listen = address or f"127.0.0.1:{_free_port()}"
+        process.start(["coordinator", "--dir", str(process.directory), "--listen", listen])
+        return process.wait_until_up()
+
+    def restart_coordinator(self) -> str:
+        """Starts a coordinator that does not run, under its old address. Raises `Refused` if it runs."""
+        if self.coordinator.running() is not None:
+            raise Refused("the coordinator runs already", code="RUNNING", hint="nothing to do")
+        return self.start_coordinator(read_cluster_file(self.directory).coordinator)
+
+    def start_node(self, process: Process) -> str:
+        """Starts a node, under whatever port is free: its id is in its directory. Raises `Refused` if it runs."""
+        if process.running() is not None:
+            raise Refused(f"{process.name} runs already", code="RUNNING", hint="nothing to do")
+        self._spawn_node(process, read_cluster_file(self.directory).coordinator)
+        return process.wait_until_up()
+
+    def wait_until_active(self, *names: str) -> ClusterStatus:
+        """Waits until these nodes, by default all, serve as the processes that run now. Raises `Unreachable`."""
+        processes = [self.node(name) for name in names] or self.nodes()
+        addresses = {process.name: read_address(process.directory) or "nowhere" for process in processes}
+        with Cluster(self.directory) as cluster:
+            return wait_until_active(cluster, addresses)
+
+    def _spawn_node(self, process: Process, coordinator: str) -> None:
+        process.start(["node", "--dir", str(process.directory), "--name", process.name, "--coordinator", coordinator])
+
+    # ------------------------------------------------------------ parts
+
+    def _check_directory(self) -> None:
+        if self.directory.exists() and not self.directory.is_dir():
+            raise BadDirectory(f"{self.directory} is a file", hint="choose another --dir")
+        if not (self.directory / CLUSTER_FILE).exists() and self.directory.is_dir():
+            strange = [entry.name for entry in self.directory.iterdir() if not _ours(entry.name)]
+            if strange:
+                raise BadDirectory(
+                    f"{self.directory} holds other things, {strange[0]!r} among them",
+                    hint="choose an empty or new directory with --dir",
+                )
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadDirectory(
+                f"{self.directory} can't be made: {error.strerror}", hint="choose another --dir"
+            ) from error
+
+    def _known(self) -> ClusterFile | None:
+        return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
+
+    def _initialise(self, address: str, *, known: bool) -> ClusterId:
+        with Cluster(address) as cluster:
+            clock = BoottimeClock()
+            deadline_ns = clock.now_ns() + START_WAIT_NS
+            while True:
+                try:
+                    return cluster.whoami().cluster_id if known else cluster.initialise().cluster_id
+                except LeaseholdError as error:
+                    if error.code == "INITIALISED":
+                        known = True  # an earlier `up` was cut off after this step
+                    elif clock.now_ns() >= deadline_ns:
+                        raise
+                sleep_ns(RETRY_PAUSE_NS)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        """Keeps two `up` of one directory apart."""
+        descriptor = os.open(self.directory / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                text = f"another `leasehold up` is at work in {self.directory}"
+                raise Refused(text, code="RUNNING", hint="wait for it, or use another --dir") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _ours(name: str) -> bool:
+    return name in {COORDINATOR, CLUSTER_FILE, CLUSTER_FILE + ".new", "up.lock"} or name.startswith("node-")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _missing(address: str | None) -> str:
+    if address is None:
+        raise CheckFailed("the coordinator runs but says no address", hint="stop it with `leasehold down`, then `up`")
+    return address

@@ -1,0 +1,287 @@
+"""Appends: rows of one bucket become one segment, here and on the bucket's other replicas (DESIGN section 9).
+
+Rows are encoded once. The bytes go to this disk and, at the same time, to the peers, so all replicas are identical
+under one hash. Nothing of it is visible: the commit compares what the answer says with the catalog of that moment.
+
+| step                                   | if it fails |
+| guard, then admit the ticket           | refused, nothing was written |
+| encode, write, forward                 | the file goes here and at the peers |
+| the client's end of rows               | missing: it was cut off; as above |
+| guard and admit again                  | as above |
+| sync here, wait for the peers' answers | a peer that fails is not named as a holder |
+| guard and admit again, then answer     | no answer: the file goes when the transaction ends |
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from threading import BoundedSemaphore
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyarrow import flight
+
+from leasehold.core.catalog import Catalog, live_fields
+from leasehold.core.codec import encode
+from leasehold.core.messages import (
+    BytesEnd,
+    ForwardTicket,
+    Holder,
+    RowsEnd,
+    SegmentStored,
+    StagedSegment,
+    WriteTicket,
+)
+from leasehold.core.records import TableRecord, TransactionState
+from leasehold.errors import Refused, Superseded
+from leasehold.ids import is_segment_id, segment_transaction
+from leasehold.limits import (
+    FLIGHT_MESSAGE_BYTES_MAX,
+    FLIGHT_WRITES_MAX,
+    FORWARD_CHUNK_BYTES,
+    SEGMENT_BYTES_MAX,
+)
+from leasehold.node.forwarding import Forwarding, Peer, Resting
+from leasehold.node.guarding import assigned_bucket, busy, guarded, table_in_use, wait_until_shown
+from leasehold.node.published import Published
+from leasehold.storage.files import SegmentFiles
+from leasehold.storage.schema import conform
+from leasehold.storage.segment import SegmentEncoder
+from leasehold.wire.flight import BYTES_SCHEMA, expect, too_large
+
+
+class _Admitted(NamedTuple):
+    view: Catalog
+    table: TableRecord
+    peers: list[Peer]
+
+
+class Appends:
+    """Serves write and forward tickets; any thread may."""
+
+    def __init__(self, *, published: Published, files: SegmentFiles, now_ns: Callable[[], int]) -> None:
+        self._published = published
+        self._files = files
+        self._now_ns = now_ns
+        self._resting = Resting(now_ns)
+        # Apart, or nodes that forward to each other could wait for each other.
+        self._writing = BoundedSemaphore(FLIGHT_WRITES_MAX)
+        self._accepting = BoundedSemaphore(FLIGHT_WRITES_MAX)
+
+    # ------------------------------------------------------------ from a client
+
+    def write(
+        self, ticket: WriteTicket, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter
+    ) -> None:
+        """Takes the rows of one segment and answers with its `StagedSegment`.
+
+        Raises `Fenced`, `NotFound` (TABLE_DROPPED) and `Refused`: ROWS_DO_NOT_FIT, ABORTED, NOT_ASSIGNED and others.
+        """
+        if not self._writing.acquire(blocking=False):
+            raise busy("writes", FLIGHT_WRITES_MAX)
+        try:
+            writer.write(encode(self._write(ticket, reader)))
+        finally:
+            self._writing.release()
+
+    def _write(self, ticket: WriteTicket, reader: flight.MetadataRecordBatchReader) -> StagedSegment:
+        wait_until_shown(self._published, ticket.revision)
+        admitted = self._admit(ticket)
+        fields = live_fields(admitted.table)
+        forward = ForwardTicket(
+            cluster_id=ticket.cluster_id,
+            segment=ticket.segment,
+            table=ticket.table,
+            bucket=ticket.bucket,
+            revision=admitted.view.revision,
+            sender=self._published.node,
+            sender_incarnation=self._published.incarnation,
+        )
+        with (
+            self._files.create(ticket.table, ticket.bucket, ticket.segment) as file,
+            Forwarding(admitted.peers, forward, self._resting) as forwarding,
+        ):
+
+            def hand_on(chunk: bytes) -> None:
+                forwarding.send(chunk)
+                file.write(chunk)
+
+            encoder = SegmentEncoder(fields, hand_on)
+            try:
+                for batch in _rows(reader):
+                    encoder.write(conform(batch, fields))
+                encoded = encoder.finish()
+            finally:
+                encoder.abort()
+            self._admit(ticket)
+            end = BytesEnd(size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+            forwarding.send(end)
+            file.finish()
+            myself = Holder(node=self._published.node, incarnation=self._published.incarnation)
+            holders = (myself, *forwarding.holders(end, self._now_ns))
+        # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
+        self._admit(ticket)
+        return StagedSegment(
+            id=ticket.segment,
+            table=ticket.table,
+            bucket=ticket.bucket,
+            schema_version=admitted.table.schema_version,
+            rows=encoded.rows,
+            size_bytes=encoded.size_bytes,
+            sha256=encoded.sha256,
+            statistics=encoded.statistics,
+            holders=holders,
+        )
+
+    def _admit(self, ticket: WriteTicket) -> _Admitted:
+        """Decides on a view that has passed the guard."""
+        view = guarded(self._published, self._now_ns).view
+        table = table_in_use(view, ticket.table)
+        if not 1 <= ticket.schema_version <= table.schema_version:
+            raise Refused(
+                f"schema version {ticket.schema_version} of {view.table_name(table)} is not known",
+                code="SCHEMA_CHANGED",
+                hint="Look the table up again.",
+            )
+        if not is_segment_id(ticket.segment) or segment_transaction(ticket.segment) != ticket.transaction:
+            raise Refused(
+                f"segment {ticket.segment[:80]!r} is not of write transaction {ticket.transaction[:64]!r}",
+                code="BAD_SEGMENT",
+                hint="Begin the segment's id with the transaction's.",
+            )
+        _check_open(ticket, view)
+        bucket = assigned_bucket(view, ticket.table, ticket.bucket, self._published.node)
+        others = [node for node in bucket.replicas if node != self._published.node]
+        peers = [(node, view.nodes[node].address) for node in others if node in view.nodes]
+        return _Admitted(view, table, peers)
+
+    # ------------------------------------------------------------ from a peer
+
+    def accept(
+        self, ticket: ForwardTicket, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter
+    ) -> None:
+        """Takes the bytes of a segment as they lie on the sender's disk and answers `SegmentStored`."""
+        if not self._accepting.acquire(blocking=False):
+            raise busy("forwarded writes", FLIGHT_WRITES_MAX)
+        try:
+            writer.write(encode(self._accept(ticket, reader)))
+        finally:
+            self._accepting.release()
+
+    def _accept(self, ticket: ForwardTicket, reader: flight.MetadataRecordBatchReader) -> SegmentStored:
+        wait_until_shown(self._published, ticket.revision)
+        self._admit_forward(ticket)
+        digest = hashlib.sha256()
+        with self._files.create(ticket.table, ticket.bucket, ticket.segment) as file:
+            end: BytesEnd | None = None
+            for chunk in _chunks(reader):
+                if isinstance(chunk, BytesEnd):
+                    end = chunk
+                    break
+                if file.size_bytes + len(chunk) > SEGMENT_BYTES_MAX:
+                    raise Refused("a segment over the limit", code="SEGMENT_TOO_LARGE", hint="upgrade the sender")
+                digest.update(chunk)
+                file.write(chunk)
+            if end is None:
+                raise _cut_off()
+            if (file.size_bytes, digest.digest()) != (end.size_bytes, end.sha256):
+                raise Refused("the bytes are not those that were sent", code="BROKEN_STREAM", hint="send them again")
+            self._admit_forward(ticket)
+            file.finish()
+        self._admit_forward(ticket)
+        return SegmentStored(
+            node=self._published.node,
+            incarnation=self._published.incarnation,
+            size_bytes=end.size_bytes,
+            sha256=end.sha256,
+        )
+
+    def _admit_forward(self, ticket: ForwardTicket) -> None:
+        view = guarded(self._published, self._now_ns).view
+        table_in_use(view, ticket.table)
+        assigned_bucket(view, ticket.table, ticket.bucket, self._published.node)
+        sender = view.nodes.get(ticket.sender)
+        if sender is None or sender.removed or sender.incarnation != ticket.sender_incarnation:
+            # INV-ID-2: an older incarnation changes nothing.
+            raise Superseded(
+                f"node {ticket.sender} with incarnation {ticket.sender_incarnation} is not a member now",
+                hint="Only its newest incarnation is heard.",
+            )
+
+
+def _check_open(ticket: WriteTicket, view: Catalog) -> None:
+    """The view shows the revision at which the transaction was opened, or a later one."""
+    record = view.transactions.get(ticket.transaction)
+    if record is None or record.table != ticket.table:
+        raise Refused(
+            f"write transaction {ticket.transaction[:64]} is not open on this table",
+            code="TRANSACTION_UNKNOWN",
+            hint="Open one and write the rows again.",
+        )
+    if record.state is not TransactionState.OPEN:
+        raise Refused(
+            f"write transaction {record.id} is {record.state}: it takes no more rows",
+            code="ABORTED" if record.state is TransactionState.ABORTED else "TRANSACTION_ENDED",
+            hint="Open another one and write the rows again.",
+        )
+
+
+# ---------------------------------------------------------------- what a stream brings
+
+
+def _rows(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a client's stream; raises `Refused` with code BROKEN_STREAM if it was cut off."""
+    rows = 0
+    for chunk in _received(reader):
+        if chunk.data is not None:
+            if chunk.data.nbytes > FLIGHT_MESSAGE_BYTES_MAX:
+                raise too_large(chunk.data)
+            rows += chunk.data.num_rows
+            yield chunk.data
+        if chunk.app_metadata is not None:
+            if expect(RowsEnd, chunk.app_metadata).rows != rows:
+                break
+            return
+    raise _cut_off()
+
+
+def _chunks(reader: flight.MetadataRecordBatchReader) -> Iterator[memoryview | BytesEnd]:
+    for chunk in _received(reader):
+        if chunk.data is not None:
+            yield from _bytes_of(chunk.data)
+        if chunk.app_metadata is not None:
+            yield expect(BytesEnd, chunk.app_metadata)
+
+
+def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """The chunks in a batch that another process made: nothing in it is trusted."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise _malformed() from error
+    if not batch.schema.equals(BYTES_SCHEMA) or batch.nbytes > 2 * FORWARD_CHUNK_BYTES:
+        raise _malformed()
+    for value in batch.column(0):
+        content = value.as_buffer()
+        if content is None:
+            raise _malformed()
+        yield memoryview(content)
+
+
+def _received(reader: flight.MetadataRecordBatchReader) -> Iterator[flight.FlightStreamChunk]:
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration:
+            return
+        # A client that went away, or bytes that are not Arrow's; Arrow shows some as an OSError without an errno.
+        except (flight.FlightError, pa.ArrowException, OSError, ValueError) as error:
+            raise _cut_off() from error
+        yield chunk
+
+
+def _cut_off() -> Refused:
+    return Refused("the stream broke off before its end", code="BROKEN_STREAM", hint="Write the segment again.")
+
+
+def _malformed() -> Refused:
+    return Refused("the stream does not carry a segment's bytes", code="BAD_MESSAGE", hint="upgrade the sender")

@@ -1,0 +1,124 @@
+"""Fetching: whole segments from one node to another, when a replica lacks what its bucket should hold.
+
+Segments are immutable and named once, and the manifest says what each byte of them must be, so a copy is right or
+wrong whoever sent it, and whenever: that is why a node without a lease may give one, and take one.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import BoundedSemaphore
+
+import pyarrow as pa
+from pyarrow import flight
+
+from leasehold.core.messages import FetchTicket
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, NotFound
+from leasehold.ids import ClusterId, NodeId
+from leasehold.limits import (
+    FETCH_BASE_NS,
+    FETCH_BYTES_PER_SECOND_MIN,
+    FLIGHT_READS_MAX,
+    FORWARD_CHUNK_BYTES,
+    SECOND_NS,
+)
+from leasehold.node.guarding import busy, missing
+from leasehold.node.published import Published
+from leasehold.storage.files import SegmentFile, SegmentFiles
+from leasehold.storage.segment import verify_segment
+from leasehold.wire.flight import BYTES_SCHEMA, answering, bytes_batch, calling, reader_to, ticket, within
+
+
+class Fetches:
+    """Serves fetch tickets; any thread may."""
+
+    def __init__(self, *, published: Published, files: SegmentFiles, on_fault: Callable[[BaseException], None]) -> None:
+        self._published = published
+        self._files = files
+        self._on_fault = on_fault
+        self._reading = BoundedSemaphore(FLIGHT_READS_MAX)
+
+    def open(self, request: FetchTicket) -> flight.GeneratorStream:
+        """The bytes of a segment. No guard: see above."""
+        path = self._files.path(request.table, request.bucket, request.segment)
+        if not self._files.exists(request.table, request.bucket, request.segment):
+            raise missing(self._published, request.segment)
+        return flight.GeneratorStream(BYTES_SCHEMA, self._guarding(path))
+
+    def _guarding(self, path: Path) -> Iterator[pa.RecordBatch]:
+        with answering(self._on_fault):
+            if not self._reading.acquire(blocking=False):
+                raise busy("fetches", FLIGHT_READS_MAX)
+            try:
+                with path.open("rb", buffering=0) as file:
+                    while chunk := file.read(FORWARD_CHUNK_BYTES):
+                        yield bytes_batch(chunk)
+            except OSError as error:
+                raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
+            finally:
+                self._reading.release()
+
+
+def fetch_segment(
+    files: SegmentFiles, record: SegmentRecord, places: Sequence[tuple[NodeId, str]], cluster_id: ClusterId
+) -> bool:
+    """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
+
+    Blocks. A copy that differs from the manifest is thrown away and the next place asked. A file that is there already
+    is never replaced. Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR for this node's own disk.
+    """
+    if files.exists(record.table, record.bucket, record.id):
+        return _is_whole(files, record)
+    for _, address in places:
+        try:
+            file = files.create(record.table, record.bucket, record.id)
+        except AlreadyExists:
+            return False  # being written this moment: the next round sees what became of it
+        with file:
+            if _copied(file, record, address, cluster_id):
+                file.finish()
+                return True
+    return False
+
+
+def _is_whole(files: SegmentFiles, record: SegmentRecord) -> bool:
+    path = files.path(record.table, record.bucket, record.id)
+    try:
+        verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
+    except (Corrupt, NotFound):
+        return False
+    return True
+
+
+def _copied(file: SegmentFile, record: SegmentRecord, address: str, cluster_id: ClusterId) -> bool:
+    """Whether `file` holds exactly the segment now."""
+    digest = hashlib.sha256()
+    chunks = _chunks(record, address, cluster_id)
+    while True:
+        # Only what the peer does wrong is caught: an error of this disk would be the same with the next peer.
+        try:
+            chunk = next(chunks, None)
+        except LeaseholdError:
+            return False
+        if chunk is None:
+            return file.size_bytes == record.size_bytes and digest.digest() == record.sha256
+        if file.size_bytes + len(chunk) > record.size_bytes:
+            return False
+        digest.update(chunk)
+        file.write(chunk)
+
+
+def _chunks(record: SegmentRecord, address: str, cluster_id: ClusterId) -> Iterator[memoryview]:
+    request = FetchTicket(cluster_id=cluster_id, table=record.table, bucket=record.bucket, segment=record.id)
+    timeout_ns = FETCH_BASE_NS + record.size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
+    with calling(address):
+        reader = reader_to(address).do_get(ticket(request), within(timeout_ns))
+        try:
+            if not reader.schema.equals(BYTES_SCHEMA):
+                raise pa.ArrowInvalid("not a segment's bytes")
+            for chunk in reader:
+                for value in chunk.data.column(0):
+                    yield memoryview(value.as_buffer())
+        finally:
+            reader.cancel()

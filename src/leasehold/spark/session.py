@@ -1,0 +1,218 @@
+"""A Spark session that knows `format("leasehold")`, and tables of a cluster as DataFrames and views."""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import java_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from leasehold.client.cluster import Cluster
+from leasehold.core.messages import Rows
+from leasehold.core.statements import fold
+from leasehold.errors import AlreadyExists, BadSettings
+from leasehold.limits import BATCH_ROWS, JAVA_ANSWER_NS, SECOND_NS
+from leasehold.spark.source import CLUSTER_OPTION, FORMAT, TABLE_OPTION, anchored, bound_to, default_cluster
+from leasehold.spark.types import select_fields, spark_schema
+
+CLUSTER_SETTING: Final = "spark.leasehold.cluster"
+"""The session's cluster, for `table` and `attach`."""
+
+JAVA_VERSION_MIN: Final = 17
+JAVA_HINT: Final = (
+    "install one: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), "
+    "`dnf install java-21-openjdk-headless` (Fedora), "
+    '`brew install openjdk@17` and `export JAVA_HOME="$(brew --prefix openjdk@17)"` (macOS)'
+)
+_ECHOES: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # With it, one query's filter makes Spark plan the scan anew for every query over the same DataFrame.
+    "spark.sql.python.filterPushdown.enabled": "false",
+    # A TIMESTAMP is an instant; this shows it alike on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+# Without stack traces: the error of a query that fails is raised, with all of it.
+_LOG_SETTINGS: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.spark.name = org.apache.spark
+logger.spark.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex{none}
+"""
+
+
+def session(
+    app_name: str = "leasehold", *, cluster: str | Path | None = None, master: str = "local[2]", **conf: str
+) -> SparkSession:
+    """The running session, or a new one, in which `format("leasehold")` reads and writes the tables of `cluster`.
+
+    `cluster` is a directory or host:port; default $LEASEHOLD_CLUSTER, else `leasehold-data`. `conf` are Spark settings
+    (`**{"spark.driver.memory": "4g"}`) and come before ours. Raises `BadSettings` where there is no Java 17 or newer.
+    """
+    _require_java()
+    target = anchored(cluster or default_cluster())
+    local = master.startswith("local")
+    settings = {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **conf, CLUSTER_SETTING: target}
+    with _log_settings() as log_settings, _environment(local=local), started_without_fork():
+        options = "spark.driver.extraJavaOptions"
+        settings[options] = f"{settings.get(options, '')} -Dlog4j2.configurationFile={log_settings.as_uri()}".strip()
+        # The stubs leave the builder's type open.
+        builder: SparkSession.Builder = SparkSession.builder.appName(app_name).master(master)  # pyright: ignore[reportAttributeAccessIssue]
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+    # They would print each failed query a second time, with the whole stack of the Java process.
+    for name in _ECHOES:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    spark.dataSource.register(bound_to(target))
+    return spark
+
+
+def table(
+    spark: SparkSession, name: str, columns: Iterable[str] | None = None, *, cluster: str | Path | None = None
+) -> DataFrame:
+    """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
+
+    It keeps the revision at which it was first read; ask for the table again to see what was added since. Raises
+    `NotFound` for a table or column that is not there, `Unreachable`.
+    """
+    with Cluster(_target(spark, cluster)) as connection:
+        facts = connection.facts(name)
+        fields = facts.fields if columns is None else select_fields(columns, facts.fields, table=facts.name)
+        reader = spark.read.format(FORMAT).schema(spark_schema(fields))
+        return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.address}).load()
+
+
+def attach(spark: SparkSession, cluster: str | Path | None = None) -> list[str]:
+    """Makes a temporary view `database_table` of every table, for SQL, and answers the names of the views.
+
+    A view keeps the revision at which it was first read, whatever is added later: attach again to move on, since a view
+    of that name is replaced. `INSERT INTO` works on it. Raises `AlreadyExists` and makes no view where two tables would
+    share one (`a.b_c` and `a_b.c`).
+    """
+    with Cluster(_target(spark, cluster)) as connection:
+        listed = connection.sql("SHOW TABLES")
+        assert isinstance(listed, Rows), "SHOW answers rows"
+        views: dict[str, str] = {}
+        for database, name, *_ in listed.rows:
+            qualified, view = f"{database}.{name}", f"{database}_{name}"
+            other = views.setdefault(fold(view), qualified)
+            if other != qualified:
+                raise AlreadyExists(
+                    f"{other} and {qualified} would both be the view {view}",
+                    hint=f'take one of them with leasehold.spark.table(spark, "{qualified}")',
+                )
+        names = [qualified.replace(".", "_") for qualified in views.values()]
+        for view, qualified in zip(names, views.values(), strict=True):
+            spark.sql(
+                f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} "
+                f"OPTIONS ({TABLE_OPTION} '{qualified}', {CLUSTER_OPTION} '{connection.address}')"
+            )
+        return names
+
+
+def _target(spark: SparkSession, cluster: str | Path | None) -> str:
+    known = spark.conf.get(CLUSTER_SETTING, None)
+    return anchored(cluster or known or default_cluster())
+
+
+# ---------------------------------------------------------------- starting Spark
+
+
+@contextmanager
+def _environment(*, local: bool) -> Generator[None]:
+    """What the Java process must find in its environment when it starts; this process's own is put back after."""
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = [package_root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # The workers of a local session run this interpreter and this checkout.
+    wanted = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    if local:
+        wanted |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        wanted["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+@contextmanager
+def started_without_fork() -> Generator[None]:
+    """Lets PySpark start Java without code of its own between fork and exec.
+
+    With such code Python forks in full, and where this process has an open gRPC channel, gRPC starts its threads again
+    in the child: one time in thirty they find their files closed there and abort it, so that there is no Java. A group
+    of its own keeps Ctrl-C away from Java just as well.
+    """
+
+    def start(command: list[str], *, preexec_fn: object, **rest: Any) -> object:  # noqa: ARG001 - what must not run
+        return subprocess.Popen(command, process_group=0, **rest)
+
+    module: Any = java_gateway  # PySpark offers no other way in
+    before, module.Popen = module.Popen, start
+    try:
+        yield
+    finally:
+        module.Popen = before
+
+
+@contextmanager
+def _log_settings() -> Generator[Path]:
+    """A file that Java reads while it starts: without it Spark says much before it can be told not to."""
+    with tempfile.TemporaryDirectory(prefix="leasehold-spark-") as directory:
+        path = Path(directory) / "log4j2.properties"
+        path.write_text(_LOG_SETTINGS)
+        yield path
+
+
+def _require_java() -> None:
+    """Raises `BadSettings` where Spark's own launcher would fail, later and in its own words."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    version = None if java is None else _java_version(java)
+    if version is None or version < JAVA_VERSION_MIN:
+        found = "no Java was found" if version is None else f"{java} is Java {version}"
+        where = f" in JAVA_HOME, {home}" if home and version is None else ""
+        raise BadSettings(f"Spark needs Java {JAVA_VERSION_MIN} or newer, and {found}{where}", hint=JAVA_HINT)
+
+
+def _java_version(java: str) -> int | None:
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=True, timeout=JAVA_ANSWER_NS / SECOND_NS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _JAVA_VERSION.search(answer.stderr + answer.stdout)
+    return int(match[1]) if match else None

@@ -1,0 +1,96 @@
+"""Writing a DataFrame as one write transaction: every row once, or none (DESIGN section 9).
+
+The transaction's id is drawn before the tasks start and travels in the sink. Each task stages segments and answers
+with what it staged. `commit` names the answers of the attempts that Spark took: what a lost or doubled attempt staged
+is in no manifest, and the nodes delete it when the transaction has ended. `commit` and `abort` run in a Python process
+that shares nothing with the one that opened the transaction.
+
+| Spark calls            | the transaction is      | then                                            |
+| commit                 | open                    | committed                                       |
+| commit                 | committed               | committed, as before: Spark or we asked twice   |
+| commit                 | aborted or expired      | an error: nothing was written                   |
+| abort                  | open                    | aborted                                         |
+| abort, after a commit whose answer was lost | committed | committed: the rows are there, and stay  |
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from leasehold.client.append import stage
+from leasehold.client.cluster import Cluster
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.messages import StagedSegment, TableFacts
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.ids import Revision, TransactionId
+
+
+@contextmanager
+def readable(table: str) -> Generator[None]:
+    """Errors of ours as one line: Spark shows a traceback, and its last line must say all that a person needs."""
+    try:
+        yield
+    except LeaseholdError as error:
+        text = error.text if table in error.text else f"{table}: {error.text}"
+        line = " ".join(f"{text} [{error.code}]; {error.hint}".rstrip("; ").split())
+        kind = Indefinite if isinstance(error, Indefinite) else Definite
+        # The way it took through us says nothing to whom it concerns.
+        raise kind(line, code=error.code, hint=error.hint) from None
+
+
+class Staged(WriterCommitMessage):
+    """What one task staged: encoded `StagedSegment` messages."""
+
+    def __init__(self, segments: Sequence[bytes]) -> None:
+        self.segments = tuple(segments)
+
+
+class LeaseholdSink(DataSourceArrowWriter):
+    """One write of one DataFrame; made by `LeaseholdSource.writer`, pickled to the tasks and to the commit."""
+
+    def __init__(self, *, address: str, facts: bytes, transaction: str, revision: int) -> None:
+        self._address = address
+        self._encoded_facts = facts
+        self._transaction = TransactionId(transaction)
+        self._revision = Revision(revision)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Runs in a task: stages its rows. Raises, with the first row that does not fit, `Definite`."""
+        facts = self._facts()
+        with readable(facts.name), Cluster(self._address) as cluster:
+            # A task may start long after the transaction was opened: nodes may have moved since.
+            segments = stage(
+                facts, self._transaction, iterator, self._revision, refresh=lambda: cluster.facts(facts.name)
+            )
+            return Staged([encode(segment) for segment in segments])
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Makes the rows of all tasks visible at once; the same again changes nothing."""
+        facts = self._facts()
+        with readable(facts.name), Cluster(self._address) as cluster:
+            cluster.commit(facts.cluster_id, self._transaction, _segments(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
+        """Ends the transaction. One that turns out to be committed is left so: its rows are there, once."""
+        facts = self._facts()
+        with readable(facts.name), Cluster(self._address) as cluster:
+            cluster.abort(facts.cluster_id, self._transaction)
+
+    def _facts(self) -> TableFacts:
+        facts = decode_message(self._encoded_facts)
+        assert isinstance(facts, TableFacts), "writer() made it"
+        return facts
+
+
+def _segments(messages: Sequence[WriterCommitMessage | None]) -> list[StagedSegment]:
+    segments: list[StagedSegment] = []
+    for message in messages:
+        if not isinstance(message, Staged):
+            raise Refused("a task did not say what it wrote", code="INCOMPLETE", hint="write the rows again")
+        for blob in message.segments:
+            segment = decode_message(blob)
+            assert isinstance(segment, StagedSegment), "write() made it"
+            segments.append(segment)
+    return segments

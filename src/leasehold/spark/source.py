@@ -1,0 +1,178 @@
+"""`format("leasehold")`: what Spark asks of a data source (PySpark 4.3, `pyspark.sql.datasource`).
+
+Spark makes the source, the reader and the writer in a Python process beside the driver and pickles them from there to
+the workers. So they carry plain values only: names, numbers, and messages in their own encoding.
+
+A scan is pinned once: when Spark plans the first query over a loaded DataFrame or a view. Spark keeps that plan for
+every later query over the same one, so they all read one revision; load it again to see what was added since.
+"""
+
+import heapq
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from leasehold.client.cluster import Cluster
+from leasehold.client.locate import locate
+from leasehold.client.scan import read_segment
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.messages import ScanPlan
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import BadSettings, Refused
+from leasehold.limits import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
+from leasehold.spark.sink import LeaseholdSink, readable
+from leasehold.spark.types import check_readable, check_writable, select_fields, spark_schema
+from leasehold.storage.schema import arrow_type
+
+FORMAT: Final = "leasehold"
+TABLE_OPTION: Final = "table"
+CLUSTER_OPTION: Final = "cluster"
+CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
+CLUSTER_DEFAULT: Final = "leasehold-data"
+HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
+
+
+class LeaseholdSource(DataSource):
+    """A table, by the options `table` (`database.table`) and `cluster` (a directory, or the coordinator's host:port).
+
+    Without `cluster` it is what the session was made with, else $LEASEHOLD_CLUSTER, else `leasehold-data`.
+    """
+
+    default_cluster: ClassVar[str | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(..)`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The table's columns as of now."""
+        with readable(table := self._table()), Cluster(self._address()) as cluster:
+            return spark_schema(cluster.facts(table).fields)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the columns of `schema`; see there for what is refused."""
+        with readable(table := self._table()):
+            return LeaseholdReader(address=self._address(), table=table, schema=schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
+        """Opens a write transaction, once per write, before any task runs.
+
+        Raises `Refused`: OVERWRITE, or ROWS_DO_NOT_FIT with every column that does not.
+        """
+        with readable(table := self._table()), Cluster(self._address()) as cluster:
+            if overwrite:
+                raise Refused(
+                    "rows are only ever added to a table, not replaced",
+                    code="OVERWRITE",
+                    hint='write with mode("append"), or DROP and CREATE the table first',
+                )
+            facts = cluster.facts(table)
+            check_writable(schema, facts.fields, table=facts.name)
+            transaction = cluster.new_transaction()
+            opened = cluster.open_transaction(facts, transaction)
+            return LeaseholdSink(
+                address=cluster.address, facts=encode(facts), transaction=transaction, revision=opened.revision
+            )
+
+    def _table(self) -> str:
+        table = self.options.get(TABLE_OPTION)
+        with readable(FORMAT):
+            if not table:
+                raise BadSettings("no table is named", hint='add .option("table", "database.table")')
+            return table
+
+    def _address(self) -> str:
+        """Asked for where Spark plans: workers have another working directory, and may be on another machine."""
+        return locate(self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster())
+
+
+def default_cluster() -> str:
+    """The cluster of a session that names none."""
+    return os.environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT
+
+
+def anchored(target: str | Path) -> str:
+    """`target` so that it means the same in every working directory: host:port as it is, a directory absolute."""
+    text = str(target)
+    return text if HOST_AND_PORT.fullmatch(text) else str(Path(text).absolute())
+
+
+def bound_to(cluster: str) -> type[LeaseholdSource]:
+    """The source with another default cluster. A class of its own, so that Spark pickles it whole."""
+
+    class BoundSource(LeaseholdSource):
+        """A `LeaseholdSource` whose session names the cluster."""
+
+        default_cluster = cluster
+
+    return BoundSource
+
+
+class LeaseholdReader(DataSourceReader):
+    """Reads the columns of a declared schema: the table's own, or the subset that `.schema(..)` gave."""
+
+    def __init__(self, *, address: str, table: str, schema: StructType) -> None:
+        self._address = address
+        self._name = table
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Pins the present revision; each partition is the encoded plan of its share of the segments, never none.
+
+        Raises `NotFound` for a table or columns that are not there, `Refused` (BAD_SCHEMA) for columns of other types.
+        """
+        with readable(self._name), Cluster(self._address) as cluster:
+            fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
+            plan = cluster.plan(self._name, [field.name for field in fields])
+            check_readable(self._schema, plan.fields, table=self._name)
+            # The statistics have done their work; a node finds the segment by the rest.
+            lean = [msgspec.structs.replace(one, statistics=()) for one in plan.segments]
+            shares = share_out(lean) or [()]
+            return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in exactly the declared schema; a timestamp is `timestamp[us, tz=UTC]`."""
+        with readable(self._name), Cluster(self._address) as cluster:
+            plan = decode_message(partition.value)
+            assert isinstance(plan, ScanPlan), "partitions() made it"
+            schema = self._arrow_schema(plan)
+            for segment in plan.segments:
+                for batch in read_segment(plan, segment, refresh=lambda: cluster.facts(self._name)):
+                    yield _declared(batch, schema)
+
+    def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:
+        """What Spark compares the first batch with: the declared names and nullability."""
+        pairs = zip(self._schema.fields, plan.fields, strict=True)
+        return pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
+
+
+def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ...]]:
+    """Segments in shares of about equal size, none empty, largest first.
+
+    About SCAN_PARTITION_BYTES each, but at least SCAN_PARTITIONS_MIN shares where there are as many segments, so that
+    a small table is read by several cores, and at most SCAN_PARTITIONS_MAX.
+    """
+    total_bytes = sum(one.size_bytes for one in segments)
+    wanted = max(SCAN_PARTITIONS_MIN, -(-total_bytes // SCAN_PARTITION_BYTES))
+    count = min(wanted, len(segments), SCAN_PARTITIONS_MAX)
+    shares: list[list[SegmentRecord]] = [[] for _ in range(count)]
+    lightest = [(0, number) for number in range(count)]
+    for segment in sorted(segments, key=lambda one: (-one.size_bytes, one.id)):
+        size_bytes, number = lightest[0]
+        shares[number].append(segment)
+        heapq.heapreplace(lightest, (size_bytes + segment.size_bytes, number))
+    return [tuple(share) for share in shares]
+
+
+def _declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if not schema.names:
+        return batch.replace_schema_metadata(None)  # rows without columns: their number is all there is
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -1,0 +1,158 @@
+"""Column types and schemas as Spark has them, beside those of `core.types`.
+
+TIMESTAMP is Spark's TimestampType, an instant: the session's time zone only says how it is shown. A TIMESTAMP_NTZ is no
+instant, so it is not written without a cast that says which zone was meant.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from leasehold.core.records import Field
+from leasehold.core.statements import fold
+from leasehold.core.types import Decimal, parse_type
+from leasehold.errors import NotFound, Refused
+from leasehold.storage.schema import arrow_type, cast_exactly
+
+NAMES_SHOWN: Final = 20
+
+_PLAIN: Final[dict[str, type[DataType]]] = {
+    "BOOLEAN": BooleanType,
+    "TINYINT": ByteType,
+    "SMALLINT": ShortType,
+    "INT": IntegerType,
+    "BIGINT": LongType,
+    "FLOAT": FloatType,
+    "DOUBLE": DoubleType,
+    "STRING": StringType,
+    "BINARY": BinaryType,
+    "DATE": DateType,
+    "TIMESTAMP": TimestampType,
+}
+
+
+def spark_type(text: str) -> DataType:
+    """The Spark type of a column type spelled as in `core.types`. Raises `Refused` with code BAD_TYPE."""
+    column = parse_type(text)
+    if isinstance(column, Decimal):
+        return DecimalType(column.precision, column.scale)
+    return _PLAIN[column.name]()
+
+
+def spark_schema(fields: Iterable[Field]) -> StructType:
+    """The Spark schema of `fields`, in their order."""
+    return StructType([StructField(one.name, spark_type(one.type), one.nullable) for one in fields])
+
+
+def spelling(kind: DataType) -> str | None:
+    """How `core.types` spells a Spark type; None for one that no column can have."""
+    if isinstance(kind, DecimalType):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    return next((name for name, known in _PLAIN.items() if isinstance(kind, known)), None)
+
+
+def select_fields(names: Iterable[str], fields: Sequence[Field], *, table: str) -> tuple[Field, ...]:
+    """The fields of these names, in their order. Raises `NotFound` that lists unknown ones, `Refused` for doubles."""
+    by_name = {fold(one.name): one for one in fields}
+    wanted = list(names)
+    unknown = [name for name in wanted if fold(name) not in by_name]
+    if unknown:
+        raise NotFound(
+            f"{table} has no column {listed(unknown)}",
+            hint=f"{_columns(fields)}; if it was altered, load or attach it again",
+        )
+    chosen = tuple(by_name[fold(name)] for name in wanted)
+    if len({one.id for one in chosen}) != len(chosen):
+        raise Refused(f"a column of {table} is asked for twice", code="BAD_SCHEMA", hint="name each column once")
+    return chosen
+
+
+def check_readable(declared: StructType, fields: Sequence[Field], *, table: str) -> None:
+    """Whether rows of `fields` can be handed out under a schema that someone gave; one declared column per field.
+
+    Raises `Refused` with code BAD_SCHEMA and lists every column whose type differs, or which may hold nulls where
+    none are declared.
+    """
+    problems: list[str] = []
+    for column, field in zip(declared.fields, fields, strict=True):
+        if spelling(column.dataType) != field.type:
+            problems.append(f"{column.name} is {field.type}, not {column.dataType.simpleString()}")
+        elif field.nullable and not column.nullable:
+            problems.append(f"{column.name} may hold nulls")
+    if problems:
+        raise Refused(
+            f"the schema that was given does not fit {table}: {'; '.join(problems[:NAMES_SHOWN])}",
+            code="BAD_SCHEMA",
+            hint="give the columns with the table's own types and cast afterwards, or leave .schema(..) out",
+        )
+
+
+def check_writable(rows: StructType, fields: Sequence[Field], *, table: str) -> None:
+    """Whether rows of this schema can go into a table of `fields`, as far as a schema can tell.
+
+    Columns go by name, ignoring case. Values are looked at while they are written: whether a BIGINT fits an INT
+    column, or a null stands in a NOT NULL one. Raises `Refused` with code ROWS_DO_NOT_FIT and lists every problem.
+    """
+    by_name = {fold(one.name): one for one in fields}
+    problems: list[str] = []
+    seen: set[str] = set()
+    for column in rows.fields:
+        name = fold(column.name)
+        field = by_name.get(name)
+        if name in seen:
+            problems.append(f"{column.name} is there twice")
+        elif field is None:
+            problems.append(f"the table has no column {column.name}")
+        elif not _convertible(column.dataType, field):
+            problems.append(f"{column.name} is {column.dataType.simpleString()} where the table has {field.type}")
+        seen.add(name)
+    missing = [one.name for one in fields if not one.nullable and fold(one.name) not in seen]
+    problems.extend(f"{name} is NOT NULL and missing" for name in missing)
+    if problems:
+        raise Refused(
+            f"the rows do not fit {table}: {'; '.join(problems[:NAMES_SHOWN])}",
+            code="ROWS_DO_NOT_FIT",
+            hint=f"select and cast the columns before the write; {_columns(fields)}",
+        )
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of them, for a message."""
+    return ", ".join(names[:NAMES_SHOWN]) + (", .." if len(names) > NAMES_SHOWN else "")
+
+
+def _convertible(kind: DataType, field: Field) -> bool:
+    """Whether values of a Spark type may go into a column, each one that fits exactly."""
+    if isinstance(kind, NullType):
+        return True
+    spelled = spelling(kind)
+    if spelled is None:
+        return False
+    try:
+        cast_exactly(pa.array([], arrow_type(spelled)), arrow_type(field.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _columns(fields: Sequence[Field]) -> str:
+    return "its columns are " + listed([f"{one.name} {one.type}" for one in fields])

@@ -1,0 +1,256 @@
+"""Arrow Flight as both sides use it: tickets, errors, connections, and batches of a bounded size.
+
+Tickets, marks and errors are the messages of `core.messages`. An error travels as an encoded `Failure` in the extra
+information of a Flight error, so its code survives and no traceback leaves the process. A stream of rows or bytes ends
+with a message that says so: gRPC shows a peer that died in the middle as an orderly end.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.messages import Failure, Message
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable
+from leasehold.limits import (
+    CONNECT_ATTEMPT_NS,
+    FLIGHT_BATCH_BYTES,
+    FLIGHT_CLIENTS_MAX,
+    FLIGHT_FAILURE_BYTES_MAX,
+    FLIGHT_KEEPALIVE_INTERVAL_NS,
+    FLIGHT_KEEPALIVE_TIMEOUT_NS,
+    FLIGHT_MESSAGE_BYTES_MAX,
+    MILLISECOND_NS,
+    RECONNECT_BACKOFF_MAX_NS,
+    RECONNECT_BACKOFF_MIN_NS,
+    SECOND_NS,
+    TICKET_BYTES_MAX,
+)
+from leasehold.wire.failures import from_failure, to_failure
+
+M = TypeVar("M", bound=Message)
+
+BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)])
+"""Of a segment's bytes as they travel between nodes: one row per chunk."""
+
+_CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
+    # Room for what surrounds the values of the largest row.
+    ("grpc.max_receive_message_length", 2 * FLIGHT_MESSAGE_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
+    # Despite its name this bounds one attempt to connect, as by a lost SYN.
+    ("grpc.min_reconnect_backoff_ms", CONNECT_ATTEMPT_NS // MILLISECOND_NS),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+# A write that a stopped process does not take ignores the deadline of its call, so the connection is asked whether it
+# lives. Not so for reads: their deadlines work, and a server cuts off who asks often while it has nothing to send, as
+# with a slow reader.
+_WRITING_OPTIONS: Final[list[tuple[str, str | int]]] = [
+    *_CLIENT_OPTIONS,
+    ("grpc.keepalive_time_ms", FLIGHT_KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
+    ("grpc.keepalive_timeout_ms", FLIGHT_KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+# ---------------------------------------------------------------- tickets and marks
+
+
+def ticket(message: Message) -> flight.Ticket:
+    """What a DoGet presents. Raises `Refused` with code BAD_TICKET over TICKET_BYTES_MAX."""
+    return flight.Ticket(_bounded(encode(message)))
+
+
+def descriptor(message: Message) -> flight.FlightDescriptor:
+    """What a DoPut presents. Raises `Refused` with code BAD_TICKET over TICKET_BYTES_MAX."""
+    return flight.FlightDescriptor.for_command(_bounded(encode(message)))
+
+
+def read_ticket(blob: bytes | None) -> Message:
+    """The message in a ticket or command; raises `Refused` with code BAD_TICKET or BAD_MESSAGE."""
+    return decode_message(_bounded(blob or b""))
+
+
+def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
+    """The message of `kind` that travels beside a batch; raises `Refused` with code BAD_MESSAGE for anything else."""
+    message = None if blob is None else decode_message(blob if isinstance(blob, bytes) else blob.to_pybytes())
+    if not isinstance(message, kind):
+        found = "nothing" if message is None else type(message).__name__
+        raise Refused(
+            f"{found} came where a {kind.__name__} belongs",
+            code="BAD_MESSAGE",
+            hint="run the same version on every machine",
+        )
+    return message
+
+
+def _bounded(blob: bytes) -> bytes:
+    if len(blob) > TICKET_BYTES_MAX:
+        raise Refused(
+            f"a ticket of {len(blob)} bytes, over {TICKET_BYTES_MAX}", code="BAD_TICKET", hint="name fewer columns"
+        )
+    return blob
+
+
+# ---------------------------------------------------------------- errors
+
+
+def report(fault: BaseException) -> None:
+    """Writes a fault of our own code to standard error, as Python does for a thread."""
+    sys.excepthook(type(fault), fault, fault.__traceback__)
+
+
+@contextmanager
+def answering(on_fault: Callable[[BaseException], None]) -> Generator[None]:
+    """The border of a server: errors leave it as Flight errors, of our own faults nothing but that they happened."""
+    try:
+        yield
+    except LeaseholdError as error:
+        raise as_flight(error) from None
+    except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
+        on_fault(fault)
+        opaque = Indefinite("the node failed on this request", code="INTERNAL", hint="Its log there says why.")
+        raise as_flight(opaque) from None
+
+
+def as_flight(error: LeaseholdError) -> flight.FlightServerError:
+    """The Flight error that carries `error`; text and hint are cut to FLIGHT_FAILURE_BYTES_MAX bytes each."""
+    whole = to_failure(error)
+    failure = Failure(code=_cut(whole.code), text=_cut(whole.text), hint=_cut(whole.hint), definite=whole.definite)
+    return flight.FlightServerError(failure.code, encode(failure))
+
+
+def _cut(text: str) -> str:
+    return text.encode(errors="replace")[:FLIGHT_FAILURE_BYTES_MAX].decode(errors="ignore")
+
+
+@contextmanager
+def calling(address: str) -> Generator[None]:
+    """The border of a client: Flight's errors leave it as ours, `Unreachable` where the peer told none."""
+    try:
+        yield
+    # Arrow shows a broken stream as an OSError without an errno, and an end where there is none as StopIteration.
+    except (flight.FlightError, pa.ArrowException, OSError) as error:
+        raise from_flight(error, address) from error
+
+
+def from_flight(error: Exception, address: str) -> LeaseholdError:
+    """The error that a Flight error carries, else `Unreachable` with code TIMED_OUT or UNREACHABLE."""
+    extra = getattr(error, "extra_info", None)
+    if extra:
+        try:
+            failure = decode_message(bytes(extra))
+        except Refused:
+            failure = None  # not one of our servers
+        if isinstance(failure, Failure):
+            return from_failure(failure)
+    late = isinstance(error, flight.FlightTimedOutError)
+    why = "no answer in time" if late else str(error).split("\n", 1)[0][:300]
+    return Unreachable(
+        f"{address}: {why}",
+        code="TIMED_OUT" if late else None,
+        hint=f"Check that the node at {address} runs and can be reached from here.",
+    )
+
+
+# ---------------------------------------------------------------- connections
+
+
+class _Clients:
+    """The connections of this process, one for each address; calls of all threads share them."""
+
+    first_pid: int | None = None
+    """The process that first used Flight; this one, or one that it was forked from."""
+
+    def __init__(self, options: list[tuple[str, str | int]]) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._clients: dict[str, flight.FlightClient] = {}
+
+    def to(self, address: str) -> flight.FlightClient:
+        if _Clients.first_pid not in {None, os.getpid()}:
+            # Flight's gRPC has threads that a fork leaves behind; any call, even of a new client, waits for ever.
+            raise Definite(
+                "this process was forked from one that had used Flight, so it can't use it itself",
+                code="FORKED",
+                hint="Start worker processes with the start method 'spawn', or fork before the first scan or append.",
+            )
+        _Clients.first_pid = os.getpid()
+        with self._lock:
+            client = self._clients.pop(address, None)
+            if client is None:
+                with calling(address):
+                    client = flight.FlightClient(f"grpc://{address}", generic_options=self._options)
+            self._clients[address] = client
+            if len(self._clients) > FLIGHT_CLIENTS_MAX:
+                # Whoever uses it still holds it; it is closed behind the last of them.
+                del self._clients[next(iter(self._clients))]
+            return client
+
+
+_readers = _Clients(_CLIENT_OPTIONS)
+_writers = _Clients(_WRITING_OPTIONS)
+
+
+def reader_to(address: str) -> flight.FlightClient:
+    """The connection to `host:port` for DoGet, made at its first use and kept; never fails for an address that is down.
+
+    Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang.
+    """
+    return _readers.to(address)
+
+
+def writer_to(address: str) -> flight.FlightClient:
+    """As `reader_to`, for DoPut: a peer that does not answer for FLIGHT_KEEPALIVE_INTERVAL_NS +
+    FLIGHT_KEEPALIVE_TIMEOUT_NS ends its calls, even those that are blocked in a write."""
+    return _writers.to(address)
+
+
+def within(timeout_ns: int) -> flight.FlightCallOptions:
+    """Bounds a whole call, from its start to its last message."""
+    assert timeout_ns > 0
+    return flight.FlightCallOptions(timeout=timeout_ns / SECOND_NS)
+
+
+# ---------------------------------------------------------------- batches
+
+
+def parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` in parts of about FLIGHT_BATCH_BYTES, in order, sharing its memory; never nothing.
+
+    Raises `Refused` with code ROWS_DO_NOT_FIT for a row over FLIGHT_MESSAGE_BYTES_MAX.
+    """
+    if batch.nbytes <= FLIGHT_BATCH_BYTES:
+        yield batch
+    elif batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from parts(batch.slice(0, half))
+        yield from parts(batch.slice(half))
+    elif batch.nbytes <= FLIGHT_MESSAGE_BYTES_MAX:
+        yield batch
+    else:
+        raise too_large(batch)
+
+
+def too_large(batch: pa.RecordBatch) -> Refused:
+    """The error for a batch that does not fit into one message."""
+    return Refused(
+        f"{batch.num_rows} rows of {batch.nbytes} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
+        code="ROWS_DO_NOT_FIT",
+        hint="keep large values in files of their own",
+    )
+
+
+def bytes_batch(chunk: bytes) -> pa.RecordBatch:
+    """`chunk` as a batch of `BYTES_SCHEMA`, not copied."""
+    offsets = pa.array([0, len(chunk)], pa.int32()).buffers()[1]
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(chunk)])
+    return pa.RecordBatch.from_arrays([column], schema=BYTES_SCHEMA)

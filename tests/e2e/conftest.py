@@ -1,0 +1,15 @@
+"""Clusters of real processes, one per test: faults leave nothing behind for the next."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import RunningCluster
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[RunningCluster]:
+    """A new cluster of three nodes."""
+    with RunningCluster.start(tmp_path / "cluster") as cluster:
+        yield cluster

@@ -1,0 +1,82 @@
+"""Directories, files and ports that are not as they should be: a clear error, an exit code, and nothing lost."""
+
+import json
+import socket
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from leasehold.errors import Refused
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
+
+pytestmark = pytest.mark.processes
+
+
+def test_rows_that_do_not_fit(fresh: RunningCluster) -> None:
+    with fresh.connect() as cluster:
+        cluster.sql("CREATE DATABASE d")
+        cluster.sql("CREATE TABLE d.t (a TINYINT NOT NULL, b STRING)")
+        table = cluster.table("d.t")
+        for rows, word in [
+            (pa.table({"a": [1000]}), "a"),
+            (pa.table({"b": ["x"]}), "a"),
+            (pa.table({"a": [1], "c": [2]}), "c"),
+            (pa.table({"a": pa.array([None], pa.int8())}), "a"),
+        ]:
+            with pytest.raises(Refused, match=word) as refused:
+                table.append(rows)
+            assert refused.value.code == "ROWS_DO_NOT_FIT"
+        assert table.scan().read_all().num_rows == 0
+        assert table.append(pa.table({"A": pa.array([1], pa.int64())})) == 1
+
+
+def test_a_garbled_vault_stops_the_node_and_is_left_alone(fresh: RunningCluster) -> None:
+    fresh.kill("node-1")
+    vault = fresh.directory / "node-1" / "vault.db"
+    for leftover in vault.parent.glob("vault.db-*"):
+        leftover.unlink()
+    garbled = bytearray(vault.read_bytes())
+    garbled[100:2000] = b"\xa5" * 1900
+    vault.write_bytes(garbled)
+    leasehold("chaos", "start", "node-1", directory=fresh.directory).refused(3, "DID_NOT_START")
+    assert "CORRUPT" in leasehold("logs", "node-1", directory=fresh.directory).out
+    assert vault.read_bytes() == bytes(garbled)
+    with fresh.connect() as cluster:
+        assert cluster.sql("CREATE DATABASE still_alive")
+
+
+def test_a_newer_directory_is_refused(fresh: RunningCluster) -> None:
+    fresh.stop()
+    file = fresh.directory / "cluster.json"
+    known = json.loads(file.read_text())
+    try:
+        file.write_text(json.dumps(known | {"format": 99}))
+        leasehold("up", "--detach", directory=fresh.directory).refused(3, "NEWER_VERSION", "99")
+        file.write_text("{")
+        leasehold("status", directory=fresh.directory).refused(3, "CORRUPT")
+    finally:
+        file.write_text(json.dumps(known))
+
+
+def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    leasehold("up", "--detach", directory=tmp_path).refused(3, "thesis.tex")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for process in (["coordinator"], ["node", "--coordinator", "127.0.0.1:1"]):
+            ran = leasehold(*process, "--listen", address, directory=tmp_path / process[0])
+            ran.refused(2, "PORT_IN_USE", address)
+
+
+def test_servers_refuse_to_listen_beyond_loopback(tmp_path: Path) -> None:
+    for process in (["coordinator"], ["node", "--coordinator", "127.0.0.1:1"]):
+        ran = leasehold(*process, "--listen", "0.0.0.0:0", directory=tmp_path / process[0])
+        ran.refused(2, "TLS")

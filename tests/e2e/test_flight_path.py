@@ -1,0 +1,446 @@
+"""Rows in and rows out, through real sockets and real files on several nodes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leasehold.client import scan
+from leasehold.client.append import stage
+from leasehold.client.scan import read_plan, read_segment
+from leasehold.core import keys
+from leasehold.core.ddl import put
+from leasehold.core.messages import StagedSegment
+from leasehold.errors import Refused, Unreachable
+from leasehold.storage.servelog import read_serve_log
+from tests.unit.node.cluster import DROP_TABLE, Cluster, add, cluster, drop_column, rename, rows
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        yield made
+
+
+def append(made: Cluster, *batches: pa.RecordBatch) -> tuple[StagedSegment, ...]:
+    transaction = made.open()
+    staged = stage(made.facts(), transaction, batches, made.catalog.revision)
+    made.commit(transaction, staged)
+    return staged
+
+
+def keys_of(table: pa.Table) -> list[int]:
+    return table.column("k").to_pylist()
+
+
+def first_holder(made: Cluster) -> int:
+    """The node that a reader of the first segment asks first."""
+    segment = made.plan().segments[0]
+    return segment.holders[int(segment.id[-8:], 16) % len(segment.holders)]
+
+
+# ---------------------------------------------------------------- writing
+
+
+def test_replicas_are_identical_and_readable_alone(pair: Cluster) -> None:
+    (staged,) = append(pair, rows(0, 2500), rows(2500, 500))
+    assert {one.node for one in staged.holders} == {1, 2}
+    contents = [node.files.path(staged.table, staged.bucket, staged.id).read_bytes() for node in pair.nodes]
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == staged.size_bytes
+    for alone, other in ((1, 2), (2, 1)):
+        pair.node(alone).grant()
+        pair.node(other).fence()
+        assert keys_of(read_plan(pair.plan()).read_all()) == list(range(3000))
+
+
+def test_rows_go_to_their_buckets_and_come_back_once(tmp_path: Path) -> None:
+    with cluster(tmp_path, nodes=3) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"), buckets=5, cluster_by="k")
+        staged = append(made, *(rows(start, 700) for start in range(0, 7000, 700)))
+        assert {one.bucket for one in staged} == set(range(5))
+        assert sum(one.rows for one in staged) == 7000
+        found = read_plan(made.plan()).read_all()
+        assert sorted(keys_of(found)) == list(range(7000))
+        # Read ahead or one by one, the order is that of the plan.
+        assert read_plan(made.plan(), streams=1).read_all().equals(found)
+
+
+def test_no_rows_make_no_segments(pair: Cluster) -> None:
+    assert append(pair) == ()
+    assert append(pair, rows(0, 0)) == ()
+    assert read_plan(pair.plan()).read_all().num_rows == 0
+
+
+def test_a_full_buffer_becomes_a_segment_of_its_own(pair: Cluster) -> None:
+    transaction = pair.open()
+    batches = (rows(start, 100) for start in range(0, 1000, 100))
+    staged = stage(pair.facts(), transaction, batches, pair.catalog.revision, buffer_bytes=3_000)
+    assert len(staged) > 2
+    pair.commit(transaction, staged)
+    assert sorted(keys_of(read_plan(pair.plan()).read_all())) == list(range(1000))
+
+
+def test_a_peer_that_is_down_is_no_holder(pair: Cluster) -> None:
+    pair.stop(pair.node(2))
+    (staged,) = append(pair, rows(0, 10))
+    assert [one.node for one in staged.holders] == [1]
+    assert keys_of(read_plan(pair.plan()).read_all()) == list(range(10))
+
+
+def test_a_peer_that_is_fenced_is_no_holder(pair: Cluster) -> None:
+    pair.node(2).fence()
+    (staged,) = append(pair, rows(0, 10))
+    assert [one.node for one in staged.holders] == [1]
+    assert list(pair.node(2).files.listing()) == []
+
+
+def test_a_write_to_a_fenced_node_goes_to_the_other(pair: Cluster) -> None:
+    pair.node(1).fence()
+    (staged,) = append(pair, rows(0, 10))
+    assert [one.node for one in staged.holders] == [2]
+    assert keys_of(read_plan(pair.plan()).read_all()) == list(range(10))
+
+
+@pytest.mark.parametrize("reading", range(1, 9))
+def test_a_node_fenced_before_it_answers_is_no_holder(pair: Cluster, reading: int) -> None:
+    """I12: wherever between admission and answer the lease ends, the rows end up on the other node."""
+    node = pair.node(1)
+    node.fence_at_reading(reading)
+    (staged,) = append(pair, rows(0, 10))
+    assert (1 in {one.node for one in staged.holders}) == (node.readings < reading)
+    node.fence_after = None
+    assert keys_of(read_plan(pair.plan()).read_all()) == list(range(10))
+
+
+def test_a_writer_whose_source_fails_leaves_its_own_error(pair: Cluster) -> None:
+    def source() -> Iterator[pa.RecordBatch]:
+        yield rows(0, 10)
+        raise LookupError("the source is gone")
+
+    with pytest.raises(LookupError, match="the source is gone"):
+        stage(pair.facts(), pair.open(), source(), pair.catalog.revision)
+
+
+def test_rows_that_do_not_fit_are_refused_at_once(pair: Cluster) -> None:
+    with pytest.raises(Refused) as caught:
+        append(pair, pa.record_batch({"k": ["seven"]}))
+    assert caught.value.code == "ROWS_DO_NOT_FIT"
+
+
+def test_a_writer_learns_that_its_table_was_dropped(pair: Cluster) -> None:
+    facts, transaction, revision = pair.facts(), pair.open(), pair.catalog.revision
+    pair.run(DROP_TABLE)
+    with pytest.raises(Refused) as caught:
+        stage(facts, transaction, [rows(0, 10)], revision)
+    assert caught.value.code == "TABLE_DROPPED"
+
+
+def test_a_writer_gives_up_in_the_end_and_says_what_each_node_said(pair: Cluster) -> None:
+    pair.node(1).fence()
+    pair.node(2).fence()
+    clock = [0]
+
+    def sleep(duration_ns: int) -> None:
+        clock[0] += duration_ns * 100
+
+    with pytest.raises(Unreachable) as caught:
+        stage(pair.facts(), pair.open(), [rows(0, 10)], pair.catalog.revision, now_ns=lambda: clock[0], sleep=sleep)
+    assert caught.value.code == "NO_REPLICA"
+    assert "node 1 has been fenced for" in caught.value.text
+    assert "node 2 has been fenced for" in caught.value.text
+
+
+# ---------------------------------------------------------------- reading
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(fences=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=1, max_size=8))
+def test_fences_in_the_middle_lose_and_double_no_row(read_only: Cluster, fences: list[tuple[int, int]]) -> None:
+    """Both replicas are fenced after so many guards, again and again; each pause ends with a grant to both."""
+    made, left = read_only, list(fences)
+
+    def next_round(_: int) -> None:
+        turn = left.pop(0) if left else None
+        for place, node in enumerate(made.nodes):
+            node.fence_after = None
+            if turn is not None:
+                node.fence_at_reading(turn[place])
+
+    next_round(0)
+    plan = made.plan()
+    (segment,) = plan.segments
+    found = [value for batch in read_segment(plan, segment, sleep=next_round) for value in batch[0].to_pylist()]
+    next_round(0)
+    for node in made.nodes:
+        node.fence_after = None
+    assert found == list(range(4500))
+
+
+@pytest.fixture(scope="module")
+def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """4,500 rows in one segment on two nodes, served in five batches."""
+    with cluster(tmp_path_factory.mktemp("read-only")) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        append(made, rows(0, 4500))
+        yield made
+
+
+@pytest.mark.parametrize("statement", [DROP_TABLE, drop_column("v")], ids=["table", "column"])
+def test_a_drop_ends_a_running_scan_within_one_batch(pair: Cluster, statement: object) -> None:
+    append(pair, rows(0, 50_000))
+    plan = pair.plan()
+    (segment,) = plan.segments
+    # One look at the clock admits the scan, then one for each batch: the drop is seen by the guard of the third.
+    pair.node(first_holder(pair)).at_reading(4, lambda: pair.hide(statement))  # type: ignore[arg-type]
+    found = []
+    with pytest.raises(Refused) as caught:
+        found.extend(batch.num_rows for batch in read_segment(plan, segment))
+    assert caught.value.code in {"TABLE_DROPPED", "COLUMN_DROPPED"}
+    assert found == [1000, 1000]
+
+
+def test_a_scan_keeps_the_columns_that_it_was_planned_with(pair: Cluster) -> None:
+    append(pair, rows(0, 3))
+    plan = pair.plan()
+    pair.run(rename("v", "w"))
+    pair.run(add("extra"))
+    assert read_plan(plan).read_all().column_names == ["k", "v"]
+    found = read_plan(pair.plan()).read_all()
+    assert found.column("w").to_pylist() == ["v0", "v1", "v2"]
+    assert found.column("extra").to_pylist() == [None] * 3
+
+
+def test_a_column_made_again_does_not_show_the_old_values(pair: Cluster) -> None:
+    append(pair, rows(0, 3))
+    old_plan = pair.plan()
+    pair.run(drop_column("v"))
+    pair.run(add("v"))
+    append(pair, rows(3, 2))
+    values = read_plan(pair.plan()).read_all().sort_by("k").column("v").to_pylist()
+    assert values == [None, None, None, "v3", "v4"]
+    with pytest.raises(Refused) as caught:
+        read_plan(old_plan).read_all()
+    assert caught.value.code == "COLUMN_DROPPED"
+
+
+def test_columns_can_be_left_out_even_all_of_them(pair: Cluster) -> None:
+    append(pair, rows(0, 2300))
+    assert read_plan(pair.plan("v")).read_all().column_names == ["v"]
+    plan = pair.plan()
+    counted = read_plan(type(plan)(facts=plan.facts, fields=(), segments=plan.segments))
+    assert sum(batch.num_rows for batch in counted) == 2300
+
+
+def test_a_damaged_replica_is_passed_over(pair: Cluster) -> None:
+    (staged,) = append(pair, rows(0, 3000))
+    path = pair.node(first_holder(pair)).files.path(staged.table, staged.bucket, staged.id)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert keys_of(read_plan(pair.plan()).read_all()) == list(range(3000))
+
+
+def test_a_replica_without_the_file_is_passed_over(pair: Cluster) -> None:
+    (staged,) = append(pair, rows(0, 3000))
+    pair.node(first_holder(pair)).files.trash(staged.table, staged.bucket, staged.id)
+    assert keys_of(read_plan(pair.plan()).read_all()) == list(range(3000))
+
+
+def test_a_node_that_came_back_under_another_port_is_found(pair: Cluster) -> None:
+    append(pair, rows(0, 3000))
+    plan = pair.plan()
+    for node in pair.nodes:
+        pair.stop(node)
+    pauses: list[int] = []
+
+    def sleep(duration_ns: int) -> None:
+        pauses.append(duration_ns)
+        if len(pauses) == 1:
+            pair.start(pair.node(2))
+
+    found = read_plan(plan, sleep=sleep, refresh=pair.facts, streams=1).read_all()
+    assert keys_of(found) == list(range(3000))
+    assert len(pauses) == 1
+
+
+def test_a_silent_replica_is_left_for_the_next(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "SCAN_BATCH_TIMEOUT_NS", 300_000_000)
+    append(pair, rows(0, 3000))
+    released = threading.Event()
+    pair.node(first_holder(pair)).at_reading(3, lambda: released.wait(20))
+    try:
+        assert keys_of(read_plan(pair.plan()).read_all()) == list(range(3000))
+    finally:
+        released.set()
+
+
+def test_a_slow_taker_of_rows_gets_them_all(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline of the call passes while the rows wait: that is no fault of the replica."""
+    monkeypatch.setattr(scan, "SCAN_BATCH_TIMEOUT_NS", 150_000_000)
+    wide = pa.record_batch({"k": pa.array(range(30_000), pa.int64()), "v": ["x" * 1000] * 30_000})
+    append(pair, wide)
+    plan = pair.plan()
+    found = []
+    for batch in read_segment(plan, plan.segments[0]):
+        found.extend(batch[0].to_pylist())
+        threading.Event().wait(0.05)
+    assert found == list(range(30_000))
+
+
+def test_a_reader_gives_up_in_the_end_and_says_what_each_node_said(pair: Cluster) -> None:
+    append(pair, rows(0, 10))
+    pair.node(1).fence()
+    pair.stop(pair.node(2))
+    clock = [0]
+
+    def sleep(duration_ns: int) -> None:
+        clock[0] += duration_ns * 100
+
+    with pytest.raises(Unreachable) as caught:
+        read_plan(pair.plan(), now_ns=lambda: clock[0], sleep=sleep).read_all()
+    assert caught.value.code == "NO_REPLICA"
+    assert "node 1 has been fenced for" in caught.value.text
+    assert "node 2: 127.0.0.1:" in caught.value.text
+
+
+def test_a_reader_that_goes_away_leaves_no_thread_behind(pair: Cluster) -> None:
+    for start in range(8):
+        append(pair, rows(start * 20_000, 20_000))
+    reader = read_plan(pair.plan())
+    reader.read_next_batch()
+    reading = [one for one in threading.enumerate() if one.name.startswith("scan")]
+    assert reading
+    del reader
+    for thread in reading:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_rows_past_the_horizon_are_gone(tmp_path: Path) -> None:
+    with cluster(tmp_path, batch_rows=4) as made:
+        made.create(("k", "BIGINT"), ("at", "TIMESTAMP"), ttl_ns=1, time_column="at")
+        times = pa.array([5, 100, None, 99, 101, 1, 2, 3, 4, 200], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        append(made, pa.record_batch({"k": pa.array(range(10), pa.int64()), "at": times}))
+        assert keys_of(read_plan(made.plan()).read_all()) == list(range(10))
+        made.expire_before(100)
+        assert keys_of(read_plan(made.plan()).read_all()) == [1, 2, 4, 9]
+        # The column decides even where it was not asked for.
+        assert read_plan(made.plan("k")).read_all().to_pydict() == {"k": [1, 2, 4, 9]}
+        plan = made.plan()
+        none = type(plan)(facts=plan.facts, fields=(), segments=plan.segments)
+        assert sum(batch.num_rows for batch in read_plan(none)) == 4
+
+
+def test_rows_expire_in_the_middle_of_a_scan(tmp_path: Path) -> None:
+    with cluster(tmp_path, batch_rows=4) as made:
+        made.create(("k", "BIGINT"), ("day", "DATE"), ttl_ns=1, time_column="day")
+        days = pa.array([1, 9, 1, 9, 1, 9, 1, 9, 1, 9], pa.int32()).cast(pa.date32())
+        append(made, pa.record_batch({"k": pa.array(range(10), pa.int64()), "day": days}))
+        plan = made.plan("k")
+        node = made.node(first_holder(made))
+        node.at_reading(3, lambda: made.expire_before(5 * 86_400_000_000))
+        found = [value for one in read_segment(plan, plan.segments[0]) for value in one[0].to_pylist()]
+        assert found == [0, 1, 2, 3, 5, 7, 9]
+
+
+# ---------------------------------------------------------------- what is written down
+
+
+def test_every_released_batch_is_in_the_serve_log(pair: Cluster) -> None:
+    append(pair, rows(0, 2500))
+    node = pair.node(first_holder(pair))
+    node.grant(sequence=7)
+    plan = pair.plan()
+    read_plan(plan).read_all()
+    log = list(read_serve_log(node.root / "servelog"))
+    assert len(log) == 3
+    for one in log:
+        assert (one.node, one.incarnation, one.table) == (node.id, 1, plan.facts.table)
+        assert (one.view, one.term, one.sequence) == (pair.catalog.revision, 1, 7)
+        assert one.deadline_ns == node.published.lease.deadline_ns
+        assert one.released_ns < one.deadline_ns
+    assert len({one.request for one in log}) == 1
+    assert [one.released_ns for one in log] == sorted(one.released_ns for one in log)
+
+
+# ---------------------------------------------------------------- a stopped process
+
+STOPS_ITSELF = """
+import os, signal, sys
+import pyarrow as pa
+from pyarrow import flight
+from leasehold.core.codec import encode
+from leasehold.core.messages import BatchMark
+from leasehold.wire.flight import read_ticket
+from leasehold.storage.schema import arrow_schema
+
+class Stops(flight.FlightServerBase):
+    def do_put(self, context, descriptor, reader, writer):
+        reader.read_chunk()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def do_get(self, context, ticket):
+        request = read_ticket(ticket.ticket)
+        schema = arrow_schema(request.fields)
+        def batches():
+            columns = [pa.array([0, 1], pa.int64()), pa.array(["v0", "v1"])]
+            mark = BatchMark(next_row=2, view_revision=request.revision, term=1, sequence=1)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema), encode(mark)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema), encode(mark)
+        return flight.GeneratorStream(schema, batches())
+
+server = Stops("grpc://127.0.0.1:0")
+print(server.port, flush=True)
+server.serve()
+"""
+
+
+@contextmanager
+def stops_itself() -> Iterator[str]:
+    """The address of a process that stops, as by SIGSTOP, in the middle of a stream."""
+    with subprocess.Popen([sys.executable, "-c", STOPS_ITSELF], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def moved(made: Cluster, node: int, address: str) -> None:
+    record = msgspec.structs.replace(made.catalog.nodes[made.node(node).id], address=address)
+    made.change([put(keys.node(record.id), record)])
+
+
+@pytest.mark.processes
+def test_a_node_that_stops_in_the_middle_holds_up_neither_writers_nor_readers(pair: Cluster) -> None:
+    """gRPC lets a blocked write outlast the deadline of its call: the kernel has to cut the connection."""
+    wide = pa.record_batch(
+        {"k": pa.array(range(50_000), pa.int64()), "v": [os.urandom(200).hex() for _ in range(50_000)]}
+    )
+    with stops_itself() as address:
+        pair.stop(pair.node(1))
+        moved(pair, 1, address)
+        (staged,) = append(pair, wide)
+        assert [one.node for one in staged.holders] == [2]
+    pair.start(pair.node(1))
+    append(pair, rows(50_000, 3000))
+    segment = next(one for one in pair.plan().segments if one.rows == 3000)
+    with stops_itself() as address:
+        first = int(segment.id[-8:], 16) % 2 + 1
+        pair.stop(pair.node(first))
+        moved(pair, first, address)
+        found = [value for batch in read_segment(pair.plan(), segment) for value in batch[0].to_pylist()]
+    assert found == [0, 1, *range(50_002, 53_000)]

@@ -1,0 +1,146 @@
+"""Words that the tests of the catalog and of what is decided on it share."""
+
+import msgspec
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.codec import encode
+from leasehold.core.ddl import Request, begin
+from leasehold.core.lineage import next_lineage
+from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.records import (
+    BarrierReceipt,
+    ClusterRecord,
+    CountersRecord,
+    LargestLeaseRecord,
+    NodeRecord,
+    SettingsRecord,
+)
+from leasehold.core.statements import (
+    AddColumns,
+    ColumnDefinition,
+    CreateDatabase,
+    CreateTable,
+    DropColumn,
+    DropDatabase,
+    DropTable,
+    RenameColumn,
+    TableName,
+)
+from leasehold.core.types import Plain
+
+SETTINGS = SettingsRecord(
+    lease_duration_ns=3_000, lease_margin_ns=500, drift_ppm=0, catch_up_difference=100, min_in_sync=1
+)
+CLUSTER = ClusterRecord(cluster_id="c" * 32, generation=1, format_version=1)
+
+
+def hex_128(number):
+    return f"{number:032x}"
+
+
+def node(number, *, incarnation=1, removed=False, **fields):
+    return msgspec.structs.replace(
+        NodeRecord(
+            id=number,
+            name=f"n{number}",
+            address=f"n{number}:9000",
+            token_hash=number.to_bytes(32),
+            incarnation=incarnation,
+            nonce=None,
+            session_hash=None,
+            removed=removed,
+        ),
+        **fields,
+    )
+
+
+class Ground:
+    """A catalog with the keys, values and revisions that it came from."""
+
+    def __init__(self, *, nodes=(1, 2, 3), settings=SETTINGS):
+        self.items = {}
+        self.batches = []
+        self.catalog = Catalog()
+        self.statements = 0
+        first = {
+            keys.CLUSTER: CLUSTER,
+            keys.SETTINGS: settings,
+            keys.COUNTERS: CountersRecord(
+                next_node=len(nodes) + 1, next_object=1, next_procedure=1, next_transaction=1
+            ),
+            keys.LARGEST_LEASE: LargestLeaseRecord(duration_ns=3_000),
+        }
+        first |= {keys.node(number): node(number) for number in nodes}
+        self.commit(tuple(Change(key, encode(record)) for key, record in first.items()))
+
+    def commit(self, changes, *, skip=0):
+        """One revision with these changes, as a leader writes it; `skip` revisions before it change nothing here."""
+        named = {change.key for change in changes}
+        assert len(named) == len(changes), "each key at most once"
+        assert all(change.value is not None or change.key in self.items for change in changes)
+        lineage = next_lineage(self.catalog.lineage, changes)
+        whole = sorted((*changes, Change(keys.LINEAGE, lineage)), key=lambda one: one.key)
+        batch = RevisionChanges(self.catalog.revision + 1 + skip, tuple(whole))
+        for change in changes:
+            if change.value is None:
+                del self.items[change.key]
+            else:
+                self.items[change.key] = change.value
+        self.batches.append(batch)
+        self.catalog = self.catalog.applying(batch)
+        return self.catalog
+
+    def put(self, key, record):
+        return self.commit((Change(key, encode(record)),))
+
+    def request(self, statement):
+        self.statements += 1
+        return Request(id=hex_128(self.statements), text=f"text {self.statements}", statement=statement, bound_ns=4_000)
+
+    def begin(self, statement, serving=(1, 2, 3)):
+        """Plans a statement and writes its first transaction."""
+        begun = begin(self.request(statement), self.catalog, serving)
+        if begun.changes:
+            self.commit(begun.changes)
+        return begun.procedure
+
+    def restored(self):
+        items = [Change(key, value) for key, value in sorted(self.items.items())]
+        return Catalog.restored(self.catalog.revision, self.catalog.lineage, items)
+
+
+def receipt(revision, sequence=0):
+    return BarrierReceipt(revision=revision, term=1, sequence=sequence, settled=())
+
+
+def columns(*names):
+    return tuple(ColumnDefinition(name=name, type=Plain("INT")) for name in names)
+
+
+def create_database(name="db", **how):
+    return CreateDatabase(name=name, **how)
+
+
+def drop_database(name="db", **how):
+    return DropDatabase(name=name, **how)
+
+
+def create_table(name="t", *names, database="db", **how):
+    return CreateTable(name=TableName(database, name), columns=columns(*(names or ("a", "b"))), **how)
+
+
+def drop_table(name="t", *, database="db", **how):
+    return DropTable(table=TableName(database, name), **how)
+
+
+def add(*names, table="t", database="db"):
+    return AddColumns(table=TableName(database, table), columns=columns(*names))
+
+
+def rename(old, new, *, table="t", database="db"):
+    return RenameColumn(table=TableName(database, table), old=old, new=new)
+
+
+def drop_column(name, *, table="t", database="db"):
+    return DropColumn(table=TableName(database, table), column=name)

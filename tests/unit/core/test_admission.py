@@ -1,0 +1,234 @@
+"""What the leader decides about ids and joins, answer by answer; nothing changes before everything is validated."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leasehold.core.admission import (
+    Admit,
+    Fresh,
+    History,
+    Known,
+    Reject,
+    Same,
+    WaitUntil,
+    closing,
+    decide_allocate,
+    decide_join,
+)
+from leasehold.core.grantor import Held
+from leasehold.core.identity import hash_secret
+from leasehold.core.messages import Allocate, Join
+from leasehold.core.records import CountersRecord, SettledHow
+from leasehold.limits import NODES_MAX
+from tests.unit.core.catalog_words import CLUSTER, hex_128, node
+
+TOKEN, NONCE, SESSION = hex_128(1), hex_128(2), hex_128(3)
+COUNTERS = CountersRecord(next_node=5, next_object=1, next_procedure=1, next_transaction=1)
+LINEAGE = b"L" * 32
+MINE = node(3, incarnation=5, token_hash=hash_secret(TOKEN))
+
+
+def allocate(nodes=(), **fields):
+    request = Allocate(cluster_id=CLUSTER.cluster_id, token=TOKEN, name="new", address="h:1")
+    return decide_allocate(msgspec.structs.replace(request, **fields), CLUSTER, COUNTERS, nodes)
+
+
+def code(decision):
+    assert isinstance(decision, Reject)
+    assert decision.text
+    assert decision.hint
+    return decision.code
+
+
+# ---------------------------------------------------------------- ids
+
+
+def test_a_fresh_token_gets_the_next_id_and_the_counter_moves_on():
+    fresh = node(5, incarnation=0, name="new", address="h:1", token_hash=hash_secret(TOKEN))
+    assert allocate() == Fresh(node=fresh, counters=msgspec.structs.replace(COUNTERS, next_node=6))
+
+
+def test_a_known_token_gets_its_id_back_whatever_it_calls_itself_now():
+    assert allocate([node(1), MINE], name="n1", address="other:1") == Known(node=3)
+
+
+def test_a_removed_token_is_rejected_for_ever():
+    assert code(allocate([msgspec.structs.replace(MINE, removed=True)])) == "REMOVED"
+
+
+def test_the_name_of_a_removed_node_is_free_but_not_its_id():
+    answer = allocate([node(4, removed=True, name="new")])
+    assert isinstance(answer, Fresh)
+    assert answer.node.id == 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "nodes", "expected"),
+    [
+        ({"cluster_id": "d" * 32}, [], "OTHER_CLUSTER"),
+        ({"token": "short"}, [], "BAD_TOKEN"),
+        ({"token": TOKEN.replace("0", "G")}, [], "BAD_TOKEN"),
+        ({"name": ""}, [], "BAD_NAME"),
+        ({"name": "a b"}, [], "BAD_NAME"),
+        ({"name": "n" * 64}, [], "BAD_NAME"),
+        ({"name": "n1"}, [node(1)], "NAME_TAKEN"),
+        ({}, [node(number) for number in range(1, NODES_MAX + 1)], "TOO_MANY_NODES"),
+    ],
+)
+def test_what_is_wrong_with_a_request_for_an_id(fields, nodes, expected):
+    assert code(allocate(nodes, **fields)) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=40))
+def test_an_id_belongs_to_one_token_for_ever(requests):
+    """INV-ID-1, with tokens asked for again and nodes removed in between."""
+    counters, nodes, owner = COUNTERS, {}, {}
+    for number, remove in requests:
+        request = Allocate(cluster_id=CLUSTER.cluster_id, token=hex_128(number), name=f"n-{number}", address="h:1")
+        answer = decide_allocate(request, CLUSTER, counters, nodes.values())
+        match answer:
+            case Known(node=known):
+                assert owner[known] == number
+            case Fresh(node=fresh):
+                assert fresh.id not in owner
+                assert answer.counters.next_node == counters.next_node + 1 > fresh.id
+                owner[fresh.id], nodes[fresh.id], counters = number, fresh, answer.counters
+            case Reject():
+                assert answer.code == "REMOVED"
+        if remove:
+            for one in [one for one, token in owner.items() if token == number]:
+                nodes[one] = msgspec.structs.replace(nodes[one], removed=True)
+
+
+# ---------------------------------------------------------------- joins
+
+
+def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=None, **fields):
+    request = Join(
+        cluster_id=CLUSTER.cluster_id,
+        generation=1,
+        token=TOKEN,
+        node=3,
+        name="n3",
+        address="elsewhere:1",
+        previous=5,
+        nonce=NONCE,
+        session=SESSION,
+        protocol=1,
+        applied=7,
+        lineage=LINEAGE,
+    )
+    return decide_join(
+        msgspec.structs.replace(request, **fields),
+        cluster=CLUSTER,
+        nodes=[record, *others],
+        history=history or History(latest=9, lineage_at_applied=LINEAGE),
+        held=held,
+        first_bound_ns=first,
+        lease_duration_ns=3_000,
+        now_ns=now,
+    )
+
+
+def lease(bound_ns, closed=None):
+    return Held(incarnation=5, session_hash=b"s", bound_ns=bound_ns, applied=7, closed=closed)
+
+
+def admitted(incarnation, record=MINE, **fields):
+    after = msgspec.structs.replace(
+        record,
+        address="elsewhere:1",
+        incarnation=incarnation,
+        nonce=NONCE,
+        session_hash=hash_secret(SESSION),
+        **fields,
+    )
+    return Admit(node=after, previous=record)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [None, lease(10_000), lease(9_999), lease(99_000, SettledHow.SURRENDERED), lease(99_000, SettledHow.FENCED)],
+)
+def test_a_join_is_admitted_once_the_lease_before_it_has_ended(held):
+    assert join(held=held) == admitted(6)
+
+
+def test_a_join_brings_name_and_address_along():
+    assert join(name="renamed") == admitted(6, name="renamed")
+
+
+def test_a_join_waits_for_the_lease_before_it():
+    assert join(held=lease(10_001)) == WaitUntil(bound_ns=10_001)
+    assert join(held=lease(10_001), first=9_000) == WaitUntil(bound_ns=10_001)
+
+
+def test_a_lease_that_is_renewed_while_a_join_waits_for_it_belongs_to_the_original():
+    assert join(held=lease(13_000), first=10_000) == WaitUntil(bound_ns=13_000)
+    assert code(join(held=lease(13_001), first=10_000)) == "ALIVE_ELSEWHERE"
+
+
+def asked_before(session=SESSION):
+    return msgspec.structs.replace(MINE, incarnation=6, nonce=NONCE, session_hash=hash_secret(session))
+
+
+def test_asking_again_in_the_same_process_is_answered_the_same():
+    assert join(record=asked_before()) == Same(incarnation=6)
+    assert join(record=asked_before(), held=lease(99_000)) == Same(incarnation=6), "it does not wait for itself"
+
+
+def test_the_same_attempt_by_the_next_process_raises_the_incarnation_once_more():
+    earlier = asked_before(session=hex_128(9))
+    assert join(record=earlier) == admitted(7, earlier)
+    assert join(record=earlier, held=lease(10_001)) == WaitUntil(bound_ns=10_001)
+
+
+@pytest.mark.parametrize("previous", [0, 4, 6])
+def test_a_directory_that_is_not_at_the_newest_incarnation_is_a_copy(previous):
+    assert code(join(previous=previous)) == "STALE_COPY"
+
+
+def test_a_copy_is_refused_at_once_and_not_made_to_wait():
+    assert code(join(previous=4, held=lease(99_000))) == "STALE_COPY"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"cluster_id": "d" * 32}, "OTHER_CLUSTER"),
+        ({"generation": 2}, "OTHER_GENERATION"),
+        ({"protocol": 2}, "OTHER_PROTOCOL"),
+        ({"node": 8}, "UNKNOWN_NODE"),
+        ({"token": hex_128(4)}, "WRONG_TOKEN"),
+        ({"record": msgspec.structs.replace(MINE, removed=True)}, "REMOVED"),
+        ({"nonce": "short"}, "BAD_NONCE"),
+        ({"session": "short"}, "BAD_NONCE"),
+        ({"name": "-"}, "BAD_NAME"),
+        ({"name": "n1", "others": [node(1)]}, "NAME_TAKEN"),
+        ({"applied": 10}, "AHEAD_OF_CLUSTER"),
+        ({"lineage": b"X" * 32}, "DIVERGED"),
+    ],
+)
+def test_what_is_wrong_with_a_join_is_said_before_anything_changes(fields, expected):
+    assert code(join(**fields)) == expected
+    assert code(join(held=lease(99_000), **fields)) == expected, "nor does it wait first"
+
+
+def test_a_history_that_can_not_be_read_any_more_is_left_to_the_watch():
+    assert join(history=History(latest=9, lineage_at_applied=None), lineage=b"X" * 32) == admitted(6)
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        (None, False),
+        (lease(1), True),
+        (lease(1, SettledHow.FENCED), False),
+        (lease(1, SettledHow.SURRENDERED), False),
+    ],
+)
+def test_only_an_open_incarnation_is_closed(held, expected):
+    assert closing(held) is expected

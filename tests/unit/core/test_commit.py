@@ -1,0 +1,349 @@
+"""Write transactions: what a commit compares (INV-WRITE-1), and that each ends once (INV-WRITE-2)."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.core import keys
+from leasehold.core.codec import decode_record, encode
+from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
+from leasehold.core.ddl import finish
+from leasehold.core.messages import CommitTransaction, Holder, OpenTransaction, StagedSegment
+from leasehold.core.operations import Change
+from leasehold.core.records import (
+    BucketRecord,
+    ColumnStatistics,
+    Record,
+    SegmentRecord,
+    TransactionRecord,
+    TransactionState,
+)
+from leasehold.errors import NotFound, OutcomeUnknown, Refused
+from leasehold.limits import PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
+from tests.unit.core.catalog_words import (
+    SETTINGS,
+    Ground,
+    add,
+    create_database,
+    create_table,
+    drop_column,
+    drop_table,
+    hex_128,
+    rename,
+)
+
+TABLE, W1, W2 = 2, hex_128(0xA1), hex_128(0xA2)
+LIVE = {1: 4, 2: 5, 3: 6}
+
+
+def written(changes):
+    assert len({change.key for change in changes}) == len(changes)
+    return {change.key: None if change.value is None else decode_record(Record, change.value) for change in changes}
+
+
+def ground(*statements, min_in_sync=1, buckets=2, replication=3):
+    base = Ground(settings=msgspec.structs.replace(SETTINGS, min_in_sync=min_in_sync))
+    for statement in (create_database(), create_table(buckets=buckets, replication=replication), *statements):
+        base.begin(statement)
+    return base
+
+
+def asked(transaction=W1, table=TABLE, version=1):
+    return OpenTransaction(cluster_id="c" * 32, transaction=transaction, table=table, schema_version=version)
+
+
+def opened(base, transaction=W1, **how):
+    base.commit(open_transaction(asked(transaction, **how), base.catalog))
+    return base
+
+
+def segment(number=1, *holders, transaction=W1, fields=(1, 2), **how):
+    staged = StagedSegment(
+        id=f"{transaction}-{hex_128(number)}",
+        table=TABLE,
+        bucket=0,
+        schema_version=1,
+        rows=10,
+        size_bytes=100,
+        sha256=b"s" * 32,
+        statistics=tuple(ColumnStatistics(field=one, nulls=0, minimum=1, maximum=2) for one in fields),
+        holders=tuple(Holder(node=one, incarnation=LIVE.get(one, 1)) for one in holders or (1, 2, 3)),
+    )
+    return msgspec.structs.replace(staged, **how)
+
+
+def commit(base, *segments, transaction=W1, live=None):
+    request = CommitTransaction(cluster_id="c" * 32, transaction=transaction, segments=segments)
+    return commit_transaction(request, base.catalog, incarnations=LIVE if live is None else live)
+
+
+def entry(staged, *holders):
+    return SegmentRecord(
+        id=staged.id,
+        table=TABLE,
+        bucket=staged.bucket,
+        schema_version=staged.schema_version,
+        rows=staged.rows,
+        size_bytes=staged.size_bytes,
+        sha256=staged.sha256,
+        statistics=staged.statistics,
+        holders=holders,
+    )
+
+
+def record(state, rows=0, order=1, transaction=W1):
+    return TransactionRecord(id=transaction, order=order, table=TABLE, schema_version=1, state=state, rows=rows)
+
+
+def refused(call, *args, **how):
+    with pytest.raises(Refused) as caught:
+        call(*args, **how)
+    assert caught.value.hint
+    return caught.value.code
+
+
+# ---------------------------------------------------------------- opening
+
+
+def test_opening_writes_one_record_and_counts_it():
+    base = ground()
+    counters = base.catalog.counters
+    assert written(open_transaction(asked(), base.catalog)) == {
+        keys.transaction(W1): record(TransactionState.OPEN),
+        keys.COUNTERS: msgspec.structs.replace(counters, next_transaction=2),
+    }
+
+
+def test_opening_again_changes_nothing_whatever_became_of_it():
+    base = opened(ground())
+    assert open_transaction(asked(), base.catalog) == ()
+    base.commit(abort_transaction(W1, base.catalog))
+    assert open_transaction(asked(version=9), base.catalog) == ()
+
+
+def test_a_table_is_written_under_any_schema_it_has_had():
+    base = ground(add("c"))
+    assert written(open_transaction(asked(version=1), base.catalog))
+    assert written(open_transaction(asked(version=2), base.catalog))
+    assert refused(open_transaction, asked(version=3), base.catalog) == "SCHEMA_CHANGED"
+    assert refused(open_transaction, asked(version=0), base.catalog) == "SCHEMA_CHANGED"
+
+
+@pytest.mark.parametrize("transaction", ["", "short", "A" * 32, "../" + "a" * 29])
+def test_a_transaction_id_is_128_bits_in_hex(transaction):
+    assert refused(open_transaction, asked(transaction), ground().catalog) == "BAD_TRANSACTION"
+
+
+def test_ended_transactions_are_forgotten_in_batches_the_oldest_first():
+    base = ground()
+    many = [
+        record(TransactionState.COMMITTED, order=number + 5, transaction=hex_128(0x1000 + number))
+        for number in range(TRANSACTIONS_KEPT + PURGE_BATCH)
+    ]
+    catalog = base.catalog.changed(Change(keys.transaction(one.id), encode(one)) for one in many)
+    assert len(open_transaction(asked(), catalog)) == 2
+    open_still = record(TransactionState.OPEN, order=1, transaction=W2)
+    catalog = catalog.changed((Change(keys.transaction(W2), encode(open_still)),))
+    changes = written(open_transaction(asked(), catalog))
+    assert {key for key, one in changes.items() if one is None} == {
+        keys.transaction(one.id) for one in many[:PURGE_BATCH]
+    }
+
+
+# ---------------------------------------------------------------- committing
+
+
+def test_a_commit_shows_all_segments_and_ends_the_transaction_at_once():
+    base = opened(ground())
+    one, two, three = segment(1), segment(2, bucket=1), segment(3)
+    assert written(commit(base, three, two, one)) == {
+        keys.segment(TABLE, 0, one.id): entry(one, 1, 2, 3),
+        keys.segment(TABLE, 0, three.id): entry(three, 1, 2, 3),
+        keys.segment(TABLE, 1, two.id): entry(two, 2, 3, 1),
+        keys.transaction(W1): record(TransactionState.COMMITTED, rows=30),
+    }
+
+
+def test_a_commit_of_nothing_ends_it_too():
+    assert written(commit(opened(ground()))) == {keys.transaction(W1): record(TransactionState.COMMITTED)}
+
+
+def test_a_member_without_the_segment_leaves_the_sync_state_set_in_the_same_transaction():
+    base = opened(ground())
+    one = segment(1, 1, 3)
+    changes = written(commit(base, one))
+    assert changes[keys.segment(TABLE, 0, one.id)] == entry(one, 1, 3)
+    assert changes[keys.bucket(TABLE, 0)] == BucketRecord(table=TABLE, bucket=0, replicas=(1, 2, 3), in_sync=(1, 3))
+    assert keys.bucket(TABLE, 1) not in changes
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_transaction_ends_once(end):
+    """INV-WRITE-2: repeated, late and contrary requests find the same end."""
+    base = opened(ground())
+    base.commit(commit(base, segment()) if end == "commit" else abort_transaction(W1, base.catalog))
+    for _ in range(2):
+        assert abort_transaction(W1, base.catalog) == ()
+        if end == "commit":
+            assert commit(base, segment()) == ()
+            assert commit(base) == (), "whatever it asks for this time"
+        else:
+            assert refused(commit, base, segment()) == "ABORTED"
+    ended = base.catalog.transactions[W1]
+    assert ended == (record(TransactionState.COMMITTED, 10) if end == "commit" else record(TransactionState.ABORTED))
+    assert len(base.catalog.bucket_segments(TABLE, 0)) == (end == "commit")
+
+
+def test_a_commit_repeated_after_the_drop_of_its_table_is_still_committed():
+    base = opened(ground())
+    base.commit(commit(base, segment()))
+    base.commit(finish(base.begin(drop_table()), base.catalog))
+    assert commit(base, segment()) == ()
+
+
+def test_a_transaction_that_is_not_known_has_no_definite_end():
+    base = ground()
+    with pytest.raises(OutcomeUnknown):
+        commit(base, segment())
+    with pytest.raises(OutcomeUnknown):
+        abort_transaction(W1, base.catalog)
+
+
+# ---------------------------------------------------------------- INV-WRITE-1
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_dropped_table_takes_no_rows(over):
+    base = opened(ground())
+    procedure = base.begin(drop_table())
+    if over:
+        base.commit(finish(procedure, base.catalog))
+    with pytest.raises(NotFound) as caught:
+        commit(base, segment())
+    assert caught.value.code == "TABLE_DROPPED"
+    base.commit(abort_transaction(W1, base.catalog))
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_column_dropped_meanwhile_refuses_the_rows_that_have_it(over):
+    base = opened(ground())
+    procedure = base.begin(drop_column("b"))
+    if over:
+        base.commit(finish(procedure, base.catalog))
+    assert refused(commit, base, segment()) == "SCHEMA_CHANGED"
+    assert written(commit(base, segment(fields=(1,)))), "and those without it are welcome"
+
+
+def test_a_column_made_again_under_the_old_name_is_not_the_one_that_was_written():
+    base = opened(ground())
+    base.commit(finish(base.begin(drop_column("b")), base.catalog))
+    base.begin(add("b"))
+    assert refused(commit, base, segment()) == "SCHEMA_CHANGED"
+
+
+@pytest.mark.parametrize("change", [add("c"), rename("a", "z")])
+def test_columns_added_and_renamed_meanwhile_do_no_harm(change):
+    base = opened(ground())
+    base.begin(change)
+    assert written(commit(base, segment()))
+
+
+# ---------------------------------------------------------------- who holds it
+
+
+@pytest.mark.parametrize(
+    ("needed", "holders", "live", "enough"),
+    [
+        (1, [Holder(node=1, incarnation=4)], LIVE, True),
+        (1, [Holder(node=1, incarnation=3)], LIVE, False),  # the incarnation before
+        (1, [Holder(node=1, incarnation=5)], LIVE, False),  # one that has not joined
+        (1, [Holder(node=1, incarnation=4)], {2: 5, 3: 6}, False),  # closed
+        (1, [Holder(node=9, incarnation=1)], {**LIVE, 9: 1}, False),  # not a replica of this bucket
+        (1, [], LIVE, False),
+        (2, [Holder(node=1, incarnation=4), Holder(node=1, incarnation=4)], LIVE, False),  # the same one twice
+        (2, [Holder(node=1, incarnation=4), Holder(node=1, incarnation=3)], LIVE, False),
+        (2, [Holder(node=1, incarnation=4), Holder(node=2, incarnation=5)], LIVE, True),
+        (2, [Holder(node=1, incarnation=4), Holder(node=2, incarnation=4)], LIVE, False),
+        (3, [Holder(node=one, incarnation=LIVE[one]) for one in (3, 2, 1)], LIVE, True),
+        (7, [Holder(node=one, incarnation=LIVE[one]) for one in (3, 2, 1)], LIVE, True),  # all that there can be
+        (7, [Holder(node=one, incarnation=LIVE[one]) for one in (3, 2)], LIVE, False),
+    ],
+)
+def test_only_distinct_living_assigned_incarnations_count(needed, holders, live, enough):
+    base = opened(ground(min_in_sync=needed))
+    staged = segment(holders=tuple(holders))
+    if not enough:
+        assert refused(commit, base, staged, live=live) == "TOO_FEW_HOLDERS"
+        return
+    changes = written(commit(base, staged, live=live))
+    named = {one.node for one in holders}
+    assert changes[keys.segment(TABLE, 0, staged.id)].holders == tuple(one for one in (1, 2, 3) if one in named)
+
+
+def test_one_segment_with_too_few_holders_refuses_the_whole_commit():
+    base = opened(ground(min_in_sync=2))
+    assert refused(commit, base, segment(1), segment(2, 1)) == "TOO_FEW_HOLDERS"
+    assert base.catalog == base.restored()
+
+
+# ---------------------------------------------------------------- segments that are not of this write
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"id": f"{W2}-{hex_128(1)}"},
+        {"id": "../../etc/passwd"},
+        {"id": f"{W1}-short"},
+        {"id": f"{W1}-{hex_128(1)}/../x"},
+        {"table": 3},
+        {"bucket": 2},
+        {"bucket": -1},
+        {"schema_version": 2},
+        {"schema_version": 0},
+        {"rows": -1},
+    ],
+)
+def test_a_foreign_segment_refuses_the_commit(foreign):
+    base = opened(ground())
+    assert refused(commit, base, segment(1), segment(2, **foreign)) == "BAD_SEGMENT"
+
+
+def test_a_segment_named_twice_refuses_the_commit():
+    base = opened(ground())
+    assert refused(commit, base, segment(1), segment(1, bucket=1)) == "BAD_SEGMENT"
+
+
+def test_a_commit_has_so_many_segments_at_most():
+    base = opened(ground())
+    one = segment(1)
+    assert refused(commit, base, *[one] * (SEGMENTS_PER_COMMIT_MAX + 1)) == "TOO_MANY_SEGMENTS"
+
+
+# ---------------------------------------------------------------- any order of requests
+
+STEPS = st.lists(st.tuples(st.sampled_from([W1, W2]), st.sampled_from(["open", "commit", "abort"])), max_size=20)
+
+
+@given(STEPS)
+def test_whatever_the_order_rows_are_visible_once_or_never(steps):
+    base, ends = ground(), {}
+    for transaction, step in steps:
+        try:
+            match step:
+                case "open":
+                    changes = open_transaction(asked(transaction), base.catalog)
+                case "commit":
+                    changes = commit(base, segment(1, transaction=transaction), transaction=transaction)
+                case "abort":
+                    changes = abort_transaction(transaction, base.catalog)
+        except (OutcomeUnknown, Refused):
+            continue
+        if changes:
+            base.commit(changes)
+        if step != "open":
+            state = base.catalog.transactions[transaction].state
+            assert ends.setdefault(transaction, state) is state, "an end is for ever"
+    visible = [one.id[:32] for one in base.catalog.bucket_segments(TABLE, 0)]
+    assert sorted(visible) == sorted(one for one, state in ends.items() if state is TransactionState.COMMITTED)

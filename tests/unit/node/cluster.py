@@ -1,0 +1,332 @@
+"""Data nodes with real sockets and files, and a catalog made by hand: no coordinator, leases by decree."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog, live_fields
+from leasehold.core.commit import commit_transaction, open_transaction
+from leasehold.core.ddl import Request, begin, finish, put
+from leasehold.core.lease import NO_LEASE, Lease
+from leasehold.core.messages import (
+    BucketPlaces,
+    CommitTransaction,
+    OpenTransaction,
+    Place,
+    ReadTicket,
+    ScanPlan,
+    StagedSegment,
+    TableFacts,
+)
+from leasehold.core.operations import Change
+from leasehold.core.records import (
+    ClusterRecord,
+    CountersRecord,
+    HorizonRecord,
+    NodeRecord,
+    SegmentRecord,
+    SettingsRecord,
+    TableRecord,
+)
+from leasehold.core.statements import (
+    AddColumns,
+    ColumnDefinition,
+    CreateDatabase,
+    CreateTable,
+    Definition,
+    DropColumn,
+    DropTable,
+    RenameColumn,
+    TableName,
+)
+from leasehold.core.types import parse_type
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    Generation,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    Revision,
+    Sequence,
+    StatementId,
+    Term,
+    TransactionId,
+)
+from leasehold.limits import LEASE_DURATION_NS
+from leasehold.node.published import Published
+from leasehold.node.serving import NodeFlight
+from leasehold.storage.files import SegmentFiles
+from leasehold.storage.servelog import ServeLog
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+
+CLUSTER = ClusterId("c" * 32)
+NAME = TableName("db", "t")
+FAR_NS = 2**62
+
+
+def columns(*pairs: tuple[str, str]) -> tuple[ColumnDefinition, ...]:
+    return tuple(ColumnDefinition(name=name, type=parse_type(kind)) for name, kind in pairs)
+
+
+def add(name: str, kind: str = "STRING") -> AddColumns:
+    return AddColumns(table=NAME, columns=columns((name, kind)))
+
+
+def rename(old: str, new: str) -> RenameColumn:
+    return RenameColumn(table=NAME, old=old, new=new)
+
+
+def drop_column(name: str) -> DropColumn:
+    return DropColumn(table=NAME, column=name)
+
+
+DROP_TABLE = DropTable(table=NAME)
+
+
+@dataclasses.dataclass
+class Node:
+    """One data node. `fence_after` guards that pass, the clock jumps beyond every deadline."""
+
+    published: Published
+    files: SegmentFiles
+    root: Path
+    flight: NodeFlight | None = None
+    fence_after: int | None = None
+    before_reading: list[tuple[int, object]] = dataclasses.field(default_factory=list)
+    readings: int = 0
+
+    @property
+    def id(self) -> NodeId:
+        return self.published.node
+
+    def now_ns(self) -> int:
+        self.readings += 1
+        for at, action in self.before_reading:
+            if at == self.readings:
+                action()  # type: ignore[operator]
+        if self.fence_after is not None and self.readings > self.fence_after:
+            return FAR_NS + 5_000_000
+        return BoottimeClock().now_ns()
+
+    def fence(self) -> None:
+        self.published.lease = msgspec.structs.replace(
+            self.published.lease, deadline_ns=BoottimeClock().now_ns() - 1_234_000_000
+        )
+
+    def grant(self, sequence: int = 1) -> None:
+        self.published.lease = Lease(term=Term(1), sequence=Sequence(sequence), deadline_ns=FAR_NS)
+
+    def at_reading(self, number: int, action: object) -> None:
+        """Runs `action` at the n-th look at the clock from now on: each guard looks once."""
+        self.before_reading.append((self.readings + number, action))
+
+    def fence_at_reading(self, number: int) -> None:
+        self.fence_after = self.readings + number - 1
+
+
+class Cluster:
+    """A catalog that statements change, shown to all nodes at once unless told otherwise."""
+
+    def __init__(self, root: Path, *, nodes: int, batch_rows: int = 1_000) -> None:
+        self.catalog = Catalog().changed(
+            [
+                put(keys.CLUSTER, ClusterRecord(cluster_id=CLUSTER, generation=Generation(1), format_version=1)),
+                put(
+                    keys.SETTINGS,
+                    SettingsRecord(
+                        lease_duration_ns=LEASE_DURATION_NS,
+                        lease_margin_ns=0,
+                        drift_ppm=10_000,
+                        catch_up_difference=100,
+                        min_in_sync=1,
+                    ),
+                ),
+                put(
+                    keys.COUNTERS,
+                    CountersRecord(
+                        next_node=NodeId(nodes + 1), next_object=ObjectId(1), next_procedure=1, next_transaction=1
+                    ),
+                ),
+            ]
+        )
+        self.batch_rows = batch_rows
+        self.nodes = [self._node(root, NodeId(number)) for number in range(1, nodes + 1)]
+        for node in self.nodes:
+            self.start(node)
+        self.run(CreateDatabase(name="db"))
+
+    def _node(self, root: Path, node: NodeId) -> Node:
+        published = Published()
+        published.joined(CLUSTER, node, Incarnation(1))
+        files = SegmentFiles(root / f"node-{node}")
+        files.open()
+        made = Node(published, files, root / f"node-{node}")
+        made.grant()
+        return made
+
+    def start(self, node: Node) -> None:
+        """Serves, at a port that is free."""
+        node.flight = NodeFlight(
+            published=node.published,
+            files=node.files,
+            serve_log=ServeLog(node.root / "servelog"),
+            now_ns=node.now_ns,
+            on_fault=self.faults.append,
+            batch_rows=self.batch_rows,
+        )
+        record = NodeRecord(
+            id=node.id,
+            name=f"n{node.id}",
+            address=node.flight.address,
+            token_hash=b"",
+            incarnation=Incarnation(1),
+            nonce=None,
+            session_hash=None,
+            removed=False,
+        )
+        self.change([put(keys.node(node.id), record)])
+
+    faults: list[BaseException] = []  # noqa: RUF012 emptied by the fixture
+
+    def stop(self, node: Node) -> None:
+        if node.flight is not None:
+            node.flight.shutdown()
+            node.flight = None
+
+    def node(self, number: int) -> Node:
+        return self.nodes[number - 1]
+
+    # ------------------------------------------------------------ the catalog
+
+    def change(self, changes: Iterable[Change], *, shown: bool = True) -> None:
+        changed = self.catalog.changed(changes)
+        self.catalog = msgspec.structs.replace(changed, revision=Revision(self.catalog.revision + 1))
+        if shown:
+            self.show()
+
+    def show(self) -> None:
+        for node in getattr(self, "nodes", []):
+            node.published.publish(self.catalog)
+
+    def run(self, statement: Definition, *, shown: bool = True) -> None:
+        """Both transactions of a statement."""
+        request = Request(id=StatementId(SystemEntropy().hex_128()), text="", statement=statement, bound_ns=1)
+        begun = begin(request, self.catalog, [node.id for node in self.nodes])
+        self.change(begun.changes, shown=shown)
+        if begun.procedure is not None and begun.procedure.kind == "destructive":
+            self.change(finish(begun.procedure, self.catalog), shown=shown)
+
+    def hide(self, statement: Definition) -> None:
+        """The first transaction alone: of a destructive statement, its pre-state."""
+        request = Request(id=StatementId(SystemEntropy().hex_128()), text="", statement=statement, bound_ns=1)
+        self.change(begin(request, self.catalog, [node.id for node in self.nodes]).changes)
+
+    def create(self, *pairs: tuple[str, str], buckets: int = 1, replication: int = 2, **more: object) -> None:
+        self.run(
+            CreateTable(
+                name=NAME,
+                columns=columns(*pairs),
+                buckets=buckets,
+                replication=replication,
+                **more,  # type: ignore[arg-type]
+            )
+        )
+
+    def expire_before(self, horizon_us: int) -> None:
+        self.change([put(keys.horizon(self.table.id), HorizonRecord(table=self.table.id, horizon_us=horizon_us))])
+
+    @property
+    def table(self) -> TableRecord:
+        return self.catalog.table(NAME)
+
+    def facts(self) -> TableFacts:
+        table = self.table
+        places = [
+            Place(node=one.id, name=one.name, address=one.address, incarnation=one.incarnation)
+            for one in self.catalog.nodes.values()
+        ]
+        buckets = [
+            BucketPlaces(
+                bucket=BucketNumber(number), replicas=self.catalog.buckets[table.id, BucketNumber(number)].replicas
+            )
+            for number in range(table.buckets)
+        ]
+        return TableFacts(
+            cluster_id=CLUSTER,
+            revision=self.catalog.revision,
+            table=table.id,
+            name=str(NAME),
+            schema_version=table.schema_version,
+            fields=live_fields(table),
+            cluster_by=table.cluster_by,
+            buckets=tuple(buckets),
+            places=tuple(places),
+        )
+
+    def plan(self, *names: str) -> ScanPlan:
+        facts = self.facts()
+        fields = tuple(one for one in facts.fields if not names or one.name in names)
+        segments: list[SegmentRecord] = []
+        for bucket in facts.buckets:
+            segments.extend(self.catalog.bucket_segments(facts.table, bucket.bucket))
+        return ScanPlan(facts=facts, fields=fields, segments=tuple(segments))
+
+    # ------------------------------------------------------------ write transactions
+
+    def open(self) -> TransactionId:
+        transaction = TransactionId(SystemEntropy().hex_128())
+        table = self.table
+        request = OpenTransaction(
+            cluster_id=CLUSTER, transaction=transaction, table=table.id, schema_version=table.schema_version
+        )
+        self.change(open_transaction(request, self.catalog))
+        return transaction
+
+    def commit(self, transaction: TransactionId, segments: tuple[StagedSegment, ...]) -> None:
+        request = CommitTransaction(cluster_id=CLUSTER, transaction=transaction, segments=segments)
+        live = {node.id: Incarnation(1) for node in self.nodes}
+        self.change(commit_transaction(request, self.catalog, incarnations=live))
+
+    def read_ticket(self, segment: SegmentRecord, **other: object) -> ReadTicket:
+        ticket = ReadTicket(
+            cluster_id=CLUSTER,
+            request="r",
+            table=segment.table,
+            bucket=segment.bucket,
+            segment=segment.id,
+            sha256=segment.sha256,
+            row_offset=0,
+            fields=live_fields(self.table),
+            revision=self.catalog.revision,
+        )
+        return msgspec.structs.replace(ticket, **other)
+
+
+@contextmanager
+def cluster(root: Path, *, nodes: int = 2, batch_rows: int = 1_000) -> Iterator[Cluster]:
+    """Ends its servers; a handler that failed in a way nobody foresaw fails the test."""
+    Cluster.faults = []
+    made = Cluster(root, nodes=nodes, batch_rows=batch_rows)
+    try:
+        yield made
+        assert not made.faults, made.faults
+    finally:
+        for node in made.nodes:
+            made.stop(node)
+
+
+def rows(start: int, count: int) -> pa.RecordBatch:
+    """Rows (k BIGINT, v STRING) that can be told apart."""
+    numbers = range(start, start + count)
+    return pa.record_batch({"k": pa.array(numbers, pa.int64()), "v": [f"v{number}" for number in numbers]})
+
+
+def no_lease(node: Node) -> None:
+    node.published.lease = NO_LEASE

@@ -1,0 +1,298 @@
+"""Writes at the level of streams: what is cut off, what lies, and what peers do with it."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from leasehold.core import keys
+from leasehold.core.codec import encode
+from leasehold.core.ddl import put
+from leasehold.core.messages import BytesEnd, ForwardTicket, RowsEnd, SegmentStored, StagedSegment, WriteTicket
+from leasehold.errors import LeaseholdError, Superseded
+from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId
+from leasehold.node import appends, forwarding
+from leasehold.storage.schema import arrow_schema
+from leasehold.storage.segment import verify_segment
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect
+from tests.unit.node.cluster import CLUSTER, DROP_TABLE, Cluster, add, cluster, rename, rows
+
+ROWS_SCHEMA = rows(0, 1).schema
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        yield made
+
+
+def write_ticket(made: Cluster) -> WriteTicket:
+    transaction = made.open()
+    return WriteTicket(
+        cluster_id=CLUSTER,
+        transaction=transaction,
+        segment=SegmentId(f"{transaction}-{SystemEntropy().hex_128()}"),
+        table=made.table.id,
+        bucket=BucketNumber(0),
+        schema_version=made.table.schema_version,
+        revision=made.catalog.revision,
+    )
+
+
+def forward_ticket(made: Cluster, **other: object) -> ForwardTicket:
+    ticket = ForwardTicket(
+        cluster_id=CLUSTER,
+        segment=SegmentId(f"{SystemEntropy().hex_128()}-{SystemEntropy().hex_128()}"),
+        table=made.table.id,
+        bucket=BucketNumber(0),
+        revision=made.catalog.revision,
+        sender=NodeId(1),
+        sender_incarnation=Incarnation(1),
+    )
+    return msgspec.structs.replace(ticket, **other)
+
+
+class Stream:
+    """A DoPut to a node, one step at a time."""
+
+    def __init__(self, made: Cluster, node: int, ticket: WriteTicket | ForwardTicket, schema: pa.Schema) -> None:
+        server = made.node(node).flight
+        assert server is not None
+        self._client = flight.FlightClient(f"grpc://{server.address}")
+        self._writer, self._answers = self._client.do_put(descriptor(ticket), schema)
+
+    def send(self, *batches: pa.RecordBatch) -> "Stream":
+        for batch in batches:
+            self._writer.write_batch(batch)
+        return self
+
+    def end(self, mark: RowsEnd | BytesEnd | bytes | None) -> bytes | None:
+        """The answer; raises the node's error."""
+        with calling("node"):
+            try:
+                if mark is not None:
+                    self._writer.write_metadata(mark if isinstance(mark, bytes) else encode(mark))
+                self._writer.done_writing()
+                answer = self._answers.read()
+                return None if answer is None else answer.to_pybytes()
+            finally:
+                self._writer.close()
+
+    def vanish(self) -> None:
+        """As when the process dies."""
+        del self._writer, self._answers, self._client
+
+
+def files_of(made: Cluster, node: int) -> list[str]:
+    """Every file of a node's disk that is or will be a segment."""
+    root = made.node(node).root
+    return [path.name for folder in ("segments", "staging") for path in (root / folder).rglob("*") if path.is_file()]
+
+
+def until_gone(made: Cluster) -> None:
+    """Waits for the handlers that are under way to end, which `stop` does."""
+    for node in made.nodes:
+        made.stop(node)
+
+
+# ---------------------------------------------------------------- from a client
+
+
+def test_an_answer_describes_the_file_on_both_disks(pair: Cluster) -> None:
+    ticket = write_ticket(pair)
+    answer = Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 100), rows(100, 50)).end(RowsEnd(rows=150))
+    staged = expect(StagedSegment, answer)
+    assert (staged.id, staged.rows, staged.schema_version) == (ticket.segment, 150, 1)
+    assert [(one.node, one.incarnation) for one in staged.holders] == [(1, 1), (2, 1)]
+    for node in pair.nodes:
+        path = node.files.path(staged.table, staged.bucket, staged.id)
+        verify_segment(path, size_bytes=staged.size_bytes, sha256=staged.sha256)
+
+
+def test_rows_are_matched_by_name_on_the_schema_of_now(pair: Cluster) -> None:
+    ticket = write_ticket(pair)
+    pair.run(add("extra"))
+    staged = expect(StagedSegment, Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3)))
+    assert staged.schema_version == 2
+    assert [one.field for one in staged.statistics] == [1, 2, 3]
+
+
+def test_a_column_renamed_under_the_writer_is_refused(pair: Cluster) -> None:
+    ticket = write_ticket(pair)
+    pair.run(rename("v", "w"))
+    with pytest.raises(LeaseholdError) as caught:
+        Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
+    assert caught.value.code == "ROWS_DO_NOT_FIT"
+    until_gone(pair)
+    assert files_of(pair, 1) == files_of(pair, 2) == []
+
+
+@pytest.mark.parametrize("mark", [None, RowsEnd(rows=2), RowsEnd(rows=4), b"\xff", BytesEnd(size_bytes=1, sha256=b"")])
+def test_a_stream_without_its_right_end_leaves_nothing(pair: Cluster, mark: RowsEnd | BytesEnd | bytes | None) -> None:
+    stream = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).send(rows(0, 3))
+    with pytest.raises(LeaseholdError) as caught:
+        stream.end(mark)
+    assert caught.value.code in {"BROKEN_STREAM", "BAD_MESSAGE"}
+    until_gone(pair)
+    assert files_of(pair, 1) == files_of(pair, 2) == []
+
+
+def test_a_client_that_vanishes_leaves_nothing_on_any_replica(pair: Cluster) -> None:
+    seen = threading.Event()
+    pair.node(2).at_reading(1, seen.set)
+    stream = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).send(rows(0, 50_000))
+    assert seen.wait(10), "the peer was asked"
+    stream.vanish()
+    until_gone(pair)
+    assert files_of(pair, 1) == files_of(pair, 2) == []
+
+
+def test_a_table_dropped_while_rows_come_ends_the_write(pair: Cluster) -> None:
+    stream = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).send(rows(0, 3))
+    pair.hide(DROP_TABLE)
+    with pytest.raises(LeaseholdError) as caught:
+        stream.end(RowsEnd(rows=3))
+    assert caught.value.code == "TABLE_DROPPED"
+    until_gone(pair)
+    assert files_of(pair, 1) == files_of(pair, 2) == []
+
+
+def test_an_aborted_transaction_takes_no_rows(pair: Cluster) -> None:
+    ticket = write_ticket(pair)
+    record = pair.catalog.transactions[ticket.transaction]
+    for state, code in (("ABORTED", "ABORTED"), ("COMMITTED", "TRANSACTION_ENDED")):
+        pair.change(
+            [put(keys.transaction(record.id), msgspec.structs.replace(record, state=type(record.state)(state)))]
+        )
+        with pytest.raises(LeaseholdError) as caught:
+            Stream(pair, 1, ticket, ROWS_SCHEMA).end(RowsEnd(rows=0))
+        assert caught.value.code == code
+
+
+def test_a_segment_is_written_once(pair: Cluster) -> None:
+    ticket = write_ticket(pair)
+    Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
+    with pytest.raises(LeaseholdError) as caught:
+        Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
+    assert caught.value.code == "ALREADY_EXISTS"
+
+
+def test_one_write_too_many_is_told_so(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appends, "FLIGHT_WRITES_MAX", 1)
+    pair.stop(pair.node(1))
+    pair.start(pair.node(1))
+    admitted = threading.Event()
+    pair.node(1).at_reading(1, admitted.set)
+    first = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA)
+    assert admitted.wait(10)
+    with pytest.raises(LeaseholdError) as caught:
+        Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).end(RowsEnd(rows=0))
+    assert caught.value.code == "BUSY"
+    assert first.end(RowsEnd(rows=0)) is not None
+    assert Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).end(RowsEnd(rows=0)) is not None
+
+
+# ---------------------------------------------------------------- peers
+
+
+def test_a_peer_that_hangs_is_left_out_and_rests(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "FORWARD_FINISH_NS", 200_000_000)
+    released = threading.Event()
+    pair.node(2).at_reading(1, lambda: released.wait(20))
+    try:
+        for _ in range(2):
+            answer = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
+            assert [one.node for one in expect(StagedSegment, answer).holders] == [1]
+        assert pair.node(2).readings == 1, "the second write does not ask it at all"
+    finally:
+        released.set()
+
+
+def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "FORWARD_STALL_NS", 100_000_000)
+    monkeypatch.setattr(forwarding, "FORWARD_QUEUE_CHUNKS", 1)
+    monkeypatch.setattr(forwarding, "FORWARD_FINISH_NS", 100_000_000)
+    released = threading.Event()
+    pair.node(2).at_reading(1, lambda: released.wait(20))
+    entropy = [SystemEntropy().hex_128() * 40 for _ in range(100)]
+    wide = pa.record_batch({"k": pa.array(range(10_000), pa.int64()), "v": [entropy[n % 100] for n in range(10_000)]})
+    random = wide.set_column(1, "v", pa.array([SystemEntropy().hex_128() * 8 for _ in range(10_000)]))
+    try:
+        stream = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA)
+        answer = stream.send(*[random] * 4).end(RowsEnd(rows=40_000))
+        assert [one.node for one in expect(StagedSegment, answer).holders] == [1]
+    finally:
+        released.set()
+
+
+def forwarded(made: Cluster, ticket: ForwardTicket, content: bytes, **wrong: object) -> SegmentStored:
+    end = BytesEnd(size_bytes=len(content), sha256=hashlib.sha256(content).digest())
+    chunks = [bytes_batch(content[start : start + 1000]) for start in range(0, len(content), 1000)]
+    answer = Stream(made, 2, ticket, BYTES_SCHEMA).send(*chunks).end(msgspec.structs.replace(end, **wrong))
+    return expect(SegmentStored, answer)
+
+
+def test_a_peer_stores_exactly_the_bytes(pair: Cluster) -> None:
+    ticket, content = forward_ticket(pair), bytes(range(256)) * 50
+    stored = forwarded(pair, ticket, content)
+    assert (stored.node, stored.incarnation, stored.size_bytes) == (2, 1, len(content))
+    assert pair.node(2).files.path(ticket.table, ticket.bucket, ticket.segment).read_bytes() == content
+
+
+@pytest.mark.parametrize("wrong", [{"size_bytes": 1}, {"sha256": b"\x00" * 32}])
+def test_a_peer_keeps_no_other_bytes_than_were_sent(pair: Cluster, wrong: dict[str, object]) -> None:
+    with pytest.raises(LeaseholdError) as caught:
+        forwarded(pair, forward_ticket(pair), b"some bytes", **wrong)
+    assert caught.value.code == "BROKEN_STREAM"
+    until_gone(pair)
+    assert files_of(pair, 2) == []
+
+
+def test_a_peer_takes_nothing_that_is_cut_off(pair: Cluster) -> None:
+    with pytest.raises(LeaseholdError) as caught:
+        Stream(pair, 2, forward_ticket(pair), BYTES_SCHEMA).send(bytes_batch(b"half")).end(None)
+    assert caught.value.code == "BROKEN_STREAM"
+    until_gone(pair)
+    assert files_of(pair, 2) == []
+
+
+def test_a_peer_takes_no_other_schema(pair: Cluster) -> None:
+    stream = Stream(pair, 2, forward_ticket(pair), ROWS_SCHEMA).send(rows(0, 3))
+    with pytest.raises(LeaseholdError) as caught:
+        stream.end(BytesEnd(size_bytes=0, sha256=b""))
+    assert caught.value.code == "BAD_MESSAGE"
+
+
+def test_an_older_incarnation_forwards_nothing(pair: Cluster) -> None:
+    """INV-ID-2."""
+    record = pair.catalog.nodes[NodeId(1)]
+    pair.change([put(keys.node(record.id), msgspec.structs.replace(record, incarnation=Incarnation(2)))])
+    with pytest.raises(Superseded):
+        forwarded(pair, forward_ticket(pair), b"late bytes")
+
+
+def test_a_fenced_peer_stores_nothing(pair: Cluster) -> None:
+    pair.node(2).fence()
+    with pytest.raises(LeaseholdError) as caught:
+        forwarded(pair, forward_ticket(pair), b"bytes")
+    assert caught.value.code == "FENCED"
+
+
+# ---------------------------------------------------------------- what fetches rely on
+
+
+def test_the_encoding_is_one_for_all_schemas_of_a_client(pair: Cluster) -> None:
+    """Rows that carry field ids already and rows that do not make the same file."""
+    plain, tagged = write_ticket(pair), write_ticket(pair)
+    schema = arrow_schema(pair.table.fields)
+    batch = pa.RecordBatch.from_arrays(rows(0, 9).columns, schema=schema)
+    first = expect(StagedSegment, Stream(pair, 1, plain, ROWS_SCHEMA).send(rows(0, 9)).end(RowsEnd(rows=9)))
+    second = expect(StagedSegment, Stream(pair, 2, tagged, schema).send(batch).end(RowsEnd(rows=9)))
+    assert first.sha256 == second.sha256
