@@ -151,14 +151,14 @@ class _CoordinatorThread(threading.Thread):
         self._directory = directory
         self.address: queue.Queue[str] = queue.Queue()
         self._loop = uvloop.new_event_loop()
-        self._stop = asyncio.Event()
+        self._told = asyncio.Event()
 
     def run(self) -> None:
         self._loop.run_until_complete(self._serve())
         self._loop.close()
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self._loop.call_soon_threadsafe(self._told.set)
         self.join()
 
     async def _serve(self) -> None:
@@ -167,7 +167,7 @@ class _CoordinatorThread(threading.Thread):
         server = await serve("127.0.0.1:0", coordinator, on_fault=lambda fault: note(repr(fault)))
         self.address.put(server.address)
         run = asyncio.ensure_future(coordinator.run())
-        await self._stop.wait()
+        await self._told.wait()
         run.cancel()
         await asyncio.wait([run])
         await server.close()

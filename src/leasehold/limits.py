@@ -212,7 +212,6 @@ FORWARD_STALL_NS: Final = 3 * SECOND_NS
 """A peer that takes nothing for so long while its queue is full is left out of the write."""
 FORWARD_FINISH_NS: Final = 5 * SECOND_NS
 """How long a peer may take to sync and answer once this node has synced."""
-FORWARD_CALL_NS: Final = 600 * SECOND_NS
 FORWARD_REST_NS: Final = LEASE_DURATION_NS
 """A peer that stalled gets nothing for so long, so that it delays one write and not each."""
 FETCH_BASE_NS: Final = 10 * SECOND_NS
@@ -235,6 +234,8 @@ APPEND_STREAMS: Final = 4
 STAGE_GIVE_UP_NS: Final = 30 * SECOND_NS
 """A writer that no replica has taken a segment from for so long fails."""
 STAGE_CALL_NS: Final = 60 * SECOND_NS
+FORWARD_CALL_NS: Final = STAGE_CALL_NS
+"""A node forwards for as long as its client may write."""
 STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two rounds over the replicas of a bucket."""
 
@@ -246,3 +247,7 @@ STATEMENTS_RUNNING_MAX: Final = 4_096
 OPEN_TRANSACTIONS_MAX: Final = 10_000
 END_POLL_NS: Final = 20 * MILLISECOND_NS
 """How often a person's command looks whether a process has ended."""
+TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
+"""How often a writer asks for more time."""
+
+assert TRANSACTION_RENEW_NS * 5 < TRANSACTION_TTL_NS

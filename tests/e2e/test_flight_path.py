@@ -21,6 +21,7 @@ from leasehold.client.scan import read_plan, read_segment
 from leasehold.core import keys
 from leasehold.core.ddl import put
 from leasehold.core.messages import StagedSegment
+from leasehold.core.statements import Definition
 from leasehold.errors import Refused, Unreachable
 from leasehold.storage.servelog import read_serve_log
 from tests.unit.node.cluster import DROP_TABLE, Cluster, add, cluster, drop_column, rename, rows
@@ -198,12 +199,12 @@ def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("statement", [DROP_TABLE, drop_column("v")], ids=["table", "column"])
-def test_a_drop_ends_a_running_scan_within_one_batch(pair: Cluster, statement: object) -> None:
+def test_a_drop_ends_a_running_scan_within_one_batch(pair: Cluster, statement: Definition) -> None:
     append(pair, rows(0, 50_000))
     plan = pair.plan()
     (segment,) = plan.segments
     # One look at the clock admits the scan, then one for each batch: the drop is seen by the guard of the third.
-    pair.node(first_holder(pair)).at_reading(4, lambda: pair.hide(statement))  # type: ignore[arg-type]
+    pair.node(first_holder(pair)).at_reading(4, lambda: pair.hide(statement))
     found = []
     with pytest.raises(Refused) as caught:
         found.extend(batch.num_rows for batch in read_segment(plan, segment))

@@ -1,370 +1,281 @@
-"""Random faults by seed against the production runtimes, with clients that change the catalog all the while.
-
-Held to, at every instant that is looked at: no node whose guard passes shows a view older than a statement that had
-returned (INV-SERVE-1). Held to in the end: every statement has one outcome, asked again by its id it is the same, and
-the catalog is what the acknowledged statements make of it in the order of their revisions (INV-DDL-1).
-"""
+"""Campaigns of random faults, proof that they notice what is broken, and what they and reading the code have found."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-import msgspec
 import pytest
 
-from leasehold.core.messages import AskOutcome, Execute, Receipt, Rows, WaitingFor
-from leasehold.core.records import Outcome
-from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader
-from leasehold.ids import Revision, StatementId
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.procedures import Procedures
+from leasehold.core import keys
+from leasehold.core.codec import decode_record
+from leasehold.core.messages import (
+    AskOutcome,
+    AskTable,
+    ClusterFacts,
+    Initialise,
+    Message,
+    OpenTransaction,
+    Receipt,
+    Rows,
+    TableFacts,
+    Watched,
+)
+from leasehold.core.records import BarrierReceipt, Outcome, StatementRecord, TransactionRecord, TransactionState
+from leasehold.errors import AlreadyExists, Indefinite, Refused, Unreachable
+from leasehold.ids import ClusterId, Revision, Sequence, StatementId, Term, TransactionId
+from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS, TRANSACTION_TTL_NS
 from leasehold.testing.cluster import ADDRESS, CLIENT, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.metastorage import Fate
-from leasehold.testing.network import Link
+from leasehold.testing.metastorage import Fate, undisturbed
+from tests.sim.campaign import Over, ask, campaign
 
-DATABASES = ("d1", "d2")
-TABLES = ("t1", "t2")
-COLUMNS = ("a", "b", "c")
-CLIENTS = 3
-FAULTS_FOR_S = 30
 SEEDS = range(20)
-
-
-class Asked(msgspec.Struct):
-    """A statement and what its client heard of it: a receipt, a definite refusal, or nothing (None)."""
-
-    id: StatementId
-    text: str
-    heard: Receipt | Definite | None = None
-
-
-class _Over(Exception):
-    """The scenario has ended: what still runs is cancelled."""
-
-
-# ---------------------------------------------------------------- clients
-
-
-async def ask(cluster: SimulatedCluster, request: Execute | AskOutcome, *, patience_s: float) -> Receipt | Rows | None:
-    """Asks until there is a definite answer; None when patience ends first. Raises the refusal."""
-    give_up_ns = cluster.loop.now_ns() + round(patience_s * SECOND_NS)
-    while cluster.loop.now_ns() < give_up_ns:
-        connection = cluster.network.host(CLIENT).connect(ADDRESS)
-        try:
-            async for message in connection.stream(request, timeout_ns=6 * SECOND_NS):
-                if not isinstance(message, WaitingFor):
-                    assert isinstance(message, Receipt | Rows)
-                    return message
-        except (Indefinite, NotInitialised, NotLeader):
-            await asyncio.sleep(0.1)
-        finally:
-            await connection.close()
-    return None
-
-
-def some_statement(random: Random) -> str:
-    database, table = random.choice(DATABASES), random.choice(TABLES)
-    column = random.choice(COLUMNS)
-    name = f"{database}.{table}"
-    choices = (
-        (2, f"CREATE DATABASE {database}"),
-        (2, f"CREATE DATABASE IF NOT EXISTS {database}"),
-        (1, f"DROP DATABASE {database}"),
-        (4, f"CREATE TABLE {name} (a INT, b INT)"),
-        (1, f"CREATE TABLE IF NOT EXISTS {name} (a INT, b INT)"),
-        (3, f"DROP TABLE {name}"),
-        (1, f"DROP TABLE IF EXISTS {name}"),
-        (3, f"ALTER TABLE {name} ADD COLUMN {column} INT"),
-        (3, f"ALTER TABLE {name} DROP COLUMN {column}"),
-        (1, f"ALTER TABLE {name} RENAME COLUMN {column} TO {random.choice(COLUMNS)}"),
-    )
-    weights, texts = zip(*choices, strict=True)
-    return random.choices(texts, weights)[0]
-
-
-# ---------------------------------------------------------------- what it must come to
-
-
-class Model:
-    """The catalog as the acknowledged statements make it: `database -> table -> columns`."""
-
-    def __init__(self) -> None:
-        self.databases: dict[str, dict[str, list[str]]] = {}
-
-    def take(self, text: str) -> None:
-        """Raises `KeyError` or an assertion where the statement could not have been acknowledged here."""
-        words = text.replace("(", " ").replace(")", " ").replace(",", " ").split()
-        match words:
-            case ["CREATE", "DATABASE", "IF", "NOT", "EXISTS", name]:
-                self.databases.setdefault(name, {})
-            case ["CREATE", "DATABASE", name]:
-                assert name not in self.databases, text
-                self.databases[name] = {}
-            case ["DROP", "DATABASE", name]:
-                assert not self.databases.pop(name), text
-            case ["CREATE", "TABLE", "IF", "NOT", "EXISTS", name, *_]:
-                database, table = name.split(".")
-                self.databases[database].setdefault(table, ["a", "b"])
-            case ["CREATE", "TABLE", name, *_]:
-                database, table = name.split(".")
-                assert table not in self.databases[database], text
-                self.databases[database][table] = ["a", "b"]
-            case ["DROP", "TABLE", "IF", "EXISTS", name]:
-                database, table = name.split(".")
-                self.databases.get(database, {}).pop(table, None)
-            case ["DROP", "TABLE", name]:
-                database, table = name.split(".")
-                del self.databases[database][table]
-            case ["ALTER", "TABLE", name, "ADD", "COLUMN", column, "INT"]:
-                assert column not in self.columns(name), text
-                self.columns(name).append(column)
-            case ["ALTER", "TABLE", name, "DROP", "COLUMN", column]:
-                self.columns(name).remove(column)
-                assert self.columns(name), text
-            case ["ALTER", "TABLE", name, "RENAME", "COLUMN", old, "TO", new]:
-                columns = self.columns(name)
-                assert new == old or new not in columns, text
-                columns[columns.index(old)] = new
-            case _:
-                raise AssertionError(text)
-
-    def columns(self, name: str) -> list[str]:
-        database, table = name.split(".")
-        return self.databases[database][table]
-
-
-# ---------------------------------------------------------------- the campaign
-
-
-class Campaign:
-    """One seed: clients, a nemesis and a watchman on one cluster."""
-
-    def __init__(self, cluster: SimulatedCluster, group: asyncio.TaskGroup, *, steady: bool) -> None:
-        self.cluster = cluster
-        self.group = group
-        self.random = Random(cluster.random.getrandbits(64))
-        self.steady = steady
-        """The coordinator is left alone, so that every statement has to keep the published bound."""
-        self.asked: list[Asked] = []
-        self.returned = Revision(0)
-        self.guards_passed = 0
-        self.paused: set[str] = set()
-        self.coordinator_down = False
-
-    async def run(self) -> None:
-        cluster = self.cluster
-        for node in cluster.nodes:
-            node.disk.latency_ns = lambda: self.random.randrange(20 * MILLISECOND_NS)
-        self.slow_storage()
-        watch = self.group.create_task(self.watch())
-        async with asyncio.TaskGroup() as busy:
-            clients = [busy.create_task(self.client()) for _ in range(CLIENTS)]
-            await self.nemesis()
-            await self.heal()
-            for one in clients:
-                one.cancel()
-        await cluster.wait_for(lambda: all(node.guard() for node in cluster.nodes), at_most_ns=60 * SECOND_NS)
-        await self.check_outcomes()
-        await self.check_catalog()
-        watch.cancel()
-        assert self.guards_passed > 1_000, "the watchman has seen enough to say anything"
-
-    # ------------------------------------------------------------ clients and the watchman
-
-    async def client(self) -> None:
-        while True:
-            one = Asked(StatementId(self.cluster.entropy.hex_128()), some_statement(self.random))
-            self.asked.append(one)
-            request = Execute(cluster_id=None, statement=one.id, text=one.text)
-            try:
-                answer = await ask(self.cluster, request, patience_s=self.random.choice((0.5, 5, 20)))
-            except Definite as error:
-                one.heard = error
-            else:
-                assert not isinstance(answer, Rows)
-                one.heard = answer
-                if answer is not None:
-                    self.check_receipt(one, answer)
-            self.look()
-            await asyncio.sleep(self.random.random() / 4)
-
-    def check_receipt(self, one: Asked, receipt: Receipt) -> None:
-        assert receipt.statement_id == one.id
-        assert receipt.outcome is Outcome.COMMITTED
-        assert receipt.revision is not None
-        self.returned = max(self.returned, receipt.revision)
-        if self.steady:
-            assert receipt.elapsed_ns <= receipt.bound_ns, f"INV-DDL-1: {one.text} took {receipt.elapsed_ns} ns"
-
-    async def watch(self) -> None:
-        while True:
-            self.look()
-            await asyncio.sleep(0.005)
-
-    def look(self) -> None:
-        """INV-SERVE-1, at this very instant."""
-        for node in self.cluster.nodes:
-            passed = node.guard() if node.task is not None else None
-            if passed is not None:
-                self.guards_passed += 1
-                assert passed.view.revision >= self.returned, (
-                    f"INV-SERVE-1: {node.name} serves {passed.view.revision}, {self.returned} had returned"
-                )
-
-    # ------------------------------------------------------------ the nemesis
-
-    async def nemesis(self) -> None:
-        cluster, random = self.cluster, self.random
-        end_ns = cluster.loop.now_ns() + FAULTS_FOR_S * SECOND_NS
-        faults: list[Callable[[], Awaitable[None]]] = [
-            self.kill_or_start_a_node,
-            self.kill_or_start_a_node,
-            self.pause_or_resume_a_node,
-            self.cut,
-            self.cut,
-            self.mend,
-            self.worsen,
-        ]
-        if not self.steady:
-            faults.append(self.kill_or_start_the_coordinator)
-        while cluster.loop.now_ns() < end_ns:
-            await asyncio.sleep(random.choice((0.05, 0.5, 3)) * random.random())
-            fault = random.choice(faults)
-            await (self.kill_or_start_the_coordinator if self.coordinator_down else fault)()
-
-    async def kill_or_start_a_node(self) -> None:
-        node = self.random.choice(self.cluster.nodes)
-        if node.task is None:
-            node.start(self.group, port=9000 + self.random.randrange(2))
-            return
-        await node.kill()
-        if node.name in self.paused:
-            self.paused.remove(node.name)
-            node.resume()
-
-    async def pause_or_resume_a_node(self) -> None:
-        node = self.random.choice(self.cluster.nodes)
-        if node.name in self.paused:
-            self.paused.remove(node.name)
-            node.resume()
-        elif node.task is not None:
-            self.paused.add(node.name)
-            node.pause()
-
-    async def kill_or_start_the_coordinator(self) -> None:
-        if self.coordinator_down:
-            await self.cluster.start_coordinator(self.group)
-            self.slow_storage()
-        else:
-            await self.cluster.kill_coordinator()
-        self.coordinator_down = not self.coordinator_down
-
-    def slow_storage(self) -> None:
-        """Requests to the meta storage take their time, so that a kill finds them half done."""
-
-        async def before(request: str) -> Fate:
-            await asyncio.sleep(self.random.random() * 0.01 * (request == "txn"))
-            return Fate.ANSWERED
-
-        async def after(request: str) -> None:
-            await asyncio.sleep(self.random.random() * 0.01 * (request == "txn"))
-
-        storage = self.cluster._storage
-        assert storage is not None
-        storage.before, storage.after = before, after
-
-    async def cut(self) -> None:
-        hosts = [node.name for node in self.cluster.nodes] * 2 + [CLIENT] * (not self.steady)
-        src, dst = self.random.sample((self.random.choice(hosts), COORDINATOR), 2)
-        self.cluster.network.partition(src, dst, both_ways=self.random.random() < 0.5)
-
-    async def mend(self) -> None:
-        for node in self.cluster.nodes:
-            self.cluster.network.set_link(node.name, COORDINATOR, None)
-            self.cluster.network.set_link(COORDINATOR, node.name, None)
-        self.cluster.network.heal_all()
-
-    async def worsen(self) -> None:
-        node = self.random.choice(self.cluster.nodes)
-        ends = self.random.sample((node.name, COORDINATOR), 2)
-        slow = Link(delay_max_ns=self.random.choice((20, 500)) * MILLISECOND_NS, loss=0.1, late=0.1)
-        self.cluster.network.set_link(ends[0], ends[1], slow)
-
-    async def heal(self) -> None:
-        await self.mend()
-        for node in self.cluster.nodes:
-            if node.name in self.paused:
-                node.resume()
-            if node.task is None:
-                node.start(self.group)
-        self.paused.clear()
-        if self.coordinator_down:
-            await self.kill_or_start_the_coordinator()
-
-    # ------------------------------------------------------------ afterwards
-
-    async def check_outcomes(self) -> None:
-        for one in self.asked:
-            try:
-                again = await ask(self.cluster, AskOutcome(cluster_id=None, statement=one.id), patience_s=60)
-            except Definite as error:
-                assert not isinstance(one.heard, Receipt) or nothing_done(one), f"{one.text}: {one.heard}, then {error}"
-                continue
-            assert isinstance(again, Receipt), "everything is up: there is an answer"
-            assert again.outcome is Outcome.COMMITTED, one.text
-            assert not isinstance(one.heard, Definite), f"{one.text} was refused: {one.heard}, then {again}"
-            assert one.heard is None or one.heard.revision == again.revision, f"{one.text}: {one.heard}, then {again}"
-            one.heard = again
-        assert any(isinstance(one.heard, Receipt) for one in self.asked)
-
-    async def check_catalog(self) -> None:
-        model = Model()
-        done = [one for one in self.asked if isinstance(one.heard, Receipt)]
-        for one in sorted(done, key=_revision):
-            model.take(one.text)
-        rows = await self.rows("SHOW TABLES")
-        shown = {f"{row[0]}.{row[1]}" for row in rows.rows}
-        assert shown == {f"{name}.{table}" for name, tables in model.databases.items() for table in tables}
-        assert {row[0] for row in (await self.rows("SHOW DATABASES")).rows} == set(model.databases)
-        for name in sorted(shown):
-            assert [row[0] for row in (await self.rows(f"DESCRIBE {name}")).rows] == model.columns(name)
-        newest = (await self.cluster.status()).revision
-        await self.cluster.wait_for(lambda: all(one.published.view.revision >= newest for one in self.cluster.nodes))
-        views = [node.published.view for node in self.cluster.nodes]
-        assert all(view == views[0] for view in views if view.revision == views[0].revision)
-
-    async def rows(self, text: str) -> Rows:
-        request = Execute(cluster_id=None, statement=StatementId(self.cluster.entropy.hex_128()), text=text)
-        answer = await ask(self.cluster, request, patience_s=60)
-        assert isinstance(answer, Rows)
-        return answer
-
-
-def _revision(one: Asked) -> tuple[int, bool]:
-    assert isinstance(one.heard, Receipt)
-    assert one.heard.revision is not None
-    return one.heard.revision, nothing_done(one)
-
-
-def nothing_done(one: Asked) -> bool:
-    """Whether its receipt says that there was nothing to do."""
-    return isinstance(one.heard, Receipt) and " IF " in one.text and not one.heard.settled
-
-
-def campaign(seed: int) -> None:
-    async def main(random: Random) -> None:
-        cluster = SimulatedCluster(random, nodes=3)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await cluster.start(group)
-                await Campaign(cluster, group, steady=seed % 2 == 0).run()
-                raise _Over
-        except* _Over:
-            pass
-
-    run_virtual(main, seed, shuffle=True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_fault_makes_a_node_serve_the_past_or_a_statement_lose_its_outcome(seed: int) -> None:
     campaign(seed)
+
+
+def failure_of(seed: int) -> str:
+    """What the first failed assertion of a campaign says."""
+    with pytest.raises(BaseExceptionGroup) as caught:
+        campaign(seed)
+    matched, _ = caught.value.split(AssertionError)
+    assert matched is not None
+    one: BaseException = matched
+    while isinstance(one, BaseExceptionGroup):
+        one = one.exceptions[0]
+    return str(one)
+
+
+def test_the_campaign_notices_a_leader_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def proceeds(_self: Leasing, revision: Revision, _on_number: object = None) -> BarrierReceipt:
+        return BarrierReceipt(revision=revision, term=Term(1), sequence=Sequence(1), settled=())
+
+    monkeypatch.setattr(Leasing, "barrier", proceeds)
+    assert "INV-SERVE-1" in failure_of(0)
+
+
+def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Procedures, "resume", lambda _self: None)
+    assert "RUNNING" in failure_of(1)
+
+
+# ---------------------------------------------------------------- what the campaign and the reading of the code found
+
+
+def simulate(scenario: Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]) -> None:
+    async def main(random: Random) -> None:
+        cluster = SimulatedCluster(random, nodes=3)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await cluster.start(group)
+                await scenario(cluster, group)
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, 1)
+
+
+async def run(cluster: SimulatedCluster, text: str, statement: StatementId | None = None) -> Receipt:
+    answer = await cluster.sql(text, statement)
+    assert isinstance(answer, Receipt)
+    return answer
+
+
+async def outcome(cluster: SimulatedCluster, statement: StatementId) -> Receipt:
+    answer = await ask(cluster, AskOutcome(cluster_id=None, statement=statement), patience_s=30)
+    assert isinstance(answer, Receipt)
+    return answer
+
+
+def is_closed(cluster: SimulatedCluster, statement: StatementId) -> bool:
+    """Whether the receipt of a statement is durable."""
+    found = cluster.store.get(keys.statement(statement), None)
+    return found is not None and decode_record(StatementRecord, found.value).outcome is not Outcome.RUNNING
+
+
+def let_through(cluster: SimulatedCluster, transactions: int) -> asyncio.Event:
+    """So many transactions get into the meta storage; the others wait for the event."""
+    go_on, left = asyncio.Event(), transactions
+
+    async def before(request: str) -> Fate:
+        nonlocal left
+        left -= request == "txn"
+        if request == "txn" and left < 0:
+            await go_on.wait()
+        return Fate.ANSWERED
+
+    assert cluster._storage is not None
+    cluster._storage.before = before
+    return go_on
+
+
+async def answered_but_open(cluster: SimulatedCluster) -> tuple[Receipt, asyncio.Event]:
+    """A statement that has returned, after two transactions, while its receipt still waits to be written."""
+    await run(cluster, "CREATE DATABASE d")
+    await asyncio.sleep(1)
+    go_on = let_through(cluster, 2)
+    receipt = await run(cluster, "DROP DATABASE d")
+    assert not is_closed(cluster, receipt.statement_id)
+    return receipt, go_on
+
+
+def test_an_answer_is_repeated_while_its_receipt_is_not_durable_yet() -> None:
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        first, go_on = await answered_but_open(cluster)
+        assert await outcome(cluster, first.statement_id) == first
+        assert await run(cluster, first.text, first.statement_id) == first
+        go_on.set()
+        await cluster.wait_for(lambda: is_closed(cluster, first.statement_id))
+        assert await outcome(cluster, first.statement_id) == first
+
+    simulate(scenario)
+
+
+def test_a_later_leader_tells_the_revision_that_the_first_one_told() -> None:
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        first, _ = await answered_but_open(cluster)
+        await cluster.kill_coordinator()
+        await cluster.start_coordinator(group)
+        again = await outcome(cluster, first.statement_id)
+        assert (again.outcome, again.revision) == (first.outcome, first.revision)
+        await cluster.wait_for(lambda: is_closed(cluster, first.statement_id))
+        assert (await outcome(cluster, first.statement_id)).revision == first.revision
+
+    simulate(scenario)
+
+
+def test_a_refusal_stays_one_when_a_late_copy_of_the_request_could_be_carried_out() -> None:
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        refused = StatementId(cluster.entropy.hex_128())
+        with pytest.raises(AlreadyExists):
+            await run(cluster, "CREATE DATABASE d", refused)
+        nothing = await run(cluster, "CREATE DATABASE IF NOT EXISTS d")
+        await run(cluster, "DROP DATABASE d")
+        with pytest.raises(AlreadyExists):
+            await run(cluster, "CREATE DATABASE d", refused)
+        with pytest.raises(AlreadyExists):
+            await outcome(cluster, refused)
+        assert await run(cluster, nothing.text, nothing.statement_id) == nothing
+        rows = await cluster.sql("SHOW DATABASES")
+        assert isinstance(rows, Rows)
+        assert rows.rows == ()
+
+    simulate(scenario)
+
+
+def test_nothing_to_do_is_answered_with_a_revision_that_every_node_shows() -> None:
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        behind = cluster.nodes[0]
+        held = cluster.network.hold(COORDINATOR, behind.name, lambda message: isinstance(message, Watched))
+        other = asyncio.ensure_future(run(cluster, "CREATE DATABASE e"))
+        await asyncio.sleep(0.5)
+        assert not other.done(), "it waits for the node that is behind"
+        nothing = await run(cluster, "CREATE DATABASE IF NOT EXISTS d")
+        passed = behind.guard()
+        assert passed is not None
+        assert nothing.revision is not None
+        assert passed.view.revision >= nothing.revision
+        cluster.network.release(held)
+        await other
+
+    simulate(scenario)
+
+
+def test_an_initialisation_whose_answer_was_lost_is_not_waited_for_for_ever() -> None:
+    async def main(random: Random) -> None:
+        cluster = SimulatedCluster(random, nodes=1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await cluster.start_coordinator(group)
+                await asyncio.sleep(0.1)
+                assert cluster._storage is not None
+
+                async def lose(request: str) -> Fate:
+                    return Fate.LOST_AFTER if request == "txn" else Fate.ANSWERED
+
+                cluster._storage.before = lose
+                chosen = ClusterId(cluster.entropy.hex_128())
+                connection = cluster.network.host(CLIENT).connect(ADDRESS)
+                with pytest.raises(Indefinite):
+                    await connection.call(Initialise(cluster_id=chosen), timeout_ns=SECOND_NS)
+                cluster._storage.before = undisturbed
+                facts = await connection.call(Initialise(cluster_id=chosen), timeout_ns=SECOND_NS)
+                assert isinstance(facts, ClusterFacts)
+                assert facts.cluster_id == chosen
+                other = Initialise(cluster_id=ClusterId(cluster.entropy.hex_128()))
+                with pytest.raises(Refused) as caught:
+                    await connection.call(other, timeout_ns=SECOND_NS)
+                assert caught.value.code == "INITIALISED"
+                cluster.nodes[0].start(group)
+                await cluster.wait_for(cluster.nodes[0].guard)
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, 1)
+
+
+def test_two_nodes_that_fail_one_after_the_other_do_not_delay_one_statement_twice() -> None:
+    """After a drop the next statement waits for its barrier: that belongs to the queue, and began with the drop."""
+
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        await run(cluster, "CREATE TABLE d.t (a INT)")
+        _, second, third = cluster.nodes
+
+        def is_removal(message: Message) -> bool:
+            return isinstance(message, Watched) and any(
+                one.value is None and one.key.startswith(keys.TABLES) for one in message.batch.changes
+            )
+
+        cluster.network.hold(COORDINATOR, second.name, is_removal)
+        await run(cluster, "DROP TABLE d.t")
+        began_ns = cluster.loop.now_ns()
+        again = group.create_task(run(cluster, "CREATE TABLE d.t (a INT)"))
+        await asyncio.sleep(3.3)
+        cluster.network.partition(COORDINATOR, third.name)
+        receipt = await again
+        assert cluster.loop.now_ns() - began_ns > 4 * SECOND_NS, "two waits, one after the other"
+        assert receipt.elapsed_ns <= receipt.bound_ns
+
+    simulate(scenario)
+
+
+def test_a_write_whose_opener_gave_up_expires_like_any_other() -> None:
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        await run(cluster, "CREATE TABLE d.t (a INT)")
+        await asyncio.sleep(1)
+        connection = cluster.network.host(CLIENT).connect(ADDRESS)
+        facts = await connection.call(AskTable(cluster_id=None, name="d.t"), timeout_ns=SECOND_NS)
+        assert isinstance(facts, TableFacts)
+        transaction = TransactionId(cluster.entropy.hex_128())
+        request = OpenTransaction(
+            cluster_id=facts.cluster_id,
+            transaction=transaction,
+            table=facts.table,
+            schema_version=facts.schema_version,
+        )
+        go_on = let_through(cluster, 0)
+        with pytest.raises(Unreachable):
+            await connection.call(request, timeout_ns=SECOND_NS)
+        await asyncio.sleep(1)
+        go_on.set()
+
+        def state() -> TransactionState | None:
+            found = cluster.store.get(keys.transaction(transaction), None)
+            return None if found is None else decode_record(TransactionRecord, found.value).state
+
+        await cluster.wait_for(lambda: state() is TransactionState.OPEN)
+        waited_ns = TRANSACTION_TTL_NS + 3 * HOUSEKEEPING_INTERVAL_NS
+        await cluster.wait_for(lambda: state() is TransactionState.ABORTED, at_most_ns=waited_ns)
+
+    simulate(scenario)

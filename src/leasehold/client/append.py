@@ -208,6 +208,9 @@ class _Sender:
             finally:
                 # Raises why the node declined, if it did.
                 writer.close()
+        if answer is None:
+            # A connection that was cut may show as an orderly end without an answer.
+            raise Unreachable(f"{address}: the stream ended without an answer", hint="Write the rows again.")
         staged = expect(StagedSegment, answer)
         if (staged.id, staged.bucket, staged.rows) != (segment, bucket, rows) or not staged.holders:
             raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")

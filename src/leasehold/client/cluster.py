@@ -1,6 +1,7 @@
 """The Python client: one cluster, its statements and its tables."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -33,7 +34,7 @@ from leasehold.core.messages import (
     WaitingFor,
     WhoAreYou,
 )
-from leasehold.errors import Indefinite, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
+from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits import (
     CALL_TIMEOUT_NS,
@@ -42,6 +43,7 @@ from leasehold.limits import (
     RETRY_PAUSE_NS,
     SECOND_NS,
     STATEMENT_RESOLVE_NS,
+    TRANSACTION_RENEW_NS,
 )
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.blocking import BlockingConnection
@@ -59,6 +61,7 @@ class Cluster:
         self._connection = BlockingConnection(self.address)
         self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
+        self._cluster_id: ClusterId | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -85,9 +88,10 @@ class Cluster:
         waits for. Raises `Refused` and its kin (nothing changed), `Unreachable` (the cluster could not be asked),
         `OutcomeUnknown` (ask again later with the same `statement_id`).
         """
-        facts = self.whoami()
+        if self._cluster_id is None:
+            self._cluster_id = self.whoami().cluster_id
         statement = statement_id or StatementId(self._entropy.hex_128())
-        request = Execute(cluster_id=facts.cluster_id, statement=statement, text=text)
+        request = Execute(cluster_id=self._cluster_id, statement=statement, text=text)
         deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
         while True:
             try:
@@ -137,6 +141,17 @@ class Cluster:
         )
         return self._resolve(request)
 
+    def keeping_open(
+        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Hands `batches` on, and asks for more time for the transaction now and then: writing may take hours."""
+        due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
+        for batch in batches:
+            if self._clock.now_ns() >= due_ns:
+                self.open_transaction(facts, transaction)
+                due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
+            yield batch
+
     def commit(
         self, cluster_id: ClusterId, transaction: TransactionId, segments: Iterable[StagedSegment]
     ) -> TransactionFacts:
@@ -147,6 +162,10 @@ class Cluster:
     def abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
         """Ends a write transaction; the answer says COMMITTED if that had happened before."""
         return self._resolve(AbortTransaction(cluster_id=cluster_id, transaction=transaction))
+
+    def try_abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
+        """As `abort`, but asks once."""
+        return self._call(AbortTransaction(cluster_id=cluster_id, transaction=transaction), TransactionFacts)
 
     def new_transaction(self) -> TransactionId:
         """A fresh id for a write transaction."""
@@ -217,9 +236,11 @@ class Table:
         opened = cluster.open_transaction(facts, transaction)
         batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
         try:
-            segments = stage(facts, transaction, batches, opened.revision)
+            segments = stage(facts, transaction, cluster.keeping_open(facts, transaction, batches), opened.revision)
         except BaseException:
-            cluster.abort(facts.cluster_id, transaction)
+            # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
+            with contextlib.suppress(LeaseholdError):
+                cluster.try_abort(facts.cluster_id, transaction)
             raise
         return cluster.commit(facts.cluster_id, transaction, segments).rows
 

@@ -91,13 +91,15 @@ class Data:
     # ------------------------------------------------------------ writing
 
     async def open(self, request: OpenTransaction) -> TransactionFacts:
-        """Opens a write transaction, or says how the one of that id stands."""
-        if len(self._opened) >= OPEN_TRANSACTIONS_MAX:
+        """Opens a write transaction, or says how the one of that id stands and gives it more time if it is open."""
+        if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
             text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
             raise Refused(text, code="BUSY", hint="commit or abort some, or wait until they expire")
         await self._writer.submit(lambda catalog: open_transaction(request, catalog))
-        self._opened.setdefault(request.transaction, self._clock.now_ns())
-        return self._transaction(request.transaction)
+        facts = self._transaction(request.transaction)
+        if facts.state is TransactionState.OPEN:
+            self._opened[request.transaction] = self._clock.now_ns()  # asked for again: its time starts anew
+        return facts
 
     async def commit(self, request: CommitTransaction) -> TransactionFacts:
         """Makes its segments visible at one revision."""

@@ -19,7 +19,6 @@ from leasehold.ids import LineageHash, NodeId, Nonce
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
 
-
 log = logging.getLogger(__name__)
 
 

@@ -22,7 +22,7 @@ This file is the holder and its guard; the leader's side is `core/grantor.py`, i
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -46,20 +46,15 @@ NO_LEASE = Lease(term=Term(0), sequence=Sequence(0), deadline_ns=-1)
 # ---------------------------------------------------------------- the guard
 
 
-class HasRevision(Protocol):
-    """Anything published as a view."""
-
-    @property
-    def revision(self) -> Revision:
-        """The revision that the view shows."""
-        ...
+View_co = TypeVar("View_co", covariant=True)
+"""Whatever is published as a view: an immutable object that shows one revision."""
 
 
-class Published(Protocol):
+class Published(Protocol[View_co]):
     """Where a node publishes its view and its lease, each by a single assignment."""
 
     @property
-    def view(self) -> HasRevision:
+    def view(self) -> View_co:
         """The newest view."""
         ...
 
@@ -69,19 +64,19 @@ class Published(Protocol):
         ...
 
 
-class Pass(NamedTuple):
+class Pass(msgspec.Struct, Generic[View_co], frozen=True, gc=False):
     """A guard that passed: what may be released, under which lease, and the release instant."""
 
-    view: HasRevision
+    view: View_co
     lease: Lease
     released_ns: int
 
 
-def guard(published: Published, now_ns: Callable[[], int]) -> Pass | None:
+def guard(published: Published[View_co], now_ns: Callable[[], int]) -> Pass[View_co] | None:
     """Reads the deadline, then the clock, then the view, in this order; None when fenced.
 
-    In any other order a pause between the readings could pair an old view with a lease granted for a newer one,
-    or a fresh clock with a deadline that had not been read yet.
+    A view read before the clock could be paired with a clock reading that another view's barrier preceded
+    (INV-BARRIER-1); a deadline read first can only be too early.
     """
     lease = published.lease
     instant_ns = now_ns()

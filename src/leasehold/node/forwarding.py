@@ -75,7 +75,8 @@ class _Forward:
 
     def wait(self, timeout_ns: int) -> None:
         """Until the peer has answered or failed; gives it up after that."""
-        if not self._done.wait(timeout_ns / SECOND_NS):
+        # A thread given up may hang in a write until its call's deadline.
+        if not self._given_up.is_set() and not self._done.wait(timeout_ns / SECOND_NS):
             self.stalled = True
         self.drop()
 

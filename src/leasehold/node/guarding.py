@@ -4,10 +4,9 @@ The guard itself is `core.lease.guard`; here its verdict becomes a view to decid
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.lease import Lease, guard
+from leasehold.core.lease import Pass, guard
 from leasehold.core.records import BucketRecord, TableRecord, UseState
 from leasehold.errors import Definite, Fenced, NotFound, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, Revision, SegmentId
@@ -15,21 +14,12 @@ from leasehold.limits import MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS
 from leasehold.node.published import Published
 
 
-class Guarded(NamedTuple):
-    """A guard that passed: `view` is what to decide on, `released_ns` the release instant."""
-
-    view: Catalog
-    lease: Lease
-    released_ns: int
-
-
-def guarded(published: Published, now_ns: Callable[[], int]) -> Guarded:
+def guarded(published: Published, now_ns: Callable[[], int]) -> Pass[Catalog]:
     """Passes the guard, or raises `Fenced`."""
     passed = guard(published, now_ns)
     if passed is None:
         raise _fenced(published, now_ns())
-    assert isinstance(passed.view, Catalog), "a node publishes catalogs"
-    return Guarded(passed.view, passed.lease, passed.released_ns)
+    return passed
 
 
 def _fenced(published: Published, instant_ns: int) -> Fenced:

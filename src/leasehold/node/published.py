@@ -15,6 +15,8 @@ from leasehold.limits import SECOND_NS
 class Published:
     """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
 
+    __slots__ = ("_newer", "cluster_id", "incarnation", "lease", "node", "view")
+
     def __init__(self) -> None:
         self.view: Catalog = Catalog()
         self.lease: Lease = NO_LEASE

@@ -99,14 +99,16 @@ class Scans:
         clock = self._expiry_field(ticket)
         fields = ticket.fields if clock is None else (*ticket.fields, clock)
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
+        table: TableRecord | None = None
         for read in read_segment(path, fields, row_offset=row, batch_rows=self._batch_rows):
             for part in parts(read):
-                view, lease, released_ns = guarded(self._published, self._now_ns)
-                table = authorise(ticket, view)
-                horizon = view.horizons.get(ticket.table)
+                passed = guarded(self._published, self._now_ns)
+                table = authorise(ticket, passed.view, table)
+                horizon = passed.view.horizons.get(ticket.table)
                 if horizon is not None and clock is None and table.time_column is not None:
                     return row  # rows have begun to expire since
                 row += part.num_rows
+                lease = passed.lease
                 batch = _unexpired(part, clock, horizon, len(ticket.fields))
                 self._serve_log.append(
                     ServeRecord(
@@ -114,14 +116,16 @@ class Scans:
                         incarnation=self._published.incarnation,
                         request=ticket.request,
                         table=ticket.table,
-                        view=view.revision,
+                        view=passed.view.revision,
                         term=lease.term,
                         sequence=lease.sequence,
                         deadline_ns=lease.deadline_ns,
-                        released_ns=released_ns,
+                        released_ns=passed.released_ns,
                     )
                 )
-                mark = BatchMark(next_row=row, view_revision=view.revision, term=lease.term, sequence=lease.sequence)
+                mark = BatchMark(
+                    next_row=row, view_revision=passed.view.revision, term=lease.term, sequence=lease.sequence
+                )
                 yield batch, encode(mark)
         return None
 
@@ -136,11 +140,14 @@ class Scans:
         return None if field is None else msgspec.structs.replace(field, nullable=True)
 
 
-def authorise(ticket: ReadTicket, view: Catalog) -> TableRecord:
-    """Whether a view that has passed the guard allows this scan to go on.
+def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None = None) -> TableRecord:
+    """Whether a view that has passed the guard allows this scan to go on; `authorised` is the last answer.
 
+    Records are immutable: while the view holds the very record that was authorised, nothing has changed.
     Raises `NotFound` with code TABLE_DROPPED, `Refused` with code COLUMN_DROPPED.
     """
+    if authorised is not None and view.tables.get(ticket.table) is authorised:
+        return authorised
     table = table_in_use(view, ticket.table)
     alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
     for field in ticket.fields:

@@ -61,8 +61,9 @@ class LeaseholdSink(DataSourceArrowWriter):
         facts = self._facts()
         with readable(facts.name), Cluster(self._address) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
+            batches = cluster.keeping_open(facts, self._transaction, iterator)
             segments = stage(
-                facts, self._transaction, iterator, self._revision, refresh=lambda: cluster.facts(facts.name)
+                facts, self._transaction, batches, self._revision, refresh=lambda: cluster.facts(facts.name)
             )
             return Staged([encode(segment) for segment in segments])
 

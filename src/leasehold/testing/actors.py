@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True):
 
 # ---------------------------------------------------------------- the guard, one reading at a time
 
-Guard: TypeAlias = Callable[[Published, Callable[[], int]], Pass | None]
+Guard: TypeAlias = "Callable[[Published[View], Callable[[], int]], Pass[View] | None]"
 
 
 class Suspended(Exception):
@@ -64,7 +64,7 @@ class GuardRun:
         """Ghost: the newest barrier that had proceeded when the clock was read."""
         self._readings: list[Lease | View | int] = []
 
-    def advance(self, guard: Guard, real_ns: int, proceeded: Revision) -> tuple[bool, Pass | None]:
+    def advance(self, guard: Guard, real_ns: int, proceeded: Revision) -> tuple[bool, "Pass[View] | None"]:
         """One reading more; whether the run has ended, and with what."""
         replay = _Replay(self.process, self._readings, real_ns)
         try:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator
+from leasehold.core.catalog import Catalog
 from leasehold.core.lease import Pass, guard
 from leasehold.core.messages import (
     AskStatus,
@@ -102,7 +103,7 @@ class SimulatedNode:
         self.clock.resume()
         self.cluster.network.resume(self.name)
 
-    def guard(self) -> Pass | None:
+    def guard(self) -> Pass[Catalog] | None:
         """What a Flight thread would do before it releases a batch, now."""
         return guard(self.published, self.clock.now_ns)
 

@@ -18,7 +18,7 @@ from leasehold.core.messages import Grant, Renewal, Surrender
 from leasehold.core.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import ObjectId, Revision, Term
-from leasehold.testing.actors import Coordinator, GuardRun, NodeProcess
+from leasehold.testing.actors import Coordinator, GuardRun, NodeProcess, View
 
 TRACE_LINES_MAX: Final = 400
 SERVES_KEPT_MAX: Final = 100_000
@@ -62,7 +62,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """A guard let a batch pass."""
 
     run: GuardRun
-    outcome: Pass
+    outcome: Pass[View]
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class Oracle:
         return tuple(one for one in judged if one is not None)
 
 
-def _serve_record(process: NodeProcess, outcome: Pass, number: int) -> ServeRecord:
+def _serve_record(process: NodeProcess, outcome: Pass[View], number: int) -> ServeRecord:
     return ServeRecord(
         node=process.node,
         incarnation=process.incarnation,

@@ -5,3 +5,7 @@ import os
 # gRPC, which reads this as it is imported, would tell the terminal of every connection that ends; what counts
 # reaches callers as errors.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+# gRPC's own handlers around fork can abort the child of a process with an open channel. Ours need none: a channel is
+# made anew where the pid has changed (`wire.blocking`).
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

@@ -1,9 +1,10 @@
 """Data nodes with real sockets and files, and a catalog made by hand: no coordinator, leases by decree."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -92,14 +93,14 @@ DROP_TABLE = DropTable(table=NAME)
 
 @dataclasses.dataclass
 class Node:
-    """One data node. `fence_after` guards that pass, the clock jumps beyond every deadline."""
+    """One data node. After `fence_after` looks at its clock, the clock jumps beyond every deadline."""
 
     published: Published
     files: SegmentFiles
     root: Path
     flight: NodeFlight | None = None
     fence_after: int | None = None
-    before_reading: list[tuple[int, object]] = dataclasses.field(default_factory=list)
+    before_reading: list[tuple[int, Callable[[], object]]] = dataclasses.field(default_factory=list)
     readings: int = 0
 
     @property
@@ -110,7 +111,7 @@ class Node:
         self.readings += 1
         for at, action in self.before_reading:
             if at == self.readings:
-                action()  # type: ignore[operator]
+                action()
         if self.fence_after is not None and self.readings > self.fence_after:
             return FAR_NS + 5_000_000
         return BoottimeClock().now_ns()
@@ -123,7 +124,7 @@ class Node:
     def grant(self, sequence: int = 1) -> None:
         self.published.lease = Lease(term=Term(1), sequence=Sequence(sequence), deadline_ns=FAR_NS)
 
-    def at_reading(self, number: int, action: object) -> None:
+    def at_reading(self, number: int, action: Callable[[], object]) -> None:
         """Runs `action` at the n-th look at the clock from now on: each guard looks once."""
         self.before_reading.append((self.readings + number, action))
 
@@ -157,9 +158,11 @@ class Cluster:
             ]
         )
         self.batch_rows = batch_rows
-        self.nodes = [self._node(root, NodeId(number)) for number in range(1, nodes + 1)]
-        for node in self.nodes:
-            self.start(node)
+        self.faults: list[BaseException] = []
+        self.nodes: list[Node] = []
+        for number in range(1, nodes + 1):
+            self.nodes.append(self._node(root, NodeId(number)))
+            self.start(self.nodes[-1])
         self.run(CreateDatabase(name="db"))
 
     def _node(self, root: Path, node: NodeId) -> Node:
@@ -193,8 +196,6 @@ class Cluster:
         )
         self.change([put(keys.node(node.id), record)])
 
-    faults: list[BaseException] = []  # noqa: RUF012 emptied by the fixture
-
     def stop(self, node: Node) -> None:
         if node.flight is not None:
             node.flight.shutdown()
@@ -212,7 +213,7 @@ class Cluster:
             self.show()
 
     def show(self) -> None:
-        for node in getattr(self, "nodes", []):
+        for node in self.nodes:
             node.published.publish(self.catalog)
 
     def run(self, statement: Definition, *, shown: bool = True) -> None:
@@ -228,14 +229,14 @@ class Cluster:
         request = Request(id=StatementId(SystemEntropy().hex_128()), text="", statement=statement, bound_ns=1)
         self.change(begin(request, self.catalog, [node.id for node in self.nodes]).changes)
 
-    def create(self, *pairs: tuple[str, str], buckets: int = 1, replication: int = 2, **more: object) -> None:
+    def create(self, *pairs: tuple[str, str], buckets: int = 1, replication: int = 2, **more: Any) -> None:
         self.run(
             CreateTable(
                 name=NAME,
                 columns=columns(*pairs),
                 buckets=buckets,
                 replication=replication,
-                **more,  # type: ignore[arg-type]
+                **more,
             )
         )
 
@@ -312,7 +313,6 @@ class Cluster:
 @contextmanager
 def cluster(root: Path, *, nodes: int = 2, batch_rows: int = 1_000) -> Iterator[Cluster]:
     """Ends its servers; a handler that failed in a way nobody foresaw fails the test."""
-    Cluster.faults = []
     made = Cluster(root, nodes=nodes, batch_rows=batch_rows)
     try:
         yield made

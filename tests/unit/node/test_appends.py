@@ -1,6 +1,7 @@
 """Writes at the level of streams: what is cut off, what lies, and what peers do with it."""
 
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,8 +70,10 @@ class Stream:
         self._writer, self._answers = self._client.do_put(descriptor(ticket), schema)
 
     def send(self, *batches: pa.RecordBatch) -> "Stream":
-        for batch in batches:
-            self._writer.write_batch(batch)
+        """A node that has declined may say so here already."""
+        with calling("node"):
+            for batch in batches:
+                self._writer.write_batch(batch)
         return self
 
     def end(self, mark: RowsEnd | BytesEnd | bytes | None) -> bytes | None:
@@ -218,15 +221,13 @@ def test_a_peer_that_hangs_is_left_out_and_rests(pair: Cluster, monkeypatch: pyt
 def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "FORWARD_STALL_NS", 100_000_000)
     monkeypatch.setattr(forwarding, "FORWARD_QUEUE_CHUNKS", 1)
-    monkeypatch.setattr(forwarding, "FORWARD_FINISH_NS", 100_000_000)
+    monkeypatch.setattr(forwarding, "FORWARD_FINISH_NS", 60_000_000_000)
     released = threading.Event()
     pair.node(2).at_reading(1, lambda: released.wait(20))
-    entropy = [SystemEntropy().hex_128() * 40 for _ in range(100)]
-    wide = pa.record_batch({"k": pa.array(range(10_000), pa.int64()), "v": [entropy[n % 100] for n in range(10_000)]})
-    random = wide.set_column(1, "v", pa.array([SystemEntropy().hex_128() * 8 for _ in range(10_000)]))
+    noise = rows(0, 10_000).set_column(1, "v", pa.array([os.urandom(1000).hex() for _ in range(10_000)]))
     try:
         stream = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA)
-        answer = stream.send(*[random] * 4).end(RowsEnd(rows=40_000))
+        answer = stream.send(*[noise] * 4).end(RowsEnd(rows=40_000))
         assert [one.node for one in expect(StagedSegment, answer).holders] == [1]
     finally:
         released.set()
@@ -264,9 +265,8 @@ def test_a_peer_takes_nothing_that_is_cut_off(pair: Cluster) -> None:
 
 
 def test_a_peer_takes_no_other_schema(pair: Cluster) -> None:
-    stream = Stream(pair, 2, forward_ticket(pair), ROWS_SCHEMA).send(rows(0, 3))
     with pytest.raises(LeaseholdError) as caught:
-        stream.end(BytesEnd(size_bytes=0, sha256=b""))
+        Stream(pair, 2, forward_ticket(pair), ROWS_SCHEMA).send(rows(0, 3)).end(BytesEnd(size_bytes=0, sha256=b""))
     assert caught.value.code == "BAD_MESSAGE"
 
 

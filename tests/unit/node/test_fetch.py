@@ -1,9 +1,11 @@
 """Copies of segments between nodes: right or not at all."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyarrow import flight
 
@@ -23,7 +25,9 @@ def three(tmp_path: Path) -> Iterator[tuple[Cluster, SegmentRecord, Node]]:
     with cluster(tmp_path, nodes=3) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         transaction = made.open()
-        made.commit(transaction, stage(made.facts(), transaction, [rows(0, 300_000)], made.catalog.revision))
+        noise = pa.array([os.urandom(16).hex() for _ in range(100_000)])
+        batch = rows(0, 100_000).set_column(1, "v", noise)
+        made.commit(transaction, stage(made.facts(), transaction, [batch], made.catalog.revision))
         (record,) = made.plan().segments
         lacks = next(node for node in made.nodes if node.id not in record.holders)
         yield made, record, lacks
@@ -93,7 +97,7 @@ def test_a_file_that_is_there_is_never_replaced(three: tuple[Cluster, SegmentRec
 
 
 def test_a_segment_that_is_not_there_is_refused(three: tuple[Cluster, SegmentRecord, Node]) -> None:
-    made, record, lacks = three
+    _, record, lacks = three
     request = FetchTicket(cluster_id=CLUSTER, table=record.table, bucket=record.bucket, segment=record.id)
     assert lacks.flight is not None
     reader = flight.FlightClient(f"grpc://{lacks.flight.address}")

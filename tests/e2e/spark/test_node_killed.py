@@ -1,0 +1,70 @@
+"""A node dies while Spark writes, and while Spark reads."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from leasehold.client.cluster import Cluster
+from leasehold.limits import SECOND_NS
+from leasehold.spark import table
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+from tests.e2e.cluster import RunningCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    clock = BoottimeClock()
+    deadline_ns = clock.now_ns() + 60 * SECOND_NS
+    while not holds():
+        assert clock.now_ns() < deadline_ns, "what was waited for did not come"
+        sleep_ns(20_000_000)
+
+
+def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
+    spark: SparkSession, running: RunningCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.sql("CREATE TABLE e2e.survived (id BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS")
+    writing, killed = tmp_path / "writing", tmp_path / "killed"
+
+    def hesitate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Runs in a worker, which can import the product but not the tests.
+        from leasehold.wire.clock import sleep_ns
+
+        for batch in batches:
+            yield batch
+            writing.touch()
+            while not killed.exists():
+                sleep_ns(20_000_000)
+
+    frame = spark.range(50_000, numPartitions=2).mapInArrow(hesitate, "id bigint")
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            frame.write.format("leasehold").option("table", "e2e.survived").mode("append").save()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        wait_until(lambda: writing.exists() or not thread.is_alive())
+        running.kill("node-1")
+    finally:
+        killed.touch()
+        thread.join()
+    assert failures == []
+    rows = table(spark, "e2e.survived").collect()
+    running.restart("node-1")
+    assert sorted(row["id"] for row in rows) == list(range(50_000))
+    wait_until(lambda: all(len(one.holders) == 2 for one in cluster.plan("e2e.survived").segments))
+    running.kill("node-2")
+    try:
+        assert table(spark, "e2e.survived").count() == 50_000, "what it had missed, node-1 has fetched"
+    finally:
+        running.restart("node-2")

@@ -1,0 +1,146 @@
+"""The weak points of node identity, continued: other clusters (I11), definite rejections (I20), one live session."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from leasehold.limits import SECOND_NS
+from leasehold.testing.cluster import COORDINATOR
+from leasehold.testing.metastorage import MemoryStore
+from tests.scenarios.identity_words import (
+    allocate,
+    identity,
+    in_an_office,
+    join,
+    refusal,
+    serving,
+    simulate,
+    stored,
+)
+
+# ---------------------------------------------------------------- I11 and I20: another cluster
+
+
+def another_cluster(cluster):
+    """The coordinator's directory was exchanged: another cluster answers at the same address."""
+    cluster.store = MemoryStore()
+
+
+def test_I11_a_node_of_another_cluster_is_not_let_in():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        node.start(group)
+        await serving(cluster, node)
+        await node.kill()
+        await cluster.kill_coordinator()
+        another_cluster(cluster)
+        await cluster.start_coordinator(group)
+        await cluster.initialise()
+        before = await identity(node)
+        assert await refusal(cluster, node) == "OTHER_CLUSTER"
+        assert await identity(node) == before, "and its identity is as it was"
+        assert len((await stored(cluster)).nodes) == 0
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("request_", [allocate(1), join(nonce=10, session=20)])
+def test_I11_every_request_names_its_cluster(request_):
+    async def scenario(office):
+        await office.ask(allocate(1))
+        (answer,) = await office.ask(msgspec.structs.replace(request_, cluster_id="d" * 32))
+        assert answer.code == "OTHER_CLUSTER"
+
+    in_an_office(scenario)
+
+
+def test_I11_a_process_that_runs_while_another_cluster_takes_the_address_ends():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        cluster.revive(node.name)
+        ended = asyncio.get_running_loop().create_future()
+
+        async def life():
+            try:
+                await node._run(9000)
+            except BaseExceptionGroup as error:
+                ended.set_result(error)
+
+        node.task = group.create_task(life())
+        await serving(cluster, node)
+        await cluster.kill_coordinator()
+        another_cluster(cluster)
+        await cluster.start_coordinator(group)
+        await cluster.initialise()
+        error = await ended
+        assert isinstance(error, BaseExceptionGroup)
+        (refused,) = error.exceptions
+        assert refused.code == "OTHER_CLUSTER"
+        assert refused.hint
+
+    simulate(scenario)
+
+
+def test_I20_a_definite_rejection_ends_the_process_at_once():
+    async def scenario(cluster, group):
+        first, second = cluster.nodes
+        first.start(group)
+        await serving(cluster, first)
+        second.calls_itself = first.name
+        began_ns = cluster.loop.now_ns()
+        assert await refusal(cluster, second) == "NAME_TAKEN"
+        assert cluster.loop.now_ns() - began_ns < SECOND_NS, "nothing was asked twice"
+        second.calls_itself = "another"
+        second.start(group)
+        await serving(cluster, first, second)
+
+    simulate(scenario, nodes=2)
+
+
+def test_I20_what_is_not_a_rejection_is_asked_again_for_as_long_as_it_takes():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        cluster.network.partition(node.name, COORDINATOR)
+        node.start(group)
+        await asyncio.sleep(120)
+        assert not node.task.done()
+        assert await identity(node) is None, "it has not even heard of a cluster"
+        cluster.network.heal_all()
+        await serving(cluster, node)
+
+    simulate(scenario)
+
+
+# ---------------------------------------------------------------- one live session per id
+
+
+def test_a_join_waits_for_the_lease_before_it_and_no_longer():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        node.start(group)
+        await serving(cluster, node)
+        await node.kill()
+        began_ns = cluster.loop.now_ns()
+        node.start(group)
+        await serving(cluster, node)
+        waited_ns = cluster.loop.now_ns() - began_ns
+        assert 2 * SECOND_NS < waited_ns < 4 * SECOND_NS
+
+    simulate(scenario)
+
+
+def test_a_clean_stop_lets_the_next_process_in_at_once():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        node.start(group)
+        await serving(cluster, node)
+        await node.agent.surrender()
+        assert node.guard() is None
+        await node.kill()
+        began_ns = cluster.loop.now_ns()
+        node.start(group)
+        await serving(cluster, node)
+        assert cluster.loop.now_ns() - began_ns < SECOND_NS
+
+    simulate(scenario)
