@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.scan import reading_order
 from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome
 from leasehold.errors import Definite, NotFound
@@ -73,7 +74,7 @@ def test_a_killed_node_in_mid_scan_costs_no_row(fresh: RunningCluster) -> None:
         reader = cluster.table("d.t").scan()
         first = reader.read_next_batch()
         serving = {place.node: place.name for place in cluster.facts("d.t").places}
-        fresh.kill(serving[cluster.plan("d.t").segments[0].holders[0]])
+        fresh.kill(serving[reading_order(cluster.plan("d.t").segments[0])[0]])
         whole = pa.Table.from_batches([first, *reader])
         assert sorted(whole["a"].to_pylist()) == list(range(ROWS))
         assert verified(fresh)["stale_serves"] == 0
@@ -230,14 +231,17 @@ def test_a_copied_node_directory_is_refused(fresh: RunningCluster) -> None:
         assert all_a(cluster) == list(range(10))
 
 
-def test_one_damaged_replica_does_not_harm_a_reader(fresh: RunningCluster) -> None:
+def test_one_damaged_replica_does_not_harm_a_reader_and_is_replaced(fresh: RunningCluster) -> None:
     with fresh.connect() as cluster:
         make_table(cluster, buckets=1)
         plan = cluster.plan("d.t")
+        damaged: list[tuple[Path, bytes]] = []
         for segment in plan.segments:
-            first = next(place for place in plan.facts.places if place.node == segment.holders[0])
+            first = next(place for place in plan.facts.places if place.node == reading_order(segment)[0])
             path = next(Path(fresh.directory / first.name).glob(f"segments/*/*/{segment.id}.parquet"))
+            damaged.append((path, path.read_bytes()))
             blob = bytearray(path.read_bytes())
             blob[len(blob) // 2] ^= 0xFF
             path.write_bytes(blob)
         assert all_a(cluster) == list(range(ROWS))
+        wait_until(lambda: all(path.exists() and path.read_bytes() == sound for path, sound in damaged))

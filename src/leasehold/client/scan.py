@@ -89,7 +89,7 @@ class _SegmentReader:
         self._request = SystemEntropy().hex_128()
         self._schema = arrow_schema(plan.fields)
         self._timeout_ns = SCAN_BATCH_TIMEOUT_NS
-        holders = _turned(segment)
+        holders = reading_order(segment)
         self._reading = SegmentReading(
             msgspec.structs.replace(segment, holders=holders), seen=plan.facts.revision, now_ns=now_ns()
         )
@@ -184,7 +184,7 @@ class _SegmentReader:
         if facts.table != self._facts.table or facts.revision < self._facts.revision:
             return
         self._facts = facts
-        first = _turned(self._segment)
+        first = reading_order(self._segment)
         later = [
             node
             for bucket in facts.buckets
@@ -195,7 +195,7 @@ class _SegmentReader:
         self._reading.moved((*first, *later))
 
 
-def _turned(segment: SegmentRecord) -> tuple[NodeId, ...]:
+def reading_order(segment: SegmentRecord) -> tuple[NodeId, ...]:
     """The holders, another one first for another segment: so that readers spread over the nodes."""
     turn = int(segment.id[-8:], 16) % max(1, len(segment.holders))
     return segment.holders[turn:] + segment.holders[:turn]

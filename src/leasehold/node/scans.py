@@ -20,7 +20,7 @@ from leasehold.core.catalog import Catalog, field_by_id
 from leasehold.core.codec import encode
 from leasehold.core.messages import BatchMark, ReadTicket
 from leasehold.core.records import Field, HorizonRecord, TableRecord, UseState
-from leasehold.errors import Refused
+from leasehold.errors import Corrupt, Refused
 from leasehold.ids import SegmentId
 from leasehold.limits import BATCH_ROWS, COLUMNS_MAX, FLIGHT_READS_MAX, SEGMENTS_VERIFIED_MAX
 from leasehold.node.guarding import busy, guarded, missing, table_in_use, wait_until_shown
@@ -77,10 +77,21 @@ class Scans:
                 self._reading.release()
 
     def _stream(self, ticket: ReadTicket) -> Iterator[Released]:
-        self._verify(ticket)
-        row: int | None = ticket.row_offset
-        while row is not None:
-            row = yield from self._stream_from(ticket, row)
+        try:
+            self._verify(ticket)
+            row: int | None = ticket.row_offset
+            while row is not None:
+                row = yield from self._stream_from(ticket, row)
+        except Corrupt:
+            self._replace(ticket)
+            raise
+
+    def _replace(self, ticket: ReadTicket) -> None:
+        """Puts a damaged file aside if another node holds the segment: the reconciler fetches what is missing."""
+        segments = self._published.view.segments.get((ticket.table, ticket.bucket), {})
+        entry = segments.get(ticket.segment)
+        if entry is not None and set(entry.holders) - {self._published.node}:
+            self._files.trash(ticket.table, ticket.bucket, ticket.segment)
 
     def _verify(self, ticket: ReadTicket) -> None:
         """Holds the whole file against its hash once: the footer decides how all is read and has no other checksum."""

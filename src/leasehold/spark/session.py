@@ -71,7 +71,8 @@ def session(
     """The running session, or a new one, in which `format("leasehold")` reads and writes the tables of `cluster`.
 
     `cluster` is a directory or host:port; default $LEASEHOLD_CLUSTER, else `leasehold-data`. `conf` are Spark settings
-    (`**{"spark.driver.memory": "4g"}`) and come before ours. Raises `BadSettings` where there is no Java 17 or newer.
+    (`**{"spark.driver.memory": "4g"}`) and come before ours. Call it again in every thread that writes. Raises
+    `BadSettings` where there is no Java 17 or newer.
     """
     _require_java()
     target = anchored(cluster or default_cluster())
@@ -88,6 +89,9 @@ def session(
     # They would print each failed query a second time, with the whole stack of the Java process.
     for name in _ECHOES:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # Spark 4.3 looks Python sinks up in the active session of the calling thread alone, which a new thread has not.
+    java: Any = spark
+    java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
     spark.dataSource.register(bound_to(target))
     return spark
 

@@ -42,23 +42,17 @@ def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
                 sleep_ns(20_000_000)
 
     frame = spark.range(50_000, numPartitions=2).mapInArrow(hesitate, "id bigint")
-    failures: list[BaseException] = []
 
-    def write() -> None:
-        try:
-            frame.write.format("leasehold").option("table", "e2e.survived").mode("append").save()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        wait_until(lambda: writing.exists() or not thread.is_alive())
+    def kill() -> None:
+        wait_until(writing.exists)
         running.kill("node-1")
-    finally:
         killed.touch()
-        thread.join()
-    assert failures == []
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    frame.write.format("leasehold").option("table", "e2e.survived").mode("append").save()
+    thread.join()
+    assert killed.exists()
     rows = table(spark, "e2e.survived").collect()
     running.restart("node-1")
     assert sorted(row["id"] for row in rows) == list(range(50_000))

@@ -1,15 +1,22 @@
 """How rows are gathered and shared out before any node sees them."""
 
+from pathlib import Path
+
+import msgspec
 import pyarrow as pa
 import pytest
+from pyarrow.flight import FlightServerBase
 
 from leasehold.client import append
-from leasehold.client.append import _Load  # pyright: ignore[reportPrivateUsage]
+from leasehold.client.append import _Load, stage  # pyright: ignore[reportPrivateUsage]
+from leasehold.core import keys
+from leasehold.core.ddl import put
 from leasehold.errors import Refused
+from leasehold.ids import NodeId
 from leasehold.limits import BATCH_ROWS
 from leasehold.storage.buckets import bucket_numbers
 from leasehold.wire import flight
-from tests.unit.node.cluster import rows
+from tests.unit.node.cluster import cluster, rows
 
 
 def test_tiny_batches_are_joined_and_lose_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +63,22 @@ def test_a_row_that_fits_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Refused) as caught:
         list(flight.parts(pa.record_batch({"v": ["x" * 4_000, "y" * 6_000]})))
     assert caught.value.code == "ROWS_DO_NOT_FIT"
+
+
+class Mute(FlightServerBase):
+    """Takes all rows and ends the call in order, without an answer: how a connection that was cut can look."""
+
+    def do_put(self, _context: object, _descriptor: object, reader: pa.RecordBatchReader, _writer: object) -> None:
+        reader.read_all()
+
+
+def test_an_end_without_an_answer_is_no_answer(tmp_path: Path) -> None:
+    mute = Mute("grpc://127.0.0.1:0")
+    with cluster(tmp_path) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        made.stop(made.node(1))
+        record = msgspec.structs.replace(made.catalog.nodes[NodeId(1)], address=f"127.0.0.1:{mute.port}")
+        made.change([put(keys.node(record.id), record)])
+        (staged,) = stage(made.facts(), made.open(), [rows(0, 5)], made.catalog.revision)
+        assert [one.node for one in staged.holders] == [2]
+    mute.shutdown()
