@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MINUTES ?= 10
 
 .PHONY: setup demo test lint format bench soak clean
 
@@ -11,7 +12,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Leasehold needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=/path/to/python3.11" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	@sh tools/make-venv $(PYTHON) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
 	@touch $@
 
@@ -37,7 +38,7 @@ bench: setup java
 	$(BIN)/python -m bench
 
 soak: setup
-	$(BIN)/python -m tests.soak
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
