@@ -26,6 +26,9 @@ import leasehold.spark
 from leasehold.cli.output import note, say
 from leasehold.local.processes import LocalCluster
 
+MARKER = "leasehold-demo"
+"""The file by which the demo knows a directory as its own: it deletes what an earlier run left, and nothing else."""
+
 TABLES = {"nyc.weather": ("weather", WEATHER), "nyc.flights": ("flights", FLIGHTS)}
 
 
@@ -90,6 +93,7 @@ class Demo:
         verified = self.cli("verify")
         self.step(f"{verified['batches']} batches checked against {verified['statements']} statements")
         self.report["stale_serves"] = verified["stale_serves"]
+        self.check(verified["batches"] > 0, "no batch was logged, so none was checked")
         self.check(verified["stale_serves"] == 0, "a stale batch was served")
         spark.stop()
 
@@ -209,15 +213,31 @@ def plot(rows: list[Any], path: Path) -> None:
     pyplot.close(figure)
 
 
+def prepare(directory: Path) -> None:
+    """An empty directory with the demo's marker. Ends the program with exit code 2 if it holds anything not ours."""
+    marker = directory / MARKER
+    if directory.exists() and not marker.is_file() and not (directory.is_dir() and not any(directory.iterdir())):
+        note(f"error [BAD_DIRECTORY]: {directory} was not left by an earlier demo, so it is not deleted")
+        note("hint: choose a new or empty directory with --dir")
+        raise SystemExit(2)
+    if (directory / "cluster" / "cluster.json").exists():
+        LocalCluster(directory / "cluster").down()
+    if marker.is_file():
+        for entry in directory.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry != marker:  # until all else is gone: a run that is cut off here must know it again
+                entry.unlink()
+    directory.mkdir(parents=True, exist_ok=True)
+    marker.write_text("Made by examples/nyc/demo.py, which empties this directory when it runs again.\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path("demo-output"), help="where the run leaves its files")
     directory = parser.parse_args().dir.absolute()
+    prepare(directory)
     demo = Demo(directory)
-    if (demo.cluster_directory / "cluster.json").exists():
-        demo.cli("down")
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
     try:
         demo.run()
     finally:

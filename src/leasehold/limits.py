@@ -171,6 +171,8 @@ FETCH_ROUND_SEGMENTS_MAX: Final = 64
 TRASH_ROUND_FILES_MAX: Final = 64
 """Trashed files deleted per round: deleting gives way to serving."""
 LOCAL_NODES_MAX: Final = 32
+START_WATCH_NS: Final = 2 * SECOND_NS
+"""How long a person's command watches whether a process that listens stays: what a coordinator refuses ends it."""
 START_WAIT_NS: Final = 20 * SECOND_NS
 """How long a process may take until it listens."""
 STOP_WAIT_NS: Final = 8 * SECOND_NS
@@ -251,3 +253,29 @@ TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
 """How often a writer asks for more time."""
 
 assert TRANSACTION_RENEW_NS * 5 < TRANSACTION_TTL_NS
+SEGMENT_ROWS_MAX: Final = 2**40
+SEGMENTS_DROPPED_AT_ONCE: Final = 4_096
+"""Manifest entries that one transaction removes; those of a larger table go in slices behind its DROP."""
+PARSE_INLINE_CHARACTERS: Final = 10_000
+"""A longer statement is parsed on a thread of its own."""
+VAULT_DELAY_NS: Final = 10 * MILLISECOND_NS
+"""How long applied revisions wait for more before the vault writes them, out of the way of the renewal they cause."""
+SEGMENTS_PER_REPORT_MAX: Final = 256
+"""Segments that a node reports as held in one message: the leader changes a record for each."""
+REPORT_GATHER_NS: Final = 200 * MILLISECOND_NS
+"""How long a segment that was fetched waits for others to be reported with it."""
+REPORT_REPEAT_NS: Final = 5 * SECOND_NS
+"""A segment that was reported is left alone for so long; if the leader still does not know of it, it is told again."""
+RECONCILE_REST_MIN_NS: Final = SECOND_NS
+"""What a node failed to put right on its disk, it leaves alone for so long, twice as long after each further failure."""
+RECONCILE_REST_MAX_NS: Final = 30 * SECOND_NS
+RECONCILE_RESTS_KEPT: Final = 65_536
+FETCH_REST_MIN_NS: Final = LEASE_DURATION_NS
+"""A peer that failed or was slow is asked for nothing for so long, so that it delays one copy and not each."""
+SESSION_REVISIONS_MAX: Final = SESSION_QUEUE_MESSAGES_MAX // 2
+"""Revisions that wait for one node; the rest of its queue is for grants, which never wait."""
+SESSION_REVISIONS_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
+
+assert FETCH_ROUND_SEGMENTS_MAX <= RECONCILE_RESTS_KEPT, "what rests is remembered at least for a round"
+assert SEGMENTS_PER_REPORT_MAX < TRANSACTION_OPERATIONS_MAX
+assert TRANSACTION_BYTES_MAX < SESSION_REVISIONS_BYTES_MAX, "the largest revision fits"

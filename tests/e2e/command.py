@@ -1,10 +1,12 @@
 """The command line as a person runs it."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -30,9 +32,58 @@ class Ran(msgspec.Struct, frozen=True):
             assert word in self.err, (word, self.err)
 
 
-def leasehold(*arguments: str, directory: Path | None = None, timeout: float = 60) -> Ran:
-    command = [sys.executable, "-m", "leasehold.cli.main", *arguments]
-    if directory is not None:
-        command += ["--dir", str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+def command(*arguments: str, directory: Path | None = None) -> list[str]:
+    where = [] if directory is None else ["--dir", str(directory)]
+    return [sys.executable, "-m", "leasehold.cli.main", *arguments, *where]
+
+
+def leasehold(*arguments: str, directory: Path | None = None, timeout: float = 60, **environment: str) -> Ran:
+    done = subprocess.run(
+        command(*arguments, directory=directory),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=os.environ | environment,
+    )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+class Running:
+    """A command under way, to be interrupted; used as a context manager, it does not outlive the test."""
+
+    def __init__(self, *arguments: str, directory: Path) -> None:
+        self._process = subprocess.Popen(
+            command(*arguments, directory=directory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._said: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def wait_until_it_says(self, words: str) -> None:
+        """Until a line on stderr holds these words; fails if it ends without."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"it ended without saying {words!r}: {self._said}")
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def interrupted(self, number: signal.Signals) -> Ran:
+        """How it ends after this signal."""
+        self._process.send_signal(number)
+        _, rest = self._process.communicate(timeout=30)
+        return Ran(self._process.returncode, "", "".join(self._said) + rest)

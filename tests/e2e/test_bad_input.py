@@ -1,7 +1,10 @@
 """Directories, files and ports that are not as they should be: a clear error, an exit code, and nothing lost."""
 
 import json
+import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,11 +43,56 @@ def test_a_garbled_vault_stops_the_node_and_is_left_alone(fresh: RunningCluster)
     garbled = bytearray(vault.read_bytes())
     garbled[100:2000] = b"\xa5" * 1900
     vault.write_bytes(garbled)
-    leasehold("chaos", "start", "node-1", directory=fresh.directory).refused(3, "DID_NOT_START")
+    leasehold("chaos", "start", "node-1", directory=fresh.directory).refused(3, "DID_NOT_START", "error [CORRUPT]")
     assert "CORRUPT" in leasehold("logs", "node-1", directory=fresh.directory).out
     assert vault.read_bytes() == bytes(garbled)
     with fresh.connect() as cluster:
         assert cluster.sql("CREATE DATABASE still_alive")
+
+
+def test_a_node_that_ends_after_it_listened_did_not_start(fresh: RunningCluster) -> None:
+    """Its directory is gone: an empty one is not that node, and the coordinator refuses its name."""
+    fresh.kill("node-2")
+    kept = fresh.directory.parent / "kept"
+    (fresh.directory / "node-2").rename(kept)
+    leasehold("chaos", "start", "node-2", directory=fresh.directory).refused(3, "DID_NOT_START", "NAME_TAKEN")
+    leasehold("up", "--detach", directory=fresh.directory).refused(3, "DID_NOT_START", "NAME_TAKEN")
+    shutil.rmtree(fresh.directory / "node-2")
+    kept.rename(fresh.directory / "node-2")
+    started = leasehold("chaos", "start", "node-2", directory=fresh.directory)
+    assert started.code == 0, started.err
+    assert "leasehold status" in started.err
+    fresh.wait_until_active()
+
+
+def test_a_directory_that_can_not_be(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    leasehold("coordinator", directory=file).refused(3, "BAD_DIRECTORY", "file")
+    leasehold("node", "--coordinator", "127.0.0.1:1", directory=Path("/proc/x")).refused(3, "BAD_DIRECTORY", "/proc/x")
+    leasehold("up", "--detach", directory=file / "below").refused(3, "BAD_DIRECTORY", "file")
+    leasehold("logs", "node-1", directory=file).refused(3, "BAD_DIRECTORY", "file")
+    assert file.read_text() == "precious"
+
+
+def test_what_nothing_foresaw_of_the_disk_is_one_line(tmp_path: Path) -> None:
+    """Here the log is a directory: whatever it is, a person sees no traceback."""
+    known = {"format": 1, "cluster_id": "c" * 32, "coordinator": "127.0.0.1:1", "nodes": ["node-1"]}
+    (tmp_path / "cluster.json").write_text(json.dumps(known))
+    (tmp_path / "node-1" / "log").mkdir(parents=True)
+    leasehold("logs", "node-1", directory=tmp_path).refused(1, "OS_ERROR", "node-1/log")
+
+
+def test_the_demo_empties_no_directory_but_its_own(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    demo = Path(__file__).parents[2] / "examples" / "nyc" / "demo.py"
+    ran = subprocess.run(
+        [sys.executable, str(demo), "--dir", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert "Traceback" not in ran.stderr
+    assert str(tmp_path) in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_newer_directory_is_refused(fresh: RunningCluster) -> None:

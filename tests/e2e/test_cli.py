@@ -1,12 +1,25 @@
 """Every command, its JSON, and its exit codes, against one real cluster."""
 
-from collections.abc import Iterator
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from leasehold.local.processes import LocalCluster
-from tests.e2e.command import leasehold
+from leasehold.client.cluster import connect
+from leasehold.core.messages import ClusterFacts, Execute, Message, Receipt, WhoAreYou
+from leasehold.core.records import Outcome
+from leasehold.errors import Unreachable
+from leasehold.local.files import write_whole
+from leasehold.local.processes import LocalCluster, Process
+from leasehold.wire.ports import Duplex
+from leasehold.wire.rpc import serve
+from tests.e2e.command import Running, command, leasehold
 
 pytestmark = pytest.mark.processes
 
@@ -54,6 +67,8 @@ def test_verify(directory: Path) -> None:
     found = leasehold("verify", "-o", "json", directory=directory).json()
     assert set(found) == {"batches", "statements", "stale_serves"}
     assert found["stale_serves"] == 0
+    if not found["batches"]:
+        assert "nothing to check" in leasehold("verify", directory=directory).out
 
 
 @pytest.mark.parametrize(
@@ -82,7 +97,115 @@ def test_a_second_cluster_in_one_directory_is_refused(directory: Path) -> None:
 def test_chaos_says_what_is_wrong(directory: Path) -> None:
     leasehold("chaos", "kill", "node-9", directory=directory).refused(3, "NOT_FOUND", "node-1")
     leasehold("chaos", "start", "node-1", directory=directory).refused(3, "RUNNING")
-    assert leasehold("logs", "node-1", directory=directory).code == 0
+
+
+def test_logs(directory: Path) -> None:
+    shown = leasehold("logs", "1", "--lines", "3", "-o", "json", directory=directory).json()
+    assert set(shown) == {"node", "lines"}
+    assert shown["node"] == "node-1"
+    assert len(shown["lines"]) == 3
+    assert leasehold("logs", "node-1", "--lines", "1000", directory=directory).out.count("joined as node 1") == 1
+
+
+def test_the_directory_comes_from_the_environment(directory: Path, tmp_path: Path) -> None:
+    assert leasehold("status", "-o", "json", LEASEHOLD_DIR=str(directory)).json()["nodes"]
+    leasehold("status", LEASEHOLD_DIR=str(tmp_path / "nothing")).refused(2, "nothing", "leasehold up")
+    other = leasehold("status", directory=tmp_path / "flag", LEASEHOLD_DIR=str(directory))
+    other.refused(2, "flag")
+
+
+@pytest.mark.parametrize("shape", ["table", "json"])
+def test_nobody_reads_the_output(directory: Path, shape: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ran = subprocess.run(
+            command("status", "-o", shape, directory=directory), stdout=write, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(write)
+    assert (ran.returncode, ran.stderr) == (141, b"")
+
+
+def test_an_interrupted_statement_says_how_to_learn_its_outcome(directory: Path) -> None:
+    local = LocalCluster(directory)
+    statement = "CREATE DATABASE interrupted"
+    local.node("node-2").signal(signal.SIGSTOP)
+    try:
+        with Running("sql", statement, directory=directory) as running:
+            running.wait_until_it_says("waiting for node-2")
+            ran = running.interrupted(signal.SIGINT)
+        ran.refused(4, "UNKNOWN", "--id")
+        found = re.search(r"--id ([0-9a-f]{32})", ran.err)
+        assert found
+        again = leasehold("sql", statement, "--id", found[1], "-o", "json", directory=directory).json()
+        assert (again["statement_id"], again["outcome"]) == (found[1], "COMMITTED")
+    finally:
+        local.node("node-2").signal(signal.SIGCONT)
+    local.wait_until_active("node-2")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_up_and_all_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    directory = tmp_path / "cluster"
+    with Running("up", "--nodes", "1", directory=directory) as running:
+        running.wait_until_it_says("Ctrl-C stops it")
+        with connect(directory) as cluster:
+            assert [node.state for node in cluster.status().nodes] == ["ACTIVE"]
+        ran = running.interrupted(number)
+    assert ran.code == 0, ran.err
+    local = LocalCluster(directory)
+    assert [process.name for process in [local.coordinator, *local.nodes()] if process.running()] == []
+
+
+def test_a_signal_ends_up_while_it_starts(tmp_path: Path) -> None:
+    local = LocalCluster(tmp_path / "cluster")
+    with Running("up", "--nodes", "1", directory=local.directory) as running:
+        running.wait_until_it_says("starting")
+        while local.coordinator.running() is None:
+            assert running.runs()
+        ran = running.interrupted(signal.SIGTERM)
+    assert ran.code == 0, ran.err
+    assert not any(process.running() for process in [local.coordinator, Process(local.directory / "node-1")])
+
+
+class Forgetful:
+    """A coordinator that commits a statement and then has no answer about anything else."""
+
+    async def call(self, request: Message) -> Message:
+        if isinstance(request, WhoAreYou):
+            return ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)  # pyright: ignore
+        raise Unreachable("no answer", hint="none")
+
+    async def stream(self, request: Message) -> AsyncIterator[Message]:
+        assert isinstance(request, Execute)
+        yield Receipt(
+            statement_id=request.statement,
+            text=request.text,
+            revision=7,  # pyright: ignore
+            outcome=Outcome.COMMITTED,
+            elapsed_ns=1,
+            bound_ns=2,
+            settled=(),
+            pending=(),
+            cleaning=(),
+        )
+
+    async def session(self, duplex: Duplex) -> None:
+        raise NotImplementedError
+
+
+async def test_a_committed_statement_is_told_even_if_nothing_else_can_be_asked(tmp_path: Path) -> None:
+    faults: asyncio.Queue[BaseException] = asyncio.Queue()
+    server = await serve("127.0.0.1:0", Forgetful(), on_fault=faults.put_nowait)
+    try:
+        known = {"format": 1, "cluster_id": "c" * 32, "coordinator": server.address, "nodes": ["node-1"]}
+        write_whole(tmp_path / "cluster.json", json.dumps(known).encode())
+        ran = await asyncio.to_thread(leasehold, "sql", "CREATE DATABASE d", "-o", "json", directory=tmp_path)
+        assert ran.json()["outcome"] == "COMMITTED"
+        assert faults.empty()
+    finally:
+        await server.close()
 
 
 def test_usage(directory: Path, tmp_path: Path) -> None:

@@ -131,6 +131,13 @@ def guard_view_first(published, now_ns):
     return None if instant_ns >= lease.deadline_ns else Pass(view, lease, instant_ns)
 
 
+def guard_that_never_looks_back(published, now_ns):
+    """Trusts the deadline alone: a lease given back while it was paused still runs by the clock."""
+    lease = published.lease
+    instant_ns = now_ns()
+    return Pass(published.view, lease, instant_ns) if instant_ns < lease.deadline_ns else None
+
+
 def guard_view_between(published, now_ns):
     lease = published.lease
     view = published.view

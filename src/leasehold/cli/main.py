@@ -1,20 +1,38 @@
-"""The command line. Exit codes: 0 done, 1 a check failed, 2 usage, 3 refused, 4 outcome unknown, 5 unreachable."""
+"""The command line. Exit codes: 0 done, 1 a check failed, 2 usage, 3 refused, 4 outcome unknown, 5 unreachable.
 
+As for any program: 130 interrupted, 141 nobody reads the output.
+"""
+
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from leasehold.cli.output import Countdown, Output, milliseconds, note, report, say, show_json, show_table
+from leasehold.cli.output import (
+    Countdown,
+    Output,
+    milliseconds,
+    note,
+    receipt_json,
+    report,
+    say,
+    show_json,
+    show_status,
+    show_table,
+)
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import ClusterStatus, Receipt, Rows, WaitingFor
-from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotFound
+from leasehold.core.messages import Receipt, Rows, WaitingFor
+from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotFound, OutcomeUnknown
 from leasehold.ids import NODE_NAME, StatementId
-from leasehold.limits import MILLISECOND_NS
+from leasehold.wire.clock import sleep_ns
+from leasehold.wire.entropy import SystemEntropy
+
+if TYPE_CHECKING:
+    from leasehold.local.processes import LocalCluster
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,6 +48,7 @@ Dir = Annotated[Path, typer.Option("--dir", "-d", envvar="LEASEHOLD_DIR", help="
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
 NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
 DEFAULT_DIR = Path("leasehold-data")
+STOPPING = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
 # ---------------------------------------------------------------- a cluster on this machine
@@ -42,22 +61,43 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Start a coordinator and its data nodes here, or what of them does not run."""
+    """Start a coordinator and its data nodes here, or what of them does not run; stop them at Ctrl-C or SIGTERM."""
     from leasehold.local.processes import LocalCluster
 
-    local = LocalCluster(directory)
-    note(f"starting a coordinator and {nodes} nodes in {local.directory}")
-    local.up(nodes)
-    status = local.wait_until_active()
-    _show_status(status, output)
     if detach:
+        local = LocalCluster(directory)
+        _start(local, nodes, output)
         note(f"it runs on; stop it with `leasehold down --dir {directory}`")
         return
-    note("running; Ctrl-C stops it")
+    # Before there is a second thread, since threads inherit it: a signal that nobody blocks goes to any of them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    local = LocalCluster(directory, pause=_pause_unless_told)
     try:
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-    finally:
+        with contextlib.suppress(_ToldToStop):
+            _start(local, nodes, output)
+            note("running; Ctrl-C stops it")
+            signal.sigwait(STOPPING)
+    except SystemExit:  # nobody reads its output any more
         local.down()
+        raise
+    note("stopping")
+    local.down()
+
+
+class _ToldToStop(Exception):
+    """A signal came while the cluster was being started."""
+
+
+def _pause_unless_told(duration_ns: int) -> None:
+    sleep_ns(duration_ns)
+    if STOPPING & signal.sigpending():
+        raise _ToldToStop
+
+
+def _start(local: "LocalCluster", nodes: int, output: Output) -> None:
+    note(f"starting a coordinator and {nodes} nodes in {local.directory}")
+    local.up(nodes)
+    show_status(local.wait_until_active(), output)
 
 
 @app.command()
@@ -76,7 +116,7 @@ def down(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
 def status(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
     """Show the nodes and their leases, as the leader sees them."""
     with Cluster(directory) as cluster:
-        _show_status(cluster.status(), output)
+        show_status(cluster.status(), output)
 
 
 @app.command()
@@ -84,6 +124,7 @@ def logs(
     node: NodeName,
     directory: Dir = DEFAULT_DIR,
     lines: Annotated[int, typer.Option("--lines", min=1, max=100_000, help="How many, from the end.")] = 50,
+    output: Out = Output.TABLE,
 ) -> None:
     """Print the end of a process's log."""
     from leasehold.local.processes import LocalCluster
@@ -91,7 +132,11 @@ def logs(
     process = LocalCluster(directory).node(node)
     if not process.log.exists():
         raise NotFound(f"{process.name} has no log yet", hint=f"start it with `leasehold chaos start {node}`")
-    for line in process.log.read_text(errors="replace").splitlines()[-lines:]:
+    last = process.log.read_text(errors="replace").splitlines()[-lines:]
+    if output is Output.JSON:
+        show_json({"node": process.name, "lines": last})
+        return
+    for line in last:
         say(line)
 
 
@@ -107,19 +152,28 @@ def sql(
         str | None, typer.Option("--id", help="Ask again for the statement of this id: it is never run twice.")
     ] = None,
 ) -> None:
-    """Run one statement."""
+    """Run one statement. Interrupted, it says under which id to ask what became of it."""
     countdown = Countdown()
 
     def waiting(message: WaitingFor) -> None:
         countdown.update(message.nodes, message.at_most_ns)
 
-    chosen = None if statement_id is None else StatementId(statement_id)
+    chosen = StatementId(statement_id or SystemEntropy().hex_128())
+    names: dict[int, str] = {}
     with Cluster(directory) as cluster:
         try:
             answer = cluster.sql(statement, statement_id=chosen, on_wait=waiting)
+        except KeyboardInterrupt as error:
+            raise OutcomeUnknown(
+                "interrupted: the statement may have happened, or happen yet",
+                hint=f"ask again with the same statement and `--id {chosen}`: it is never run twice",
+            ) from error
         finally:
             countdown.done()
-        names = {node.id: node.name for node in cluster.status().nodes} if isinstance(answer, Receipt) else {}
+        if isinstance(answer, Receipt):
+            # The statement has ended, whatever becomes of the question how its nodes are called.
+            with contextlib.suppress(LeaseholdError, KeyboardInterrupt):
+                names = {node.id: node.name for node in cluster.status().nodes}
     if isinstance(answer, Rows):
         if output is Output.JSON:
             show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
@@ -138,33 +192,24 @@ def sql(
     show_table(["node", "how", "ms"], [list(one.values()) for one in settled])
 
 
-def receipt_json(receipt: Receipt, settled: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """A receipt as programs see it."""
-    return {
-        "statement": receipt.text,
-        "statement_id": receipt.statement_id,
-        "revision": receipt.revision,
-        "outcome": receipt.outcome.value,
-        "elapsed_ms": milliseconds(receipt.elapsed_ns),
-        "bound_ms": milliseconds(receipt.bound_ns),
-        "settled": [dict(one) for one in settled],
-        "pending": list(receipt.pending),
-        "cleaning": list(receipt.cleaning),
-    }
-
-
 @app.command()
 def verify(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Hold every batch that was ever released against the receipts; exit 1 if one was stale."""
+    """Hold the batches in the serve logs against the receipts; exit 1 if one was stale.
+
+    Checked for each: it was released before its lease's deadline, and on a view no older than what its grant required.
+    The logs keep the last 128 MiB of each node, the receipts the last 10,000 statements.
+    """
     from leasehold.cli.verify import verify as run
 
     found = run(directory)
     if output is Output.JSON:
         show_json({"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves})
     else:
+        kept = f"{found.batches} logged batches against {found.statements} known statements"
         say(
-            f"{found.batches} batches against {found.statements} statements: {found.stale_serves} stale"
-            + ("" if found.stale_serves else ", as promised")
+            f"{kept}: {found.stale_serves} stale"
+            if found.batches
+            else f"{kept}: nothing to check, so nothing stale"
         )
     for one in found.examples:
         serve = one.serve
@@ -214,7 +259,10 @@ def resume(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TA
 
 @chaos.command()
 def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Start a process that does not run; a node comes back under another port."""
+    """Start a process that does not run; a node comes back under another port.
+
+    Returns once a node has joined, or has run for 2 s: a killed one joins when its old lease has run out.
+    """
     from leasehold.local.processes import COORDINATOR, LocalCluster
 
     local = LocalCluster(directory)
@@ -224,6 +272,7 @@ def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TAB
     else:
         local.start_node(process)
     _done(process.name, "started", output)
+    note("`leasehold status` shows when it serves")
 
 
 # ---------------------------------------------------------------- single processes
@@ -272,62 +321,29 @@ def init(
         say(f"cluster {facts.cluster_id}")
 
 
-# ---------------------------------------------------------------- parts
-
-
-def _show_status(status: ClusterStatus, output: Output) -> None:
-    if output is Output.JSON:
-        show_json(
-            {
-                "cluster_id": status.cluster_id,
-                "term": status.term,
-                "revision": status.revision,
-                "bound_ms": milliseconds(status.bound_ns),
-                "nodes": [
-                    {
-                        "id": node.id,
-                        "name": node.name,
-                        "address": node.address,
-                        "incarnation": node.incarnation,
-                        "state": node.state,
-                        "applied_revision": node.applied_revision,
-                        "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
-                    }
-                    for node in status.nodes
-                ],
-            }
-        )
-        return
-    say(
-        f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
-        f" a schema change takes at most {status.bound_ns / 1_000_000_000:.1f} s"
-    )
-    show_table(
-        ["id", "name", "address", "incarnation", "state", "applied", "lease ms"],
-        [
-            (
-                node.id,
-                node.name,
-                node.address,
-                node.incarnation,
-                node.state,
-                node.applied_revision,
-                node.lease_remaining_ns // MILLISECOND_NS,
-            )
-            for node in status.nodes
-        ],
-    )
-
-
 def main() -> None:
     """Entry point of `leasehold`."""
     try:
         app(standalone_mode=True)
     except LeaseholdError as error:
-        code = report(error)
+        _end(error)
+    except OSError as error:
+        _end(_of_this_machine(error))
+
+
+def _end(error: LeaseholdError) -> NoReturn:
+    code = report(error)
+    with contextlib.suppress(OSError):
         sys.stdout.flush()
-        # Without the interpreter's shutdown: worker threads of gRPC must not delay an exit that is decided.
-        os._exit(code)
+    # Without the interpreter's shutdown: worker threads of gRPC must not delay an exit that is decided.
+    os._exit(code)
+
+
+def _of_this_machine(error: OSError) -> LeaseholdError:
+    """A file, disk or descriptor failed where nothing had foreseen it."""
+    where = f"{error.filename}: " if error.filename else ""
+    hint = "check that path, its permissions and the disk" if error.filename else "check the disk and the limits"
+    return LeaseholdError(f"{where}{error.strerror or error}", code="OS_ERROR", hint=hint)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,22 @@
 """How answers look: tables for people, JSON for programs, progress on stderr only."""
 
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from leasehold.core.messages import ClusterStatus, Receipt
 from leasehold.errors import LeaseholdError
 from leasehold.limits import MILLISECOND_NS
+
+EXIT_NOT_READ = 141
+"""As the shell counts a program that ends because nobody reads its output any more (`| head`)."""
 
 
 class Output(StrEnum):
@@ -22,14 +28,25 @@ class Output(StrEnum):
 
 def say(line: str) -> None:
     """One line on stdout."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    _write(line + "\n")
+
+
+def _write(text: str) -> None:
+    """Ends the program without a word if nobody reads stdout any more."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(EXIT_NOT_READ) from None
 
 
 def note(line: str) -> None:
-    """One line on stderr: progress, and what to do next."""
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    """One line on stderr: progress, and what to do next. If nobody reads it, the work goes on."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def show_json(value: Any) -> None:
@@ -44,7 +61,10 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console(file=sys.stdout).print(table)
+    console = Console(file=sys.stdout)
+    with console.capture() as rendered:
+        console.print(table)
+    _write(rendered.get())
 
 
 def milliseconds(duration_ns: int) -> float:
@@ -62,6 +82,66 @@ def report(error: LeaseholdError) -> int:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def show_status(status: ClusterStatus, output: Output) -> None:
+    """The nodes and their leases."""
+    if output is Output.JSON:
+        show_json(
+            {
+                "cluster_id": status.cluster_id,
+                "term": status.term,
+                "revision": status.revision,
+                "bound_ms": milliseconds(status.bound_ns),
+                "nodes": [
+                    {
+                        "id": node.id,
+                        "name": node.name,
+                        "address": node.address,
+                        "incarnation": node.incarnation,
+                        "state": node.state,
+                        "applied_revision": node.applied_revision,
+                        "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
+                    }
+                    for node in status.nodes
+                ],
+            }
+        )
+        return
+    say(
+        f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
+        f" a schema change takes at most {status.bound_ns / 1_000_000_000:.1f} s"
+    )
+    show_table(
+        ["id", "name", "address", "incarnation", "state", "applied", "lease ms"],
+        [
+            (
+                node.id,
+                node.name,
+                node.address,
+                node.incarnation,
+                node.state,
+                node.applied_revision,
+                node.lease_remaining_ns // MILLISECOND_NS,
+            )
+            for node in status.nodes
+        ],
+    )
+
+
+def receipt_json(receipt: Receipt, settled: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """A receipt as programs see it."""
+    return {
+        "statement": receipt.text,
+        "statement_id": receipt.statement_id,
+        "revision": receipt.revision,
+        "outcome": receipt.outcome.value,
+        "elapsed_ms": milliseconds(receipt.elapsed_ns),
+        "bound_ms": milliseconds(receipt.bound_ns),
+        "settled": [dict(one) for one in settled],
+        "pending": list(receipt.pending),
+        "cleaning": list(receipt.cleaning),
+    }
 
 
 class Countdown:

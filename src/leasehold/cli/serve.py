@@ -12,7 +12,7 @@ import uvloop
 
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.errors import gravest
-from leasehold.local.files import write_address
+from leasehold.local.files import make_directory, write_address
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
@@ -27,14 +27,14 @@ from leasehold.wire.rpc import GrpcTransport, serve
 
 
 def run_coordinator(directory: Path, listen: str) -> None:
-    """Serves until SIGTERM or SIGINT. Raises what ended it, if something else did."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, and what ended it, if something else did."""
+    make_directory(directory)
     _run(_coordinator(directory, listen))
 
 
 def run_node(directory: Path, *, name: str, listen: str, coordinators: tuple[str, ...]) -> None:
-    """Serves until SIGTERM or SIGINT, then gives its lease back. Raises what ended it, if something else did."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Serves until SIGTERM or SIGINT, then gives its lease back. Raises `BadDirectory`, and what ended it."""
+    make_directory(directory)
     _run(_node(directory, name=name, listen=listen, coordinators=coordinators))
 
 

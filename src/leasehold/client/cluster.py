@@ -177,7 +177,9 @@ class Cluster:
         while True:
             try:
                 return self._call(request, TransactionFacts)
-            except (Unreachable, NotInitialised, NotLeader) as error:
+            except (Indefinite, NotInitialised, NotLeader) as error:
+                if error.code == "TRANSACTION_FORGOTTEN":
+                    raise
                 if self._clock.now_ns() >= deadline_ns:
                     raise OutcomeUnknown(
                         f"no answer about write transaction {request.transaction}: {error}",

@@ -1,11 +1,14 @@
 """Tables as clients read and write them: schemas, plans, write transactions (decisions in `core/commit.py`)."""
 
+import msgspec
+
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog, field_named, live_fields
+from leasehold.core.codec import encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
-from leasehold.core.ddl import cleaned, put
+from leasehold.core.ddl import cleaned, put, sweep
 from leasehold.core.messages import (
     AbortTransaction,
     BucketPlaces,
@@ -25,7 +28,7 @@ from leasehold.core.replication import after_fetch
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.ids import IDENTIFIER, BucketNumber, Revision, TransactionId
-from leasehold.limits import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
+from leasehold.limits import MESSAGE_BYTES_MAX, OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
 from leasehold.wire.ports import Clock
 
 
@@ -50,7 +53,10 @@ class Data:
         return self._facts(catalog.table(parse_name(name)), catalog)
 
     def plan(self, request: PlanScan) -> ScanPlan:
-        """Pins the present revision: its columns and its segments."""
+        """Pins the present revision: its columns and its segments, without statistics, which no reader uses.
+
+        Raises `Refused` with code TOO_MANY_SEGMENTS if it does not fit into one message.
+        """
         catalog = self._writer.catalog
         table = catalog.table(parse_name(request.name))
         fields = live_fields(table)
@@ -59,7 +65,15 @@ class Data:
         segments: list[SegmentRecord] = []
         for number in range(table.buckets):
             segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
-        return ScanPlan(facts=self._facts(table, catalog), fields=fields, segments=tuple(segments))
+        lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
+        plan = ScanPlan(facts=self._facts(table, catalog), fields=fields, segments=lean)
+        if len(encode(plan)) > MESSAGE_BYTES_MAX:
+            raise Refused(
+                f"table {plan.facts.name} has {len(lean)} segments, more than one plan of {MESSAGE_BYTES_MAX} bytes names",
+                code="TOO_MANY_SEGMENTS",
+                hint="make the table anew with fewer buckets and write it in fewer, larger appends",
+            )
+        return plan
 
     def _facts(self, table: TableRecord, catalog: Catalog) -> TableFacts:
         buckets: list[BucketPlaces] = []
@@ -122,7 +136,8 @@ class Data:
         catalog = self._writer.catalog
         record = catalog.transactions.get(transaction)
         if record is None:
-            raise OutcomeUnknown(f"write transaction {transaction[:64]} is not known any more")
+            text = f"write transaction {transaction[:64]} is not known any more"
+            raise OutcomeUnknown(text, code="TRANSACTION_FORGOTTEN", hint="count the rows before you write them again")
         return TransactionFacts(
             transaction=transaction,
             state=record.state,
@@ -153,11 +168,21 @@ class Data:
 
     async def acknowledge(self, message: SegmentsHeld | TableCleaned) -> None:
         """A node has fetched segments it lacked, or has deleted a dropped table's files."""
-        match message:
-            case TableCleaned():
-                await self._writer.submit(lambda catalog: cleaned(catalog, message.table, message.node))
-            case SegmentsHeld():
-                await self._writer.submit(lambda catalog: _held(message, catalog))
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            live = self._leasing.live_incarnations([message.node])
+            if live.get(message.node) != message.incarnation:
+                return ()  # superseded while it waited: what it reported changes nothing (INV-ID-2)
+            if isinstance(message, TableCleaned):
+                return cleaned(catalog, message.table, message.node)
+            return _held(message, catalog)
+
+        await self._writer.submit(decide)
+
+    async def sweep(self) -> None:
+        """Removes what a large table left in the manifest when it was dropped, slice by slice."""
+        while sweep(self._writer.catalog):
+            await self._writer.submit(sweep)
 
 
 def horizons(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:

@@ -1,6 +1,7 @@
 """A leader: everything that exists for one term, put together, and the requests it answers."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 from leasehold.coordinator.data import Data
@@ -31,12 +32,14 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.statements import Describe, ShowDatabases, ShowNodes, ShowTables
-from leasehold.errors import LeaseholdError, Refused
+from leasehold.errors import Definite, Refused
 from leasehold.ids import ClusterId, NodeId
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS
+from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, PARSE_INLINE_CHARACTERS
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.sql.parse import parse
 from leasehold.wire.ports import Clock, Duplex
+
+log = logging.getLogger(__name__)
 
 
 class Leader:
@@ -54,6 +57,7 @@ class Leader:
         assert catalog.cluster is not None
         assert catalog.settings is not None
         assert catalog.largest_lease is not None
+        self._storage = storage
         self._clock = clock
         self._group = group
         self._term = leadership.term
@@ -127,7 +131,10 @@ class Leader:
                 async for message in self._procedures.outcome(statement):
                     yield message
             case Execute(text=text):
-                statement = parse(text)
+                # A long text takes up to a second: not on the loop that grants leases.
+                statement = (
+                    parse(text) if len(text) <= PARSE_INLINE_CHARACTERS else await asyncio.to_thread(parse, text)
+                )
                 if isinstance(statement, ShowDatabases | ShowTables | ShowNodes | Describe):
                     yield self._overview.answer(statement, self._writer.catalog, self._clock.now_ns())
                     return
@@ -160,10 +167,13 @@ class Leader:
         return self._overview.serving(self._writer.catalog, self._clock.now_ns())
 
     async def _keep_house(self) -> None:
+        """Now and then. What can't be done now is tried again; a meta storage that is gone ends this leader."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + HOUSEKEEPING_INTERVAL_NS)
+            await self._storage.status()
             try:
                 await self._data.expire()
                 await self._data.advance_horizons()
-            except LeaseholdError:
-                return  # the writer has ended, and the group with it
+                await self._data.sweep()
+            except Definite as error:
+                log.warning("housekeeping: %s", error)

@@ -16,14 +16,23 @@ from leasehold.core.messages import Execute, Receipt, WaitingFor
 from leasehold.core.operations import Change
 from leasehold.core.queueing import Claim, ObjectQueues
 from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
-from leasehold.core.statements import Definition
-from leasehold.errors import BadStatement, Definite, Indefinite, LeaseholdError, NotFound, Refused
+from leasehold.core.statements import CreateTable, Definition
+from leasehold.errors import (
+    BadStatement,
+    Definite,
+    Indefinite,
+    LeaseholdError,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+)
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId, is_hex_128
 from leasehold.limits import (
     BOUND_SLACK_NS,
     MILLISECOND_NS,
     PROGRESS_INTERVAL_NS,
     SECOND_NS,
+    STATEMENT_TEXT_KEPT,
     STATEMENTS_KEPT,
     STATEMENTS_RUNNING_MAX,
 )
@@ -47,8 +56,26 @@ class _Running(msgspec.Struct):
 
     answer: "asyncio.Future[Receipt]"
     barrier: int | None = None
+    published: bool = False
+    """Its first transaction is durable: from here on no refusal may say that nothing happened."""
     closing: bool = False
     """Answered, while its receipt is not durable yet: until then the answer is repeated from here."""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """A refusal without the frames that an exception keeps alive."""
+
+    kind: type[Definite]
+    text: str
+    code: str
+    hint: str
+
+    @classmethod
+    def of(cls, error: Definite) -> "_Refusal":
+        return cls(type(error), error.text, error.code, error.hint)
+
+    def error(self) -> Definite:
+        return self.kind(self.text, code=self.code, hint=self.hint)
 
 
 class Procedures:
@@ -74,7 +101,7 @@ class Procedures:
         self._running: dict[StatementId, _Running] = {}
         self._elected = writer.catalog.revision
         self._touched: dict[str, Revision] = {}
-        self._unrecorded: OrderedDict[StatementId, Receipt | Definite] = OrderedDict()
+        self._unrecorded: OrderedDict[StatementId, Receipt | _Refusal] = OrderedDict()
 
     # ------------------------------------------------------------ what clients call
 
@@ -106,8 +133,8 @@ class Procedures:
             yield running.answer.result()
             return
         unrecorded = self._unrecorded.get(statement)
-        if isinstance(unrecorded, Definite):
-            raise unrecorded
+        if isinstance(unrecorded, _Refusal):
+            raise unrecorded.error()
         if unrecorded is not None:
             yield unrecorded
             return
@@ -124,6 +151,7 @@ class Procedures:
         """Takes up what earlier leaders left, exactly where its record says it stands."""
         for _, procedure in sorted(self._writer.catalog.procedures.items()):
             running = self._start(procedure.statement)
+            running.published = True
             claims = _claims_of(procedure, self._writer.catalog)
             place = self._enter(claims)
             self._group.create_task(self._resume(procedure, running, claims, place))
@@ -144,8 +172,8 @@ class Procedures:
             began_ns = self._clock.now_ns()  # now it is at the head: what it changes is settled
             running.answer.set_result(await self._begin(request, statement, running, claims, settled, began_ns))
         except LeaseholdError as error:
-            if isinstance(error, Definite):
-                self._note(request.statement, error)
+            if isinstance(error, Definite) and not running.published:
+                self._note(request.statement, _Refusal.of(error))
             _fail(running, error)
         finally:
             self._end(request.statement, running, place)
@@ -177,7 +205,7 @@ class Procedures:
     ) -> Receipt:
         asked = ddl.Request(
             id=request.statement,
-            text=request.text,
+            text=request.text[:STATEMENT_TEXT_KEPT],
             statement=statement,
             bound_ns=published_bound_ns(self._writer.catalog),
         )
@@ -185,7 +213,7 @@ class Procedures:
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             nonlocal begun
-            begun = ddl.begin(asked, catalog, self._serving())
+            begun = ddl.begin(asked, catalog, self._serving() if isinstance(statement, CreateTable) else ())
             return begun.changes
 
         revision = await self._writer.submit(decide)
@@ -194,6 +222,7 @@ class Procedures:
             receipt = self._nothing_to_do(asked, settled, began_ns)
             self._note(asked.id, receipt)
             return receipt
+        running.published = True
         self._touch(claims, revision)
         return await self._go_on(begun.procedure, revision, running, claims, began_ns)
 
@@ -238,7 +267,7 @@ class Procedures:
         assert found is not None, "a procedure and its statement are written together"
         return found.modified
 
-    def _note(self, statement: StatementId, end: Receipt | Definite) -> None:
+    def _note(self, statement: StatementId, end: "Receipt | _Refusal") -> None:
         """Remembers the end of a statement that wrote nothing: a late copy of its request must not run it after all."""
         self._unrecorded[statement] = end
         if len(self._unrecorded) > STATEMENTS_KEPT:
@@ -318,6 +347,10 @@ class Procedures:
 
 
 def _fail(running: _Running, error: LeaseholdError) -> None:
+    if running.published and isinstance(error, Definite):
+        # The procedure is durable and goes on under this leader's successor, if not under this one.
+        text = f"the statement has begun and can't be ended now: {error.text}"
+        error = OutcomeUnknown(text, hint="ask again with the same statement id")
     running.answer.set_exception(error)
     running.answer.exception()  # the client may be gone: nobody else needs it
 

@@ -14,7 +14,7 @@ from leasehold.core.grantor import IncarnationClosed, IncarnationJoined
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer, JoinWait
 from leasehold.core.operations import Change, RevisionChanges
-from leasehold.errors import Corrupt, Definite, Refused
+from leasehold.errors import Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import LineageHash, NodeId, Nonce
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
@@ -127,6 +127,8 @@ class Registration:
             found = await self._storage.get(keys.LINEAGE, request.applied)
         except Compacted:
             return None
+        except Definite as error:  # a store that has failed says so definitely, but not about this node
+            raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
         if found is None or found.modified != request.applied:
             raise Corrupt(
                 f"revision {request.applied} is not one that a node could have applied",

@@ -1,6 +1,7 @@
 """Sessions: one stream per node process, with renewals and acknowledgements in, grants and whole revisions out."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -21,19 +22,66 @@ from leasehold.core.messages import (
     Watched,
     WatchFailed,
 )
-from leasehold.errors import Refused, Superseded, Unreachable, gravest
+from leasehold.errors import Definite, Refused, Superseded, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Session, Term
-from leasehold.limits import RENEWAL_INTERVAL_NS, SESSION_QUEUE_MESSAGES_MAX
+from leasehold.limits import (
+    CHANGE_FRAMING_BYTES,
+    RENEWAL_INTERVAL_NS,
+    SESSION_QUEUE_MESSAGES_MAX,
+    SESSION_REVISIONS_BYTES_MAX,
+    SESSION_REVISIONS_MAX,
+)
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage
 from leasehold.wire.ports import Duplex
 
 Acknowledge = Callable[[SegmentsHeld | TableCleaned], Awaitable[None]]
 
 
+log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """What waits for one node, in order. Revisions wait outside while so many or so large ones wait inside; anything
+    else goes in at once, as a grant must."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[tuple[Message, int]] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
+        self._revisions = 0
+        self._revisions_bytes = 0
+        self._taken = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        """Raises `asyncio.QueueFull` with SESSION_QUEUE_MESSAGES_MAX messages inside."""
+        self._waiting.put_nowait((message, 0))
+
+    async def put_revision(self, message: Watched) -> None:
+        """Waits while it would be more than SESSION_REVISIONS_MAX or SESSION_REVISIONS_BYTES_MAX; for one producer."""
+        changes = message.batch.changes
+        size = sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
+        while self._revisions and not self._takes(size):
+            self._taken.clear()
+            await self._taken.wait()
+        self._waiting.put_nowait((message, size))
+        self._revisions += 1
+        self._revisions_bytes += size
+
+    def _takes(self, size: int) -> bool:
+        return self._revisions < SESSION_REVISIONS_MAX and self._revisions_bytes + size <= SESSION_REVISIONS_BYTES_MAX
+
+    async def get(self) -> Message:
+        """The next message."""
+        message, size = await self._waiting.get()
+        if isinstance(message, Watched):
+            self._revisions -= 1
+            self._revisions_bytes -= size
+            self._taken.set()
+        return message
+
+
 class _Open(msgspec.Struct):
     session: Session
     incarnation: Incarnation
-    outbox: asyncio.Queue[Message]
+    outbox: Outbox
     acknowledgements: asyncio.Queue[SegmentsHeld | TableCleaned]
     ended: asyncio.Event
 
@@ -60,7 +108,7 @@ class Sessions:
         if one is None:
             return
         try:
-            one.outbox.put_nowait(message)
+            one.outbox.put(message)
         except asyncio.QueueFull:
             one.ended.set()
 
@@ -76,11 +124,11 @@ class Sessions:
         one = _Open(
             session=opening.session,
             incarnation=opening.incarnation,
-            outbox=asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX),
+            outbox=Outbox(),
             acknowledgements=asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX),
             ended=asyncio.Event(),
         )
-        one.outbox.put_nowait(
+        one.outbox.put(
             SessionOpened(term=self._term, renew_every_ns=RENEWAL_INTERVAL_NS, latest=self._catalog().revision)
         )
         self._open[opening.node] = one
@@ -138,15 +186,33 @@ class Sessions:
     async def _acknowledge_in_turn(self, one: _Open) -> None:
         """Apart from the renewals, which must not wait for a disk."""
         while True:
-            await self._acknowledge(await one.acknowledgements.get())
+            await self._acknowledge_whole(await one.acknowledgements.get())
+
+    async def _acknowledge_whole(self, message: SegmentsHeld | TableCleaned) -> None:
+        """What the leader declines is no fault of the node's session: it is logged, and the node tells it again."""
+        try:
+            await self._acknowledge(message)
+        except Definite as error:
+            if isinstance(message, SegmentsHeld) and len(message.segments) > 1 and error.code == "TOO_LARGE":
+                half = len(message.segments) // 2
+                for part in (message.segments[:half], message.segments[half:]):
+                    await self._acknowledge_whole(msgspec.structs.replace(message, segments=part))
+                return
+            log.warning(
+                "what node %d reports of table %d is declined: %s (%s)",
+                message.node,
+                message.table,
+                error.text,
+                error.code,
+            )
 
     async def _watch(self, opening: OpenSession, one: _Open) -> None:
         try:
             async for batch in self._storage.watch(keys.WATCH_START, keys.WATCH_END, opening.watch_from):
-                await one.outbox.put(Watched(batch=batch))
+                await one.outbox.put_revision(Watched(batch=batch))
         except (Compacted, FutureRevision) as error:
             minimum = (await self._storage.status()).minimum
-            await one.outbox.put(WatchFailed(code=error.code, minimum=minimum))
+            one.outbox.put(WatchFailed(code=error.code, minimum=minimum))
 
 
 async def _forward(one: _Open, duplex: Duplex) -> None:

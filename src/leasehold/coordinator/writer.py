@@ -14,7 +14,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, Missing, RevisionChanges, Txn, ValueIs
-from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits import (
     CHANGE_FRAMING_BYTES,
@@ -112,7 +112,15 @@ class Writer:
             command = self._commands.get_nowait()
             batch.append(command)
         if merged:
-            await self._commit(tuple(merged[key] for key in sorted(merged)), draft)
+            try:
+                await self._commit(tuple(merged[key] for key in sorted(merged)), draft)
+            except LeadershipLost:
+                raise
+            except Definite as error:  # a full disk: nothing happened, and the leader goes on granting leases
+                for one in accepted:
+                    if not one.answer.done():
+                        one.answer.set_exception(error)
+                return
         for one in accepted:
             if not one.answer.done():
                 one.answer.set_result(self._catalog.revision)

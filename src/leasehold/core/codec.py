@@ -9,6 +9,9 @@ from leasehold.core.records import AnyRecord, Record
 from leasehold.errors import Corrupt, Refused
 from leasehold.limits import MESSAGE_BYTES_MAX
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that are not ours: nesting too deep is one of them."""
+
 R = TypeVar("R", bound=Record)
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -25,7 +28,7 @@ def decode_record(kind: type[R], blob: bytes) -> R:
     """The record in `blob`; raises `Corrupt` if it is not one, or not of this kind."""
     try:
         record = _record.decode(blob)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Corrupt(f"a stored {kind.__name__} can't be read: {error}") from error
     if not isinstance(record, kind):
         raise Corrupt(f"a stored {type(record).__name__} stands where a {kind.__name__} belongs")
@@ -38,5 +41,5 @@ def decode_message(blob: bytes) -> Message:
         raise Refused(f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code="BAD_MESSAGE")
     try:
         return _message.decode(blob)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Refused(f"a message that can't be read: {error}", code="BAD_MESSAGE") from error

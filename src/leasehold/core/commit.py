@@ -43,7 +43,15 @@ from leasehold.ids import (
     is_segment_id,
     segment_transaction,
 )
-from leasehold.limits import PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
+from leasehold.limits import (
+    PURGE_BATCH,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_ROWS_MAX,
+    SEGMENTS_PER_COMMIT_MAX,
+    TRANSACTIONS_KEPT,
+)
+
+SHA256_BYTES = 32
 
 
 def open_transaction(request: OpenTransaction, catalog: Catalog) -> tuple[Change, ...]:
@@ -136,6 +144,7 @@ def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
         # It may have been committed and forgotten since: only an indefinite answer is true.
         raise OutcomeUnknown(
             f"write transaction {transaction[:64]} is not known (any more)",
+            code="TRANSACTION_FORGOTTEN",
             hint="count the table's rows before you write them again",
         )
     return record
@@ -170,7 +179,8 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
     alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
     for segment in listed:
         sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
-        sound = sound and 1 <= segment.schema_version <= table.schema_version and segment.rows >= 0
+        sound = sound and 1 <= segment.schema_version <= table.schema_version and 0 <= segment.rows <= SEGMENT_ROWS_MAX
+        sound = sound and 0 < segment.size_bytes <= SEGMENT_BYTES_MAX and len(segment.sha256) == SHA256_BYTES
         if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
             raise Refused(f"segment {segment.id[:80]} is not of this write", code="BAD_SEGMENT", hint="write again")
         gone = [one.field for one in segment.statistics if one.field not in alive]

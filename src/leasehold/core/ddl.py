@@ -56,7 +56,13 @@ from leasehold.core.statements import (
 from leasehold.core.types import render_type
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, SchemaVersion, StatementId
-from leasehold.limits import COLUMNS_MAX, PURGE_BATCH, STATEMENT_TEXT_KEPT, STATEMENTS_KEPT
+from leasehold.limits import (
+    COLUMNS_MAX,
+    PURGE_BATCH,
+    SEGMENTS_DROPPED_AT_ONCE,
+    STATEMENT_TEXT_KEPT,
+    STATEMENTS_KEPT,
+)
 
 DEFAULT_REPLICATION = 2
 
@@ -322,18 +328,30 @@ def _remove_table(table: TableRecord, catalog: Catalog) -> list[Change]:
     if table.id in catalog.horizons:
         changes.append(Change(keys.horizon(table.id), None))
     pending: set[NodeId] = set()
+    segments: list[Change] = []
     for number in range(table.buckets):
         bucket = catalog.buckets[table.id, BucketNumber(number)]
         pending.update(bucket.replicas)
         changes.append(Change(keys.bucket(table.id, bucket.bucket), None))
         for segment in catalog.bucket_segments(table.id, bucket.bucket):
             pending.update(segment.holders)
-            changes.append(Change(keys.segment(table.id, bucket.bucket, segment.id), None))
+            segments.append(Change(keys.segment(table.id, bucket.bucket, segment.id), None))
     alive = tuple(sorted(node for node in pending if node in catalog.nodes and not catalog.nodes[node].removed))
     if alive:
         dropped = DroppedRecord(table=table.id, name=str(catalog.table_name(table)), pending=alive)
         changes.append(put(keys.dropped(table.id), dropped))
-    return changes
+    return changes + segments[:SEGMENTS_DROPPED_AT_ONCE]
+
+
+def sweep(catalog: Catalog) -> tuple[Change, ...]:
+    """The next slice of manifest entries that belong to no table any more: what a large table left when it went."""
+    changes: list[Change] = []
+    for (table, bucket), segments in sorted(catalog.segments.items(), key=lambda one: one[0]):
+        if table not in catalog.tables:
+            changes.extend(Change(keys.segment(table, bucket, one), None) for one in sorted(segments))
+            if len(changes) >= SEGMENTS_DROPPED_AT_ONCE:
+                break
+    return tuple(changes[:SEGMENTS_DROPPED_AT_ONCE])
 
 
 # ---------------------------------------------------------------- closing

@@ -73,16 +73,20 @@ class Pass(msgspec.Struct, Generic[View_co], frozen=True, gc=False):
 
 
 def guard(published: Published[View_co], now_ns: Callable[[], int]) -> Pass[View_co] | None:
-    """Reads the deadline, then the clock, then the view, in this order; None when fenced.
+    """Reads the deadline, then the clock, then the view, then once more the lease; None when fenced.
 
-    A view read before the clock could be paired with a clock reading that another view's barrier preceded
-    (INV-BARRIER-1); a deadline read first can only be too early.
+    A view read before the clock could be one that a barrier had left behind by the time the clock was read
+    (INV-BARRIER-1). A deadline alone can't tell that the lease was given back while this thread was paused: a
+    surrendered lease still runs by the clock, so what was read counts only if it was not surrendered by then.
     """
     lease = published.lease
     instant_ns = now_ns()
     if instant_ns >= lease.deadline_ns:
         return None
-    return Pass(published.view, lease, instant_ns)
+    view = published.view
+    if published.lease is NO_LEASE:
+        return None
+    return Pass(view, lease, instant_ns)
 
 
 # ---------------------------------------------------------------- the holder

@@ -21,6 +21,23 @@ def read_address(directory: Path) -> str | None:
         return None
 
 
+def make_directory(directory: Path) -> None:
+    """Makes a directory and those above it, unless it is there. Raises `BadDirectory`."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "it is a file" if directory.is_file() else error.strerror
+        raise BadDirectory(f"{directory} can't be a directory: {why}", hint="choose another --dir") from error
+
+
+def names_in(directory: Path) -> list[str]:
+    """What a directory holds, in order. Raises `BadDirectory`."""
+    try:
+        return sorted(entry.name for entry in directory.iterdir())
+    except OSError as error:
+        raise BadDirectory(f"{directory} can't be read: {error.strerror}", hint="choose another --dir") from error
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Replaces a file so that a reader sees the old or the new content, also after a crash."""
     scratch = path.with_name(path.name + ".new")

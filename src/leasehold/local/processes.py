@@ -11,7 +11,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,9 +29,10 @@ from leasehold.limits import (
     LOCAL_NODES_MAX,
     RETRY_PAUSE_NS,
     START_WAIT_NS,
+    START_WATCH_NS,
     STOP_WAIT_NS,
 )
-from leasehold.local.files import ADDRESS_FILE, read_address, write_whole
+from leasehold.local.files import ADDRESS_FILE, make_directory, names_in, read_address, write_whole
 from leasehold.local.waiting import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
@@ -51,6 +53,7 @@ class Process:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.name = directory.name
+        self._log_began = 0
 
     @property
     def log(self) -> Path:
@@ -72,9 +75,13 @@ class Process:
         return process if same and not ended else None
 
     def start(self, arguments: list[str]) -> None:
-        """Starts it in a session of its own, so that it outlives this process; returns at once."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        """Starts it in a session of its own, so that it outlives this process; returns at once.
+
+        Raises `BadDirectory` where its directory can't be used.
+        """
+        make_directory(self.directory)
         (self.directory / ADDRESS_FILE).unlink(missing_ok=True)
+        self._log_began = self.log.stat().st_size if self.log.exists() else 0
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawn(
             sys.executable,
@@ -86,26 +93,31 @@ class Process:
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ],
             setsid=True,
+            setsigmask=[],  # whoever starts it may wait for signals: a child that inherits the mask never hears them
         )
         # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
         identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
         write_whole(self.directory / "pid", msgspec.json.encode(identity))
 
-    def wait_until_up(self) -> str:
-        """Its address, once it listens. Raises `Refused` with the end of its log if it ends instead."""
+    def check_runs(self) -> None:
+        """Raises `Refused` with what it said last if it has ended."""
+        if self.running() is None:
+            raise Refused(
+                f"{self.name} ended at once: {self.last_words()}",
+                code="DID_NOT_START",
+                hint=f"the whole log is {self.log}",
+            )
+
+    def wait_until_up(self, pause: Callable[[int], None] = sleep_ns) -> str:
+        """Its address, once it listens. Raises `Refused` with what it said last if it ends instead."""
         clock = BoottimeClock()
         deadline_ns = clock.now_ns() + START_WAIT_NS
         while clock.now_ns() < deadline_ns:
             address = read_address(self.directory)
             if address is not None:
                 return address
-            if self.running() is None:
-                raise Refused(
-                    f"{self.name} ended at once: {self.last_words()}",
-                    code="DID_NOT_START",
-                    hint=f"the whole log is {self.log}",
-                )
-            sleep_ns(RETRY_PAUSE_NS)
+            self.check_runs()
+            pause(RETRY_PAUSE_NS)
         raise Unreachable(f"{self.name} does not listen yet", hint=f"look into {self.log}")
 
     def signal(self, number: signal.Signals) -> None:
@@ -139,21 +151,23 @@ class Process:
                 self.wait_until_gone()
 
     def last_words(self) -> str:
-        """The last line of its log that says something."""
+        """The error that ended it, else the last line it logged; of an earlier run only if we did not start it."""
         try:
             with self.log.open("rb") as log:
-                log.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
+                log.seek(max(self._log_began, self.log.stat().st_size - _LOG_TAIL_BYTES))
                 lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
         except FileNotFoundError:
-            return "it left no log"
-        return lines[-1] if lines else "it left no log"
+            lines = []
+        errors = [line for line in lines if line.startswith("error [")]
+        return (errors or lines or ["it left no log"])[-1]
 
 
 class LocalCluster:
-    """All processes of the cluster in one directory."""
+    """All processes of the cluster in one directory. `pause` is how it waits: what that raises ends the waiting."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, pause: Callable[[int], None] = sleep_ns) -> None:
         self.directory = directory.absolute()
+        self._pause = pause
 
     @property
     def coordinator(self) -> Process:
@@ -214,14 +228,21 @@ class LocalCluster:
                 self._spawn_node(process, address)
                 started.append(process)
                 if name not in registered:
-                    process.wait_until_up()
-                    wait_until_registered(cluster, name)
+                    process.wait_until_up(self._pause)
+                    wait_until_registered(cluster, name, partial(self._watch, [process]))
             for process in started:
-                process.wait_until_up()
+                process.wait_until_up(self._pause)
 
     def down(self) -> list[str]:
-        """Stops everything; answers the names of what had been running. Nodes first: they give their leases back."""
-        stopped = [process for process in [*self.nodes(), self.coordinator] if process.running()]
+        """Stops everything; answers the names of what had been running. Nodes first: they give their leases back.
+
+        Raises `BadDirectory` where there is no cluster, and nothing of one that is still being made.
+        """
+        if (self.directory / CLUSTER_FILE).exists() or self.coordinator.running() is None:
+            nodes = self.nodes()
+        else:
+            nodes = [Process(path) for path in sorted(self.directory.glob("node-*"))]
+        stopped = [process for process in [*nodes, self.coordinator] if process.running()]
         for process in stopped:
             if process.name != COORDINATOR:
                 with contextlib.suppress(psutil.NoSuchProcess, Refused):
@@ -240,7 +261,7 @@ class LocalCluster:
             return read_address(process.directory) or _missing(address)
         listen = address or f"127.0.0.1:{_free_port()}"
         process.start(["coordinator", "--dir", str(process.directory), "--listen", listen])
-        return process.wait_until_up()
+        return process.wait_until_up(self._pause)
 
     def restart_coordinator(self) -> str:
         """Starts a coordinator that does not run, under its old address. Raises `Refused` if it runs."""
@@ -249,21 +270,48 @@ class LocalCluster:
         return self.start_coordinator(read_cluster_file(self.directory).coordinator)
 
     def start_node(self, process: Process) -> str:
-        """Starts a node, under whatever port is free: its id is in its directory. Raises `Refused` if it runs."""
+        """Starts a node, under whatever port is free: its id is in its directory. Raises `Refused` if it runs.
+
+        Returns once it has joined under its new address, or has listened for START_WATCH_NS without ending: after a
+        kill it joins only when its old lease has run out, while no coordinator answers not at all. Raises `Refused`
+        (DID_NOT_START) with what it said last if it ends: what a coordinator refuses ends a process at once.
+        """
         if process.running() is not None:
             raise Refused(f"{process.name} runs already", code="RUNNING", hint="nothing to do")
-        self._spawn_node(process, read_cluster_file(self.directory).coordinator)
-        return process.wait_until_up()
+        coordinator = read_cluster_file(self.directory).coordinator
+        self._spawn_node(process, coordinator)
+        address = process.wait_until_up(self._pause)
+        clock = BoottimeClock()
+        deadline_ns = clock.now_ns() + START_WATCH_NS
+        with Cluster(coordinator) as cluster:
+            while clock.now_ns() < deadline_ns:
+                self._watch([process])
+                with contextlib.suppress(LeaseholdError):
+                    if any(one.name == process.name and one.address == address for one in cluster.status().nodes):
+                        break
+        process.check_runs()
+        return address
 
     def wait_until_active(self, *names: str) -> ClusterStatus:
-        """Waits until these nodes, by default all, serve as the processes that run now. Raises `Unreachable`."""
+        """Waits until these nodes, by default all, serve as the processes that run now.
+
+        Raises `Unreachable`, or `Refused` (DID_NOT_START) as soon as one of them has ended.
+        """
         processes = [self.node(name) for name in names] or self.nodes()
         addresses = {process.name: read_address(process.directory) or "nowhere" for process in processes}
         with Cluster(self.directory) as cluster:
-            return wait_until_active(cluster, addresses)
+            return wait_until_active(cluster, addresses, partial(self._watch, processes))
+
+    def _watch(self, processes: list[Process]) -> None:
+        """A pause, if all of these still run; raises `Refused` if one does not."""
+        for process in processes:
+            process.check_runs()
+        self._pause(RETRY_PAUSE_NS)
 
     def _spawn_node(self, process: Process, coordinator: str) -> None:
-        process.start(["node", "--dir", str(process.directory), "--name", process.name, "--coordinator", coordinator])
+        # Everything is said here: an environment variable meant for one process must not reach all of them.
+        where = ["--dir", str(process.directory), "--listen", "127.0.0.1:0", "--coordinator", coordinator]
+        process.start(["node", "--name", process.name, *where])
 
     # ------------------------------------------------------------ parts
 
@@ -271,18 +319,13 @@ class LocalCluster:
         if self.directory.exists() and not self.directory.is_dir():
             raise BadDirectory(f"{self.directory} is a file", hint="choose another --dir")
         if not (self.directory / CLUSTER_FILE).exists() and self.directory.is_dir():
-            strange = [entry.name for entry in self.directory.iterdir() if not _ours(entry.name)]
+            strange = [name for name in names_in(self.directory) if not _ours(name)]
             if strange:
                 raise BadDirectory(
                     f"{self.directory} holds other things, {strange[0]!r} among them",
                     hint="choose an empty or new directory with --dir",
                 )
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadDirectory(
-                f"{self.directory} can't be made: {error.strerror}", hint="choose another --dir"
-            ) from error
+        make_directory(self.directory)
 
     def _known(self) -> ClusterFile | None:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
@@ -299,7 +342,7 @@ class LocalCluster:
                         known = True  # an earlier `up` was cut off after this step
                     elif clock.now_ns() >= deadline_ns:
                         raise
-                sleep_ns(RETRY_PAUSE_NS)
+                self._pause(RETRY_PAUSE_NS)
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:

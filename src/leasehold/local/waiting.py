@@ -5,29 +5,32 @@ from collections.abc import Callable, Mapping
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import ClusterStatus, NodeStatus
 from leasehold.errors import Indefinite, NotInitialised, Unreachable
-from leasehold.limits import ACTIVE_WAIT_NS, RETRY_PAUSE_NS, SECOND_NS
-from leasehold.wire.clock import BoottimeClock, sleep_ns
+from leasehold.limits import ACTIVE_WAIT_NS, SECOND_NS
+from leasehold.wire.clock import BoottimeClock
 
 
-def wait_until_registered(cluster: Cluster, name: str) -> None:
-    """Waits until a node has its id. Raises `Unreachable` if it does not get one in time."""
-    _wait(cluster, {name}, lambda node: node is not None)
+def wait_until_registered(cluster: Cluster, name: str, pause: Callable[[], None]) -> None:
+    """Waits until a node has its id. Raises `Unreachable` if it does not get one in time, and what `pause` raises."""
+    _wait(cluster, {name}, lambda node: node is not None, pause)
 
 
-def wait_until_active(cluster: Cluster, addresses: Mapping[str, str]) -> ClusterStatus:
+def wait_until_active(cluster: Cluster, addresses: Mapping[str, str], pause: Callable[[], None]) -> ClusterStatus:
     """Waits until each of these nodes holds a lease under the address it listens on now.
 
     The address matters: a killed node's lease runs on for a while, and that must not pass for the new process.
-    Raises `Unreachable` saying which do not, and their state.
+    Raises `Unreachable` saying which do not, and their state, and what `pause`, called between two looks, raises.
     """
     return _wait(
         cluster,
         set(addresses),
         lambda node: node is not None and node.state == "ACTIVE" and node.address == addresses[node.name],
+        pause,
     )
 
 
-def _wait(cluster: Cluster, wanted: set[str], holds: Callable[[NodeStatus | None], bool]) -> ClusterStatus:
+def _wait(
+    cluster: Cluster, wanted: set[str], holds: Callable[[NodeStatus | None], bool], pause: Callable[[], None]
+) -> ClusterStatus:
     clock = BoottimeClock()
     deadline_ns = clock.now_ns() + ACTIVE_WAIT_NS
     while True:
@@ -49,4 +52,4 @@ def _wait(cluster: Cluster, wanted: set[str], holds: Callable[[NodeStatus | None
                     f"not all nodes serve after {ACTIVE_WAIT_NS // SECOND_NS} s: {states}",
                     hint="`leasehold logs NODE` shows why",
                 )
-        sleep_ns(RETRY_PAUSE_NS)
+        pause()

@@ -47,6 +47,7 @@ from leasehold.limits import (
     SESSION_QUEUE_MESSAGES_MAX,
     SURRENDER_WAIT_NS,
     VAULT_BATCH_REVISIONS_MAX,
+    VAULT_DELAY_NS,
     WATCH_QUEUE_REVISIONS_MAX,
 )
 from leasehold.node.joining import Coordinators, Joiner
@@ -251,7 +252,8 @@ class Agent:
             return  # delivered again after a reconnect (R10)
         view = view.applying(batch)
         self._published.publish(view)
-        urgent = any(change.key.startswith(keys.PROCEDURES) for change in batch.changes)
+        # A procedure that appears or moves on has a barrier waiting; one that is deleted has not.
+        urgent = any(change.key.startswith(keys.PROCEDURES) and change.value is not None for change in batch.changes)
         self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
         await self._unsaved.put((batch, view))
 
@@ -259,6 +261,7 @@ class Agent:
         """Makes revisions durable behind the view, as many at once as wait."""
         while True:
             batches = [await self._unsaved.get()]
+            await self._clock.sleep_until(self._clock.now_ns() + VAULT_DELAY_NS)
             while not self._unsaved.empty() and len(batches) < VAULT_BATCH_REVISIONS_MAX:
                 batches.append(self._unsaved.get_nowait())
             durable = batches[-1][1]

@@ -8,13 +8,14 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import BoundedSemaphore
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.messages import FetchTicket
 from leasehold.core.records import SegmentRecord
-from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, NotFound
+from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, NotFound, Refused
 from leasehold.ids import ClusterId, NodeId
 from leasehold.limits import (
     FETCH_BASE_NS,
@@ -22,12 +23,16 @@ from leasehold.limits import (
     FLIGHT_READS_MAX,
     FORWARD_CHUNK_BYTES,
     SECOND_NS,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_ROWS_MAX,
 )
 from leasehold.node.guarding import busy, missing
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.storage.segment import verify_segment
 from leasehold.wire.flight import BYTES_SCHEMA, answering, bytes_batch, calling, reader_to, ticket, within
+
+SHA256_BYTES: Final = 32
 
 
 class Fetches:
@@ -60,25 +65,56 @@ class Fetches:
                 self._reading.release()
 
 
+def _unheard(node: NodeId, error: LeaseholdError | None) -> None:
+    """Nobody asked how the places did."""
+
+
+def check_record(record: SegmentRecord) -> None:
+    """Raises `Refused` with code BAD_SEGMENT_RECORD for sizes that no segment can have: no file could match them."""
+    if not 0 < record.size_bytes <= SEGMENT_BYTES_MAX:
+        why = f"{record.size_bytes} bytes"
+    elif not 0 <= record.rows <= SEGMENT_ROWS_MAX:
+        why = f"{record.rows} rows"
+    elif len(record.sha256) != SHA256_BYTES:
+        why = f"a SHA-256 of {len(record.sha256)} bytes"
+    else:
+        return
+    raise Refused(
+        f"the manifest says that segment {record.id[:80]} has {why}, which none can have",
+        code="BAD_SEGMENT_RECORD",
+        hint="upgrade this node; if it is up to date, the manifest is wrong: write the rows again to another table",
+    )
+
+
 def fetch_segment(
-    files: SegmentFiles, record: SegmentRecord, places: Sequence[tuple[NodeId, str]], cluster_id: ClusterId
+    files: SegmentFiles,
+    record: SegmentRecord,
+    places: Sequence[tuple[NodeId, str]],
+    cluster_id: ClusterId,
+    on_asked: Callable[[NodeId, LeaseholdError | None], None] = _unheard,
 ) -> bool:
     """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
 
     Blocks. A copy that differs from the manifest is thrown away and the next place asked. A file that is there already
-    is never replaced. Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR for this node's own disk.
+    is never replaced. `on_asked` is told of each place that was asked what was wrong with it, None for a whole copy.
+    Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR for this node's own disk, and `Refused` with
+    code BAD_SEGMENT_RECORD or BAD_SEGMENT_NAME for a record that describes no segment.
     """
+    check_record(record)
     if files.exists(record.table, record.bucket, record.id):
         return _is_whole(files, record)
-    for _, address in places:
+    for node, address in places:
         try:
             file = files.create(record.table, record.bucket, record.id)
         except AlreadyExists:
             return False  # being written this moment: the next round sees what became of it
         with file:
-            if _copied(file, record, address, cluster_id):
+            error = _copied(file, record, address, cluster_id)
+            if error is None:
                 file.finish()
-                return True
+        on_asked(node, error)
+        if error is None:
+            return True
     return False
 
 
@@ -91,22 +127,30 @@ def _is_whole(files: SegmentFiles, record: SegmentRecord) -> bool:
     return True
 
 
-def _copied(file: SegmentFile, record: SegmentRecord, address: str, cluster_id: ClusterId) -> bool:
-    """Whether `file` holds exactly the segment now."""
+def _copied(file: SegmentFile, record: SegmentRecord, address: str, cluster_id: ClusterId) -> LeaseholdError | None:
+    """None once `file` holds exactly the segment, else what the peer did wrong."""
     digest = hashlib.sha256()
     chunks = _chunks(record, address, cluster_id)
     while True:
         # Only what the peer does wrong is caught: an error of this disk would be the same with the next peer.
         try:
             chunk = next(chunks, None)
-        except LeaseholdError:
-            return False
+        except LeaseholdError as error:
+            return error
         if chunk is None:
-            return file.size_bytes == record.size_bytes and digest.digest() == record.sha256
+            whole = file.size_bytes == record.size_bytes and digest.digest() == record.sha256
+            return None if whole else _differs(record, address)
         if file.size_bytes + len(chunk) > record.size_bytes:
-            return False
+            return _differs(record, address)
         digest.update(chunk)
         file.write(chunk)
+
+
+def _differs(record: SegmentRecord, address: str) -> Corrupt:
+    return Corrupt(
+        f"the copy of segment {record.id} at {address} is not what the manifest says",
+        hint="that node replaces it once a scan there has found it out",
+    )
 
 
 def _chunks(record: SegmentRecord, address: str, cluster_id: ClusterId) -> Iterator[memoryview]:
@@ -118,7 +162,10 @@ def _chunks(record: SegmentRecord, address: str, cluster_id: ClusterId) -> Itera
             if not reader.schema.equals(BYTES_SCHEMA):
                 raise pa.ArrowInvalid("not a segment's bytes")
             for chunk in reader:
-                for value in chunk.data.column(0):
+                batch: pa.RecordBatch | None = chunk.data
+                if batch is None or batch.column(0).null_count:
+                    raise pa.ArrowInvalid("a chunk without bytes")
+                for value in batch.column(0):
                     yield memoryview(value.as_buffer())
         finally:
             reader.cancel()

@@ -1,92 +1,309 @@
-"""The reconciler: makes a node's disk hold what the durable catalog says it should (plans in `core/reconcile.py`)."""
+"""The reconciler: makes a node's disk hold what the durable catalog says it should (plans in `core/reconcile.py`).
+
+Three tasks, so that none waits behind another's disk or network: one plans and deletes, one verifies and fetches, one
+tells the leader. What goes wrong with one table or segment is logged and left alone for a while, twice as long after
+each further failure, and the rest goes on: a node whose disk is full still serves, and still deletes.
+
+| what fails                | what rests                                               |
+| deleting, verifying       | that table or segment                                    |
+| every place that was asked | that segment                                            |
+| a place that is silent, slow or busy | that place, for all segments                  |
+| a copy, for want of space | fetching as a whole: the next segment would fail as well |
+"""
 
 import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from itertools import islice
+from typing import Final, Protocol
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.reconcile import OnDisk, Plan, plan
 from leasehold.core.records import SegmentRecord
-from leasehold.errors import Corrupt
+from leasehold.errors import Corrupt, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
-from leasehold.limits import FETCH_ROUND_SEGMENTS_MAX, RECONCILE_INTERVAL_NS, TRASH_ROUND_FILES_MAX
-from leasehold.node.agent import Agent
-from leasehold.node.fetch import fetch_segment
+from leasehold.limits import (
+    FETCH_REST_MIN_NS,
+    FETCH_ROUND_SEGMENTS_MAX,
+    RECONCILE_INTERVAL_NS,
+    RECONCILE_REST_MAX_NS,
+    RECONCILE_REST_MIN_NS,
+    RECONCILE_RESTS_KEPT,
+    REPORT_GATHER_NS,
+    REPORT_REPEAT_NS,
+    SECOND_NS,
+    SEGMENTS_PER_REPORT_MAX,
+    TRASH_ROUND_FILES_MAX,
+)
+from leasehold.node.fetch import check_record, fetch_segment
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.segment import verify_segment
 from leasehold.wire.ports import Clock, Vault
 
+log = logging.getLogger(__name__)
+
+FETCHING: Final = "fetching"
+PLANNING: Final = "comparing this disk with the catalog"
+EMPTYING: Final = "emptying the trash"
+
+
+class Following(Protocol):
+    """What the reconciler needs of the agent."""
+
+    @property
+    def durable(self) -> Catalog:
+        """The newest catalog that the vault holds."""
+        ...
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the vault holds what the cluster had when this process first connected."""
+        ...
+
+    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        """Tells the leader of segments that lie on this disk, verified; may be lost."""
+        ...
+
+    async def report_cleaned(self, table: ObjectId) -> None:
+        """Tells the leader that nothing of a dropped table is left here; may be lost."""
+        ...
+
+
+class Rests:
+    """What is left alone until when; the newest RECONCILE_RESTS_KEPT are remembered."""
+
+    def __init__(self, now_ns: Callable[[], int], *, min_ns: int, max_ns: int) -> None:
+        assert 0 < min_ns <= max_ns
+        self._now_ns = now_ns
+        self._min_ns = min_ns
+        self._max_ns = max_ns
+        self._until_ns: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether it rests now."""
+        return key in self._until_ns and self._now_ns() < self._until_ns[key][0]
+
+    def begin(self, key: Hashable) -> int:
+        """Lets it rest, twice as long as the last time; how long, in nanoseconds."""
+        _, last_ns = self._until_ns.pop(key, (0, 0))
+        pause_ns = min(max(self._min_ns, 2 * last_ns), self._max_ns)
+        self._until_ns[key] = (self._now_ns() + pause_ns, pause_ns)
+        if len(self._until_ns) > RECONCILE_RESTS_KEPT:
+            self._until_ns.popitem(last=False)
+        return pause_ns
+
+    def forget(self, key: Hashable) -> None:
+        """It went well: the next rest is a short one again."""
+        self._until_ns.pop(key, None)
+
 
 class Reconciler:
     """Runs beside the agent for the life of a process; its disk and network work happens on worker threads."""
 
-    def __init__(self, *, agent: Agent, published: Published, files: SegmentFiles, vault: Vault, clock: Clock) -> None:
+    def __init__(
+        self, *, agent: Following, published: Published, files: SegmentFiles, vault: Vault, clock: Clock
+    ) -> None:
         self._agent = agent
         self._published = published
         self._files = files
         self._vault = vault
         self._clock = clock
         self._since_start = frozenset(segment for _, _, segment in files.listing())
+        self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
+        self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
+        self._told = Rests(clock.now_ns, min_ns=REPORT_REPEAT_NS, max_ns=REPORT_REPEAT_NS)
+        self._newest: Plan | None = None
+        self._planned = asyncio.Event()
+        self._held: dict[tuple[ObjectId, BucketNumber], dict[SegmentId, None]] = {}
+        self._found = asyncio.Event()
 
     async def run(self) -> None:
-        """Reconciles after every durable change, and now and then: a report that was lost is made again."""
+        """Reconciles again and again: a report that was lost is made again. Ends by what is not a `LeaseholdError`."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tidy_again_and_again())
+            group.create_task(self._replicate_as_planned())
+            group.create_task(self._report_as_found())
+
+    # ------------------------------------------------------------ planning and deleting
+
+    async def _tidy_again_and_again(self) -> None:
         while True:
             if self._published.node:
-                await self.round()
+                await self._unless_resting(PLANNING, self._tidy)
+                await self._unless_resting(EMPTYING, self._empty_trash)
             await self._clock.sleep_until(self._clock.now_ns() + RECONCILE_INTERVAL_NS)
 
-    async def round(self) -> Plan:
-        """One comparison and what follows from it."""
+    async def _unless_resting(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
+        if what in self._failed:
+            return
+        try:
+            await step()
+        except LeaseholdError as error:
+            self._leave(what, what, error)
+        else:
+            self._failed.forget(what)
+
+    async def _tidy(self) -> None:
+        """One comparison; deletes what has to go and hands on what has to come."""
         on_disk = await asyncio.to_thread(self._listing)
-        durable = self._agent.durable
         planned = plan(
-            durable,
+            self._agent.durable,
             self._published.node,
             on_disk,
             self._since_start if self._agent.caught_up else frozenset(),
         )
-        if not planned.idle:
+        if planned.report or planned.fetch:
+            self._newest = planned
+            self._planned.set()
+        if planned.clean or planned.trash:
             # What is deleted must stay decided: the revision that says so survives the machine first (R9).
             await self._vault.sync()
-            await self._carry_out(planned, durable)
+        for table in planned.clean:
+            await self._clean(table)
+        for one in planned.trash:
+            await self._trash(one)
+
+    async def _empty_trash(self) -> None:
         await asyncio.to_thread(self._files.empty_trash, TRASH_ROUND_FILES_MAX)
-        return planned
 
     def _listing(self) -> frozenset[OnDisk]:
         return frozenset(OnDisk(table, bucket, segment) for table, bucket, segment in self._files.listing())
 
-    async def _carry_out(self, planned: Plan, durable: Catalog) -> None:
-        for table in planned.clean:
+    async def _clean(self, table: ObjectId) -> None:
+        if table in self._failed:
+            return
+        try:
             await asyncio.to_thread(self._files.trash_table, table)
+        except LeaseholdError as error:
+            self._leave(table, f"cleaning table {table}", error)
+            return
+        self._failed.forget(table)
+        if table not in self._told:
+            self._told.begin(table)
             await self._agent.report_cleaned(table)
-        for one in planned.trash:
+
+    async def _trash(self, one: OnDisk) -> None:
+        if one in self._failed:
+            return
+        try:
             await asyncio.to_thread(self._files.trash, one.table, one.bucket, one.segment)
-        wanted = planned.fetch[:FETCH_ROUND_SEGMENTS_MAX]
-        held = [record for record in planned.report if await asyncio.to_thread(self._verify, record)]
-        held += [record for record in wanted if await asyncio.to_thread(self._fetch, record, durable)]
-        for (table, bucket), segments in sorted(_grouped(held).items()):
-            await self._agent.report_held(table, bucket, tuple(segments))
+        except LeaseholdError as error:
+            self._leave(one, f"deleting segment {one.segment} of table {one.table}", error)
+        else:
+            self._failed.forget(one)
+
+    # ------------------------------------------------------------ verifying and fetching
+
+    async def _replicate_as_planned(self) -> None:
+        while True:
+            await self._planned.wait()
+            self._planned.clear()
+            planned, self._newest = self._newest, None
+            if planned is not None:
+                for record in self._wanted(planned.report):
+                    await self._attempt(record, self._verify)
+                for record in self._wanted(one for one in planned.fetch if self._places(one)):
+                    if FETCHING not in self._failed:
+                        await self._attempt(record, self._fetch)
+
+    def _wanted(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+        """As many as one round takes, so that the next one starts from a new plan; what rests does not use it up."""
+        ready = (one for one in records if one.id not in self._failed and one.id not in self._told)
+        return list(islice(ready, FETCH_ROUND_SEGMENTS_MAX))
+
+    async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], bool]) -> None:
+        """One step for one segment, as the catalog has it by now; what it found to be here is told soon."""
+        entry = self._entry(record)
+        if entry is None:
+            return
+        try:
+            here = await asyncio.to_thread(step, entry)
+            if here and self._entry(entry) is None:
+                await self._came_too_late(entry)
+                return
+        except LeaseholdError as error:
+            self._leave(entry.id, f"segment {entry.id} of table {entry.table}", error)
+            if error.code == "DISK_FULL":
+                self._failed.begin(FETCHING)
+            return
+        if here:
+            self._failed.forget(entry.id)
+            self._failed.forget(FETCHING)
+            self._told.begin(entry.id)
+            self._held.setdefault((entry.table, entry.bucket), {})[entry.id] = None
+            self._found.set()
+
+    async def _came_too_late(self, record: SegmentRecord) -> None:
+        """Its table may have gone while it came: who cleaned up was here before it, and does not come again."""
+        durable = self._agent.durable
+        if record.table not in durable.tables or record.table in durable.dropped:
+            await self._vault.sync()
+            await asyncio.to_thread(self._files.trash, record.table, record.bucket, record.id)
+
+    def _entry(self, record: SegmentRecord) -> SegmentRecord | None:
+        """The manifest entry, if this node should hold the segment."""
+        durable = self._agent.durable
+        bucket = durable.buckets.get((record.table, record.bucket))
+        if bucket is None or self._published.node not in bucket.replicas or record.table in durable.dropped:
+            return None
+        return durable.segments.get((record.table, record.bucket), {}).get(record.id)
 
     def _verify(self, record: SegmentRecord) -> bool:
-        """Whether the file is what the manifest says; one that is not goes, and is fetched in the next round."""
+        """Whether the file is what the manifest says; one that is not goes, and is fetched in a later round."""
+        check_record(record)
         path = self._files.path(record.table, record.bucket, record.id)
         try:
             verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
+        except NotFound:
+            return False  # gone since the plan was made
         except Corrupt:
             self._files.trash(record.table, record.bucket, record.id)
             return False
         return True
 
-    def _fetch(self, record: SegmentRecord, durable: Catalog) -> bool:
-        places: list[tuple[NodeId, str]] = [
-            (node, durable.nodes[node].address)
+    def _places(self, record: SegmentRecord) -> list[tuple[NodeId, str]]:
+        """The other holders that do not rest."""
+        nodes = self._agent.durable.nodes
+        return [
+            (node, nodes[node].address)
             for node in record.holders
-            if node != self._published.node and node in durable.nodes
+            if node != self._published.node and node in nodes and node not in self._peers
         ]
-        return fetch_segment(self._files, record, places, self._published.cluster_id)
 
+    def _fetch(self, record: SegmentRecord) -> bool:
+        """Raises `Refused` with code NOT_FETCHED where every place that was asked failed; False if none was asked."""
+        errors: dict[NodeId, LeaseholdError] = {}
 
-def _grouped(records: list[SegmentRecord]) -> dict[tuple[ObjectId, BucketNumber], list[SegmentId]]:
-    groups: dict[tuple[ObjectId, BucketNumber], list[SegmentId]] = {}
-    for record in records:
-        groups.setdefault((record.table, record.bucket), []).append(record.id)
-    return groups
+        def on_asked(node: NodeId, error: LeaseholdError | None) -> None:
+            if error is None:
+                self._peers.forget(node)
+            else:
+                errors[node] = error
+                if isinstance(error, Unreachable) or error.code == "BUSY":
+                    self._peers.begin(node)
+
+        here = fetch_segment(self._files, record, self._places(record), self._published.cluster_id, on_asked)
+        if errors and not here:
+            said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
+            raise Refused(f"no replica gave it: {said}", code="NOT_FETCHED", hint="SHOW NODES tells which nodes are up")
+        return here
+
+    # ------------------------------------------------------------ telling
+
+    async def _report_as_found(self) -> None:
+        while True:
+            await self._found.wait()
+            await self._clock.sleep_until(self._clock.now_ns() + REPORT_GATHER_NS)
+            self._found.clear()
+            held, self._held = self._held, {}
+            for (table, bucket), found in sorted(held.items()):
+                segments = tuple(found)
+                for start in range(0, len(segments), SEGMENTS_PER_REPORT_MAX):
+                    part = segments[start : start + SEGMENTS_PER_REPORT_MAX]
+                    await self._agent.report_held(table, bucket, part)
+
+    def _leave(self, key: Hashable, what: str, error: LeaseholdError) -> None:
+        pause_ns = self._failed.begin(key)
+        log.warning("%s: %s (%s); again in %g s", what, error.text, error.code, pause_ns / SECOND_NS)

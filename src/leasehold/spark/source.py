@@ -133,9 +133,7 @@ class LeaseholdReader(DataSourceReader):
             fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
             plan = cluster.plan(self._name, [field.name for field in fields])
             check_readable(self._schema, plan.fields, table=self._name)
-            # The statistics have done their work; a node finds the segment by the rest.
-            lean = [msgspec.structs.replace(one, statistics=()) for one in plan.segments]
-            shares = share_out(lean) or [()]
+            shares = share_out(plan.segments) or [()]
             return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

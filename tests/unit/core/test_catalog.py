@@ -90,7 +90,7 @@ def write(ground, number, *, commit):
         schema_version=table.schema_version,
         rows=1,
         size_bytes=1,
-        sha256=b"",
+        sha256=bytes(32),
         statistics=(),
         holders=(Holder(node=bucket.replicas[0], incarnation=1),),
     )

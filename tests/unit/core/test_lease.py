@@ -249,13 +249,29 @@ class Slot:
 
 
 @pytest.mark.parametrize(
-    ("deadline_ns", "readings"), [(100, ["lease", "clock", "view"]), (99, ["lease", "clock"]), (0, ["lease", "clock"])]
+    ("deadline_ns", "readings"),
+    [(100, ["lease", "clock", "view", "lease"]), (99, ["lease", "clock"]), (0, ["lease", "clock"])],
 )
-def test_the_guard_reads_the_deadline_then_the_clock_then_the_view(deadline_ns, readings):
+def test_the_guard_reads_the_deadline_the_clock_the_view_and_again_the_lease(deadline_ns, readings):
     slot = Slot(Lease(term=1, sequence=2, deadline_ns=deadline_ns), View(7))
     outcome = guard(slot, slot.now_ns)
     assert slot.readings == readings
-    assert outcome == (Pass(View(7), slot.lease, 99) if len(readings) == 3 else None)
+    assert outcome == (Pass(View(7), slot.lease, 99) if len(readings) == 4 else None)
+
+
+def test_a_lease_given_back_while_a_guard_is_paused_fails_it():
+    """The leader closes a surrendered incarnation at once: what its guards read before must not pass afterwards."""
+    one = connected(at_ns=100)
+    one.step(grant(1), 110)
+    published = Slot(one.lease, View(7))
+
+    def paused_before_the_clock():
+        for effect in one.step(SurrenderRequested(), 200):
+            published._lease = effect.lease
+        assert one.step(Drained(), 201)
+        return 300
+
+    assert guard(published, paused_before_the_clock) is None
 
 
 def test_no_lease_has_ended_at_every_instant():
