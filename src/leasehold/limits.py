@@ -267,7 +267,7 @@ REPORT_GATHER_NS: Final = 200 * MILLISECOND_NS
 REPORT_REPEAT_NS: Final = 5 * SECOND_NS
 """A segment that was reported is left alone for so long; if the leader still does not know of it, it is told again."""
 RECONCILE_REST_MIN_NS: Final = SECOND_NS
-"""What a node failed to put right on its disk, it leaves alone for so long, twice as long after each further failure."""
+"""What a node failed to put right on its disk rests for so long, and twice as long after each further failure."""
 RECONCILE_REST_MAX_NS: Final = 30 * SECOND_NS
 RECONCILE_RESTS_KEPT: Final = 65_536
 FETCH_REST_MIN_NS: Final = LEASE_DURATION_NS

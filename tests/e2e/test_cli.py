@@ -1,6 +1,7 @@
 """Every command, its JSON, and its exit codes, against one real cluster."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import pytest
 from leasehold.client.cluster import connect
 from leasehold.core.messages import ClusterFacts, Execute, Message, Receipt, WhoAreYou
 from leasehold.core.records import Outcome
-from leasehold.errors import Unreachable
+from leasehold.errors import BadDirectory, Unreachable
 from leasehold.local.files import write_whole
 from leasehold.local.processes import LocalCluster, Process
 from leasehold.wire.ports import Duplex
@@ -31,6 +32,15 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert up.code == 0, up.err
     yield directory
     LocalCluster(directory).down()
+
+
+@pytest.fixture
+def unborn(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A cluster that the test makes; nothing of it outlives the test."""
+    local = LocalCluster(tmp_path / "cluster")
+    yield local
+    with contextlib.suppress(BadDirectory):
+        local.down()
 
 
 def test_status_says_what_it_promises(directory: Path) -> None:
@@ -146,27 +156,25 @@ def test_an_interrupted_statement_says_how_to_learn_its_outcome(directory: Path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_up_and_all_it_started(tmp_path: Path, number: signal.Signals) -> None:
-    directory = tmp_path / "cluster"
+def test_a_signal_ends_up_and_all_it_started(unborn: LocalCluster, number: signal.Signals) -> None:
+    directory = unborn.directory
     with Running("up", "--nodes", "1", directory=directory) as running:
         running.wait_until_it_says("Ctrl-C stops it")
         with connect(directory) as cluster:
             assert [node.state for node in cluster.status().nodes] == ["ACTIVE"]
         ran = running.interrupted(number)
     assert ran.code == 0, ran.err
-    local = LocalCluster(directory)
-    assert [process.name for process in [local.coordinator, *local.nodes()] if process.running()] == []
+    assert [process.name for process in [unborn.coordinator, *unborn.nodes()] if process.running()] == []
 
 
-def test_a_signal_ends_up_while_it_starts(tmp_path: Path) -> None:
-    local = LocalCluster(tmp_path / "cluster")
-    with Running("up", "--nodes", "1", directory=local.directory) as running:
+def test_a_signal_ends_up_while_it_starts(unborn: LocalCluster) -> None:
+    with Running("up", "--nodes", "1", directory=unborn.directory) as running:
         running.wait_until_it_says("starting")
-        while local.coordinator.running() is None:
+        while unborn.coordinator.running() is None:
             assert running.runs()
         ran = running.interrupted(signal.SIGTERM)
     assert ran.code == 0, ran.err
-    assert not any(process.running() for process in [local.coordinator, Process(local.directory / "node-1")])
+    assert not any(process.running() for process in [unborn.coordinator, Process(unborn.directory / "node-1")])
 
 
 class Forgetful:
@@ -174,7 +182,7 @@ class Forgetful:
 
     async def call(self, request: Message) -> Message:
         if isinstance(request, WhoAreYou):
-            return ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)  # pyright: ignore
+            return ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)
         raise Unreachable("no answer", hint="none")
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
@@ -182,7 +190,7 @@ class Forgetful:
         yield Receipt(
             statement_id=request.statement,
             text=request.text,
-            revision=7,  # pyright: ignore
+            revision=7,
             outcome=Outcome.COMMITTED,
             elapsed_ns=1,
             bound_ns=2,

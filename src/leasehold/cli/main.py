@@ -28,7 +28,6 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotFound, OutcomeUnknown
 from leasehold.ids import NODE_NAME, StatementId
-from leasehold.wire.clock import sleep_ns
 from leasehold.wire.entropy import SystemEntropy
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ Dir = Annotated[Path, typer.Option("--dir", "-d", envvar="LEASEHOLD_DIR", help="
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
 NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
 DEFAULT_DIR = Path("leasehold-data")
-STOPPING = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
 # ---------------------------------------------------------------- a cluster on this machine
@@ -63,35 +61,25 @@ def up(
 ) -> None:
     """Start a coordinator and its data nodes here, or what of them does not run; stop them at Ctrl-C or SIGTERM."""
     from leasehold.local.processes import LocalCluster
+    from leasehold.local.stopping import StopSignals, ToldToStop
 
     if detach:
         local = LocalCluster(directory)
         _start(local, nodes, output)
         note(f"it runs on; stop it with `leasehold down --dir {directory}`")
         return
-    # Before there is a second thread, since threads inherit it: a signal that nobody blocks goes to any of them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-    local = LocalCluster(directory, pause=_pause_unless_told)
+    signals = StopSignals()
+    local = LocalCluster(directory, pause=signals.pause)
     try:
-        with contextlib.suppress(_ToldToStop):
+        with contextlib.suppress(ToldToStop):
             _start(local, nodes, output)
             note("running; Ctrl-C stops it")
-            signal.sigwait(STOPPING)
+            signals.wait()
     except SystemExit:  # nobody reads its output any more
         local.down()
         raise
     note("stopping")
     local.down()
-
-
-class _ToldToStop(Exception):
-    """A signal came while the cluster was being started."""
-
-
-def _pause_unless_told(duration_ns: int) -> None:
-    sleep_ns(duration_ns)
-    if STOPPING & signal.sigpending():
-        raise _ToldToStop
 
 
 def _start(local: "LocalCluster", nodes: int, output: Output) -> None:
@@ -206,11 +194,7 @@ def verify(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
         show_json({"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves})
     else:
         kept = f"{found.batches} logged batches against {found.statements} known statements"
-        say(
-            f"{kept}: {found.stale_serves} stale"
-            if found.batches
-            else f"{kept}: nothing to check, so nothing stale"
-        )
+        say(f"{kept}: {found.stale_serves} stale" if found.batches else f"{kept}: nothing to check, so nothing stale")
     for one in found.examples:
         serve = one.serve
         where = f"node {serve.node} released a batch of table {serve.table} at view {serve.view}"

@@ -94,7 +94,13 @@ class _Stop(Exception):
     """We were told to stop, in order."""
 
 
+SWITCH_INTERVAL_S = 0.0005
+"""A thread that waits for the interpreter gets it after this long: the default, ten times that, is longer than a whole
+schema change takes, which needs the event loop and the database's thread in turn."""
+
+
 def _run(process: Coroutine[Any, Any, None]) -> None:
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
         uvloop.run(process)

@@ -105,16 +105,26 @@ class Cluster:
             sleep_ns(RETRY_PAUSE_NS)
 
     def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
+        """Asks once; a statement that has to wait is joined by its id, to hear how it goes on."""
+        answer = self._heard(self._connection.call(request, STATEMENT_RESOLVE_NS), on_wait)
+        if answer is not None:
+            return answer
         for message in self._connection.stream(request, STATEMENT_RESOLVE_NS):
-            match message:
-                case WaitingFor():
-                    if on_wait is not None:
-                        on_wait(message)
-                case Receipt() | Rows():
-                    return message
-                case _:
-                    raise Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
+            answer = self._heard(message, on_wait)
+            if answer is not None:
+                return answer
         raise Unreachable("the answer broke off", hint="ask again with the same statement id")
+
+    def _heard(self, message: Message, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows | None:
+        match message:
+            case WaitingFor():
+                if on_wait is not None:
+                    on_wait(message)
+                return None
+            case Receipt() | Rows():
+                return message
+            case _:
+                raise Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
 
     # ------------------------------------------------------------ tables
 

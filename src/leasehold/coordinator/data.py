@@ -69,7 +69,7 @@ class Data:
         plan = ScanPlan(facts=self._facts(table, catalog), fields=fields, segments=lean)
         if len(encode(plan)) > MESSAGE_BYTES_MAX:
             raise Refused(
-                f"table {plan.facts.name} has {len(lean)} segments, more than one plan of {MESSAGE_BYTES_MAX} bytes names",
+                f"table {plan.facts.name} has {len(lean)} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
                 code="TOO_MANY_SEGMENTS",
                 hint="make the table anew with fewer buckets and write it in fewer, larger appends",
             )

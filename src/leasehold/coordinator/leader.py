@@ -1,8 +1,9 @@
 """A leader: everything that exists for one term, put together, and the requests it answers."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from leasehold.coordinator.data import Data
 from leasehold.coordinator.leasing import Leasing
@@ -120,10 +121,14 @@ class Leader:
                 return await self._data.commit(request)
             case AbortTransaction():
                 return await self._data.abort(request)
+            case Execute() | AskOutcome():
+                # Most statements end within milliseconds: the answer itself, or whom it waits for, without a stream.
+                async with contextlib.aclosing(self.stream(request)) as answers:
+                    return await anext(answers)
             case _:
                 raise Refused(f"not a request: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
 
-    async def stream(self, request: Message) -> AsyncIterator[Message]:
+    async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Runs a statement, or tells what became of one: progress, then the answer."""
         self._same_cluster(request)
         match request:

@@ -54,11 +54,10 @@ class Outbox:
         """Raises `asyncio.QueueFull` with SESSION_QUEUE_MESSAGES_MAX messages inside."""
         self._waiting.put_nowait((message, 0))
 
-    async def put_revision(self, message: Watched) -> None:
+    async def put_in_turn(self, message: Watched | WatchFailed) -> None:
         """Waits while it would be more than SESSION_REVISIONS_MAX or SESSION_REVISIONS_BYTES_MAX; for one producer."""
-        changes = message.batch.changes
-        size = sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
-        while self._revisions and not self._takes(size):
+        size = _size(message)
+        while self._waiting.full() or (self._revisions and not self._takes(size)):
             self._taken.clear()
             await self._taken.wait()
         self._waiting.put_nowait((message, size))
@@ -71,11 +70,16 @@ class Outbox:
     async def get(self) -> Message:
         """The next message."""
         message, size = await self._waiting.get()
-        if isinstance(message, Watched):
+        if isinstance(message, Watched | WatchFailed):
             self._revisions -= 1
             self._revisions_bytes -= size
-            self._taken.set()
+        self._taken.set()
         return message
+
+
+def _size(message: Watched | WatchFailed) -> int:
+    changes = message.batch.changes if isinstance(message, Watched) else ()
+    return sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
 
 
 class _Open(msgspec.Struct):
@@ -209,10 +213,10 @@ class Sessions:
     async def _watch(self, opening: OpenSession, one: _Open) -> None:
         try:
             async for batch in self._storage.watch(keys.WATCH_START, keys.WATCH_END, opening.watch_from):
-                await one.outbox.put_revision(Watched(batch=batch))
+                await one.outbox.put_in_turn(Watched(batch=batch))
         except (Compacted, FutureRevision) as error:
             minimum = (await self._storage.status()).minimum
-            one.outbox.put(WatchFailed(code=error.code, minimum=minimum))
+            await one.outbox.put_in_turn(WatchFailed(code=error.code, minimum=minimum))
 
 
 async def _forward(one: _Open, duplex: Duplex) -> None:

@@ -93,7 +93,7 @@ class Process:
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ],
             setsid=True,
-            setsigmask=[],  # whoever starts it may wait for signals: a child that inherits the mask never hears them
+            setsigmask=[],  # a child that inherits blocked signals could not be told to stop
         )
         # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
         identity = Identity(pid=pid, started=psutil.Process(pid).create_time())

@@ -216,6 +216,23 @@ async def test_an_asker_who_goes_while_it_is_written_takes_nothing_back():
         assert sorted(ground.writer.catalog.horizons) == [1, 2]
 
 
+async def test_a_full_disk_refuses_those_who_asked_and_the_leader_goes_on():
+    async with running() as ground:
+
+        async def full(request):
+            if request == "txn":
+                raise Refused("the disk is full", code="DISK_FULL", hint="make room")
+            return Fate.ANSWERED
+
+        undisturbed, ground.storage.before = ground.storage.before, full
+        answers = await settle(ground.submit(says(horizon(1)), says(horizon(2))))
+        assert [one.code for one in answers] == ["DISK_FULL", "DISK_FULL"]
+        assert len(ground.writer.catalog.horizons) == 0
+        ground.storage.before = undisturbed
+        await settle(ground.submit(says(horizon(3))))
+        assert await ground.history() == ground.writer.catalog
+
+
 @pytest.mark.parametrize("fate", [Fate.LOST_BEFORE, Fate.LOST_AFTER])
 async def test_a_lost_answer_ends_the_writer_and_leaves_everybody_in_doubt(fate):
     store = MemoryStore()

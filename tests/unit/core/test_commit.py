@@ -303,6 +303,11 @@ def test_one_segment_with_too_few_holders_refuses_the_whole_commit():
         {"schema_version": 2},
         {"schema_version": 0},
         {"rows": -1},
+        {"rows": 2**63},
+        {"size_bytes": 0},
+        {"size_bytes": -(10**12)},
+        {"size_bytes": 2**40},
+        {"sha256": b""},
     ],
 )
 def test_a_foreign_segment_refuses_the_commit(foreign):

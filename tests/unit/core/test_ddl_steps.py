@@ -11,6 +11,7 @@ from leasehold.core.records import (
     DroppedRecord,
     HorizonRecord,
     Outcome,
+    SegmentRecord,
     Step,
     UseState,
 )
@@ -64,6 +65,33 @@ def test_the_end_of_a_table_and_who_has_to_clean_up():
         keys.dropped(2): DroppedRecord(table=2, name="db.t", pending=(1, 2)),
         keys.procedure(procedure.number): finished(procedure),
     }
+
+
+def test_a_large_table_goes_at_once_and_its_manifest_in_slices(monkeypatch):
+    """DROP must not fail for the size of what it drops, nor hold the leader up."""
+    monkeypatch.setattr(ddl, "SEGMENTS_DROPPED_AT_ONCE", 3)
+    base = ground(create_database(), create_table(buckets=2, replication=1))
+    for number in range(10):
+        segment = SegmentRecord(
+            id=f"{hex_128(1)}-{hex_128(number)}",
+            table=2,
+            bucket=number % 2,
+            schema_version=1,
+            rows=1,
+            size_bytes=1,
+            sha256=bytes(32),
+            statistics=(),
+            holders=(1,),
+        )
+        base.put(keys.segment(2, number % 2, segment.id), segment)
+    run(base, drop_table())
+    assert base.catalog.find_table(T) is None
+    assert sum(len(one) for one in base.catalog.segments.values()) == 7
+    left = []
+    while changes := ddl.sweep(base.catalog):
+        base.commit(changes)
+        left.append(sum(len(one) for one in base.catalog.segments.values()))
+    assert left == [4, 1, 0]
 
 
 def test_nodes_that_were_removed_clean_nothing_up():

@@ -12,10 +12,11 @@ from pyarrow import flight
 from leasehold.client.append import stage
 from leasehold.core.messages import FetchTicket
 from leasehold.core.records import SegmentRecord
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import ClusterId, NodeId
+from leasehold.limits import SEGMENT_BYTES_MAX
 from leasehold.node.fetch import fetch_segment
-from leasehold.wire.flight import calling, ticket
+from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket
 from tests.unit.node.cluster import CLUSTER, Cluster, Node, cluster, rows
 
 
@@ -108,3 +109,53 @@ def test_a_segment_that_is_not_there_is_refused(three: tuple[Cluster, SegmentRec
         with pytest.raises(LeaseholdError) as caught, calling("node"):
             reader.do_get(ticket(asked)).read_all()
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size_bytes": 0},
+        {"size_bytes": -(2**40)},
+        {"size_bytes": SEGMENT_BYTES_MAX + 1},
+        {"rows": -1},
+        {"rows": 2**63},
+        {"sha256": b"short"},
+    ],
+)
+def test_a_record_out_of_range_is_refused(
+    three: tuple[Cluster, SegmentRecord, Node], wrong: dict[str, int | bytes]
+) -> None:
+    made, record, lacks = three
+    with pytest.raises(Refused) as caught:
+        fetch_segment(lacks.files, msgspec.structs.replace(record, **wrong), places(made, record), CLUSTER)
+    assert caught.value.code == "BAD_SEGMENT_RECORD"
+    assert staged_on(lacks) == []
+
+
+def test_each_place_that_was_asked_is_told_of(three: tuple[Cluster, SegmentRecord, Node]) -> None:
+    made, record, lacks = three
+    first, second = record.holders
+    path_on(made.node(first), record).write_bytes(b"damaged")
+    asked: list[tuple[NodeId, str | None]] = []
+    assert fetch_segment(
+        lacks.files,
+        record,
+        [(NodeId(9), "127.0.0.1:1"), *places(made, record)],
+        CLUSTER,
+        lambda node, error: asked.append((node, error and error.code)),
+    )
+    assert asked == [(9, "UNREACHABLE"), (first, "CORRUPT"), (second, None)]
+
+
+class Nothing(flight.FlightServerBase):
+    """A peer that sends a chunk without bytes."""
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        return flight.GeneratorStream(BYTES_SCHEMA, [pa.record_batch([pa.array([None], pa.binary())], BYTES_SCHEMA)])
+
+
+def test_a_peer_that_sends_nonsense_is_passed_over(three: tuple[Cluster, SegmentRecord, Node]) -> None:
+    made, record, lacks = three
+    with Nothing("grpc://127.0.0.1:0") as peer:
+        nonsense = (NodeId(9), f"127.0.0.1:{peer.port}")
+        assert fetch_segment(lacks.files, record, [nonsense, *places(made, record)], CLUSTER)

@@ -1,0 +1,193 @@
+"""A node's session at the leader: what it reports wrongly does not end it, what waits for it is bounded."""
+
+import asyncio
+import logging
+
+import pytest
+
+from leasehold.coordinator import sessions
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
+from leasehold.coordinator.sessions import Outbox, Sessions
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.ddl import put
+from leasehold.core.grantor import Grantor
+from leasehold.core.identity import hash_secret
+from leasehold.core.messages import OpenSession, SegmentsHeld, SurrenderAccepted, TableCleaned, Watched
+from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.records import NodeRecord
+from leasehold.errors import Indefinite, Refused
+from leasehold.limits import LEASE_DURATION_NS, SECOND_NS, SESSION_QUEUE_MESSAGES_MAX, SESSION_REVISIONS_MAX
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.wire.clock import BoottimeClock
+
+CLUSTER = "c" * 32
+SESSION = "5" * 32
+
+
+class Stream:
+    """The leader's end of a session."""
+
+    def __init__(self):
+        self.incoming = asyncio.Queue()
+        self.sent = []
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    async def receive(self):
+        return await self.incoming.get()
+
+    async def close(self):
+        pass
+
+
+def held(*segments):
+    return SegmentsHeld(node=1, incarnation=1, session=SESSION, table=7, bucket=0, segments=segments)
+
+
+def cleaned(table):
+    return TableCleaned(node=1, incarnation=1, session=SESSION, table=table)
+
+
+async def serve(acknowledge, *messages):
+    """Serves one session with these messages, then ends it in order."""
+    node = NodeRecord(
+        id=1,
+        name="n",
+        address="a:1",
+        token_hash=b"",
+        incarnation=1,
+        nonce=None,
+        session_hash=hash_secret(SESSION),
+        removed=False,
+    )
+    catalog = Catalog().changed([*first_records(CLUSTER, DEFAULT_SETTINGS), put(keys.node(1), node)])
+    clock = BoottimeClock()
+    grantor = Grantor(
+        term=1,
+        floor=0,
+        settings=DEFAULT_SETTINGS,
+        largest_outstanding_ns=LEASE_DURATION_NS,
+        registered={1: (1, node.session_hash)},
+        hash_session=hash_secret,
+        leads_until_ns=clock.now_ns() + 60 * SECOND_NS,
+        now_ns=clock.now_ns(),
+    )
+    storage = MemoryMetaStorage(MemoryStore())
+    stream = Stream()
+    done = asyncio.Event()
+    left = len(messages)
+
+    async def counted(message):
+        nonlocal left
+        try:
+            await acknowledge(message)
+        finally:
+            left -= 1
+            if message == messages[-1]:
+                done.set()
+
+    stream.incoming.put_nowait(OpenSession(cluster_id=CLUSTER, node=1, incarnation=1, session=SESSION, watch_from=1))
+    for message in messages:
+        stream.incoming.put_nowait(message)
+    served = Sessions(storage, 1, lambda: catalog, counted)
+    leasing = Leasing(grantor, clock, served.send)
+    try:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            task = group.create_task(served.serve(stream, leasing))
+            await done.wait()
+            stream.incoming.put_nowait(None)
+            await task
+    finally:
+        leasing.stop()
+        await storage.close()
+
+
+async def test_a_report_that_is_declined_is_logged_and_the_session_goes_on(caplog: pytest.LogCaptureFixture):
+    taken = []
+
+    async def acknowledge(message):
+        if message.table == 8:
+            raise Refused("no such table", code="NOT_FOUND")
+        taken.append(message.table)
+
+    with caplog.at_level(logging.WARNING, logger=sessions.__name__):
+        await serve(acknowledge, cleaned(8), cleaned(9))
+    assert taken == [9]
+    assert [record.getMessage() for record in caplog.records] == [
+        "what node 1 reports of table 8 is declined: no such table (NOT_FOUND)"
+    ]
+
+
+async def test_a_report_with_an_unknown_outcome_ends_the_session():
+    async def acknowledge(message):
+        raise Indefinite("the coordinator stops")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve(acknowledge, cleaned(8))
+    assert caught.group_contains(Indefinite)
+
+
+async def test_a_report_too_large_for_one_transaction_is_taken_in_parts(caplog: pytest.LogCaptureFixture):
+    taken = []
+
+    async def acknowledge(message):
+        if len(message.segments) > 2 or "huge" in message.segments:
+            raise Refused("it would write too much at once", code="TOO_LARGE")
+        taken.extend(message.segments)
+
+    segments = ("a", "b", "huge", "c", "d", "e", "f")
+    with caplog.at_level(logging.WARNING, logger=sessions.__name__):
+        await serve(acknowledge, held(*segments))
+    assert taken == ["a", "b", "c", "d", "e", "f"]
+    assert len(caplog.records) == 1
+
+
+# ---------------------------------------------------------------- what waits for a node
+
+
+def revision(number, size=0):
+    return Watched(batch=RevisionChanges(number, (Change(b"k", b"v" * size),)))
+
+
+async def waits(put):
+    """Whether a put is still waiting once everything else has run."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return not put.done()
+
+
+async def test_revisions_wait_by_their_bytes_and_grants_do_not(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sessions, "SESSION_REVISIONS_BYTES_MAX", 1_000)
+    outbox = Outbox()
+    await outbox.put_in_turn(revision(1, 2_000))  # larger than the limit, alone: it must go out some day
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        second = group.create_task(outbox.put_in_turn(revision(2, 600)))
+        assert await waits(second)
+        outbox.put(SurrenderAccepted())
+        assert await outbox.get() == revision(1, 2_000)
+        await second
+        third = group.create_task(outbox.put_in_turn(revision(3, 600)))
+        assert await waits(third)
+        assert await outbox.get() == SurrenderAccepted()
+        assert await waits(third)
+        assert await outbox.get() == revision(2, 600)
+        await third
+    assert await outbox.get() == revision(3, 600)
+
+
+async def test_many_small_revisions_leave_room_for_grants():
+    outbox = Outbox()
+    for number in range(SESSION_REVISIONS_MAX):
+        await outbox.put_in_turn(revision(number))
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        late = group.create_task(outbox.put_in_turn(revision(SESSION_REVISIONS_MAX)))
+        assert await waits(late)
+        outbox.put(SurrenderAccepted())
+        await outbox.get()
+    for _ in range(SESSION_QUEUE_MESSAGES_MAX - SESSION_REVISIONS_MAX - 1):
+        outbox.put(SurrenderAccepted())
+    with pytest.raises(asyncio.QueueFull):
+        outbox.put(SurrenderAccepted())
