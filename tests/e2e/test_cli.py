@@ -183,21 +183,22 @@ class Forgetful:
     async def call(self, request: Message) -> Message:
         if isinstance(request, WhoAreYou):
             return ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)
+        if isinstance(request, Execute):
+            return Receipt(
+                statement_id=request.statement,
+                text=request.text,
+                revision=7,
+                outcome=Outcome.COMMITTED,
+                elapsed_ns=1,
+                bound_ns=2,
+                settled=(),
+                pending=(),
+                cleaning=(),
+            )
         raise Unreachable("no answer", hint="none")
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
-        assert isinstance(request, Execute)
-        yield Receipt(
-            statement_id=request.statement,
-            text=request.text,
-            revision=7,
-            outcome=Outcome.COMMITTED,
-            elapsed_ns=1,
-            bound_ns=2,
-            settled=(),
-            pending=(),
-            cleaning=(),
-        )
+        yield await self.call(request)
 
     async def session(self, duplex: Duplex) -> None:
         raise NotImplementedError

@@ -41,6 +41,7 @@ def run_node(directory: Path, *, name: str, listen: str, coordinators: tuple[str
 async def _coordinator(directory: Path, listen: str) -> None:
     storage = await SqliteMetaStorage.open(directory / "meta.db")
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
+    _report_callbacks(faults)
     try:
         coordinator = Coordinator(name=listen, storage=storage, clock=BoottimeClock())
         server = await serve(listen, coordinator, on_fault=faults.put_nowait)
@@ -58,6 +59,8 @@ async def _coordinator(directory: Path, listen: str) -> None:
 
 
 async def _node(directory: Path, *, name: str, listen: str, coordinators: tuple[str, ...]) -> None:
+    faults: asyncio.Queue[BaseException] = asyncio.Queue()
+    _report_callbacks(faults)
     vault = await SqliteVault.open(directory)
     clock = BoottimeClock()
     published = Published()
@@ -81,6 +84,7 @@ async def _node(directory: Path, *, name: str, listen: str, coordinators: tuple[
         async with asyncio.TaskGroup() as group:
             group.create_task(agent.run())
             group.create_task(reconciler.run())
+            group.create_task(_fail_on(faults))
             await _until_told_to_stop()
             await agent.surrender()
             raise _Stop
@@ -88,6 +92,19 @@ async def _node(directory: Path, *, name: str, listen: str, coordinators: tuple[
         await asyncio.to_thread(flight.shutdown)
         serve_log.close()
         await vault.close()
+
+
+def _report_callbacks(faults: "asyncio.Queue[BaseException]") -> None:
+    """A timer that fails would otherwise leave a line in the log and a process that waits for ever."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        fault = context.get("exception")
+        if "handle" in context and isinstance(fault, BaseException):
+            faults.put_nowait(fault)
+        else:
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(handle)
 
 
 class _Stop(Exception):

@@ -133,7 +133,7 @@ class Registration:
             raise Corrupt(
                 f"revision {request.applied} is not one that a node could have applied",
                 code="DIVERGED",
-                hint="start this node with an empty directory",
+                hint="restore this node's own directory, or start with an empty one and another --name",
             )
         return LineageHash(found.value)
 

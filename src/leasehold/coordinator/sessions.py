@@ -162,7 +162,11 @@ class Sessions:
         if catalog.cluster is None or opening.cluster_id != catalog.cluster.cluster_id:
             raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
         if node is None or node.removed:
-            raise Refused(f"node {opening.node} was removed", code="REMOVED", hint="start with an empty directory")
+            raise Refused(
+                f"node {opening.node} was removed",
+                code="REMOVED",
+                hint="start with an empty directory and another --name",
+            )
         if opening.incarnation != node.incarnation or hash_secret(opening.session) != node.session_hash:
             raise Superseded(
                 f"incarnation {opening.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",

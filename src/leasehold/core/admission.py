@@ -124,7 +124,7 @@ def decide_join(
             text=f"node {node.id} has reached incarnation {node.incarnation}, this directory says"
             f" {request.previous}: it is a copy, or was restored from a backup",
             hint=f"start the newest directory of node {node.id}; to run this machine as another node, move this"
-            " directory away and start with an empty one",
+            " directory away and start with an empty one and another --name",
         )
     if held is not None and held.closed is None and now_ns < held.bound_ns:
         if first_bound_ns is not None and held.bound_ns - first_bound_ns > lease_duration_ns:
@@ -132,7 +132,8 @@ def decide_join(
                 code="ALIVE_ELSEWHERE",
                 text=f"node {node.id} ({node.name}) is alive at {node.address} and keeps renewing its lease:"
                 " this directory is a copy of it",
-                hint="stop one of the two; to run this machine as another node, start with an empty directory",
+                hint="stop one of the two; to run this machine as another node, start with an empty directory and"
+                " another --name",
             )
         return WaitUntil(bound_ns=held.bound_ns)
     admitted = msgspec.structs.replace(
@@ -173,7 +174,7 @@ def _invalid(request: Join, cluster: ClusterRecord, node: NodeRecord | None, kno
 
 
 def _bad_history(request: Join, history: History) -> Reject | None:
-    hint = "restore the newest meta storage, or start this node with an empty directory"
+    hint = "restore the newest meta storage, or start with an empty directory and another --name"
     if request.applied > history.latest:
         text = f"this directory has applied revision {request.applied}, the cluster is only at {history.latest}"
         return Reject(code="AHEAD_OF_CLUSTER", text=text, hint=hint)

@@ -14,7 +14,6 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.identity import Joined
 from leasehold.core.lease import (
-    NO_LEASE,
     Applied,
     Drained,
     GrantReceived,
@@ -241,7 +240,7 @@ class Agent:
                     raise Refused(
                         f"the changes after revision {revision} are gone, the oldest kept is {minimum}",
                         code=code,
-                        hint="this directory is too far behind: start with an empty one",
+                        hint="this directory is too far behind: start with an empty one and another --name",
                     )
                 case _:
                     raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
@@ -279,7 +278,8 @@ class Agent:
                 case SendRenewal(renewal=message) | SendSurrender(surrender=message):
                     self._post(message)
                 case PublishLease(lease=lease):
-                    if self._clock.now_ns() >= self._published.lease.deadline_ns and lease is not NO_LEASE:
+                    now_ns = self._clock.now_ns()
+                    if self._published.lease.deadline_ns <= now_ns < lease.deadline_ns:
                         log.info("serving from revision %d", self._published.view.revision)
                     self._published.lease = lease
                 case _:

@@ -117,7 +117,7 @@ class Joiner:
                 raise Refused(
                     f"this directory belongs to cluster {ours}, the coordinator serves {theirs}",
                     code="OTHER_CLUSTER",
-                    hint="check the coordinator's address, or start with an empty directory",
+                    hint="check the coordinator's address; to move this machine, start with an empty directory",
                 )
             case Joined():
                 return effect
