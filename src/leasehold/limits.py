@@ -258,7 +258,7 @@ SEGMENTS_DROPPED_AT_ONCE: Final = 4_096
 """Manifest entries that one transaction removes; those of a larger table go in slices behind its DROP."""
 PARSE_INLINE_CHARACTERS: Final = 10_000
 """A longer statement is parsed on a thread of its own."""
-VAULT_DELAY_NS: Final = 10 * MILLISECOND_NS
+VAULT_DELAY_NS: Final = 30 * MILLISECOND_NS
 """How long applied revisions wait for more before the vault writes them, out of the way of the renewal they cause."""
 SEGMENTS_PER_REPORT_MAX: Final = 256
 """Segments that a node reports as held in one message: the leader changes a record for each."""
@@ -279,3 +279,5 @@ SESSION_REVISIONS_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 assert FETCH_ROUND_SEGMENTS_MAX <= RECONCILE_RESTS_KEPT, "what rests is remembered at least for a round"
 assert SEGMENTS_PER_REPORT_MAX < TRANSACTION_OPERATIONS_MAX
 assert TRANSACTION_BYTES_MAX < SESSION_REVISIONS_BYTES_MAX, "the largest revision fits"
+CLOSE_GATHER_NS: Final = 50 * MILLISECOND_NS
+"""How long the receipt of an answered statement waits for others, to be written with them."""

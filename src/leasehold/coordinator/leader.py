@@ -85,6 +85,7 @@ class Leader:
     def start(self) -> None:
         """Begins to write, resumes what earlier leaders left, and keeps house, all in the group it was given."""
         self._group.create_task(self._writer.run())
+        self._group.create_task(self._procedures.close_behind())
         self._group.create_task(self._keep_house())
         self._procedures.resume()
 

@@ -29,6 +29,7 @@ from leasehold.errors import (
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId, is_hex_128
 from leasehold.limits import (
     BOUND_SLACK_NS,
+    CLOSE_GATHER_NS,
     MILLISECOND_NS,
     PROGRESS_INTERVAL_NS,
     SECOND_NS,
@@ -60,6 +61,14 @@ class _Running(msgspec.Struct):
     """Its first transaction is durable: from here on no refusal may say that nothing happened."""
     closing: bool = False
     """Answered, while its receipt is not durable yet: until then the answer is repeated from here."""
+
+
+class _Closing(msgspec.Struct, frozen=True):
+    """A statement that has been answered and whose receipt is not durable yet."""
+
+    procedure: ProcedureRecord
+    barrier: BarrierReceipt
+    elapsed_ns: int
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -101,6 +110,7 @@ class Procedures:
         self._running: dict[StatementId, _Running] = {}
         self._elected = writer.catalog.revision
         self._touched: dict[str, Revision] = {}
+        self._closings: asyncio.Queue[_Closing] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
         self._unrecorded: OrderedDict[StatementId, Receipt | _Refusal] = OrderedDict()
 
     # ------------------------------------------------------------ what clients call
@@ -248,15 +258,27 @@ class Procedures:
         elapsed_ns = self._clock.now_ns() - began_ns
         catalog = self._writer.catalog
         running.closing = True
-        self._group.create_task(self._close(procedure, barrier, elapsed_ns))
+        await self._closings.put(_Closing(procedure, barrier, elapsed_ns))
         record = catalog.statements[procedure.statement]
         ended = ddl.ended(record, barrier, elapsed_ns)
         log.info("%s: revision %d, %d ms", procedure.text, revision, elapsed_ns // MILLISECOND_NS)
         return self._receipt(ended, catalog, dropped=procedure.target)
 
-    async def _close(self, procedure: ProcedureRecord, barrier: BarrierReceipt, elapsed_ns: int) -> None:
-        await self._writer.submit(lambda catalog: ddl.close(procedure, catalog, barrier=barrier, elapsed_ns=elapsed_ns))
-        self._running.pop(procedure.statement, None)
+    async def close_behind(self) -> None:
+        """Writes the receipts of statements that have been answered, out of the way of those that have not: what has
+        ended within a short while is closed in one transaction."""
+        while True:
+            closings = [await self._closings.get()]
+            await self._clock.sleep_until(self._clock.now_ns() + CLOSE_GATHER_NS)
+            while not self._closings.empty():
+                closings.append(self._closings.get_nowait())
+            await asyncio.gather(*(self._close(one) for one in closings))
+
+    async def _close(self, one: "_Closing") -> None:
+        await self._writer.submit(
+            lambda catalog: ddl.close(one.procedure, catalog, barrier=one.barrier, elapsed_ns=one.elapsed_ns)
+        )
+        self._running.pop(one.procedure.statement, None)
 
     async def _published_at(self, procedure: ProcedureRecord) -> Revision:
         """The revision of the first transaction, so that the receipt says the same under every leader."""

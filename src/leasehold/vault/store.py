@@ -347,7 +347,7 @@ class SqliteVault:
     def _corrupt(self, why: str) -> Corrupt:
         return Corrupt(
             f"the vault {self._path} is damaged: {why}",
-            hint=f"Restore the latest copy of {self._path.parent}, or move it away and start as a new node under another --name.",
+            hint=f"Restore the latest copy of {self._path.parent}, or move it away and start a new node with --name.",
         )
 
     def _disk(self, why: str) -> OutcomeUnknown:
