@@ -46,7 +46,7 @@ _SCHEMA = (
     ),
     "CREATE INDEX kv_revision ON kv (revision)",
     "CREATE TABLE state (minimum INTEGER NOT NULL, swept INTEGER NOT NULL)",
-    "INSERT INTO state VALUES (1, 0)",
+    "INSERT INTO state VALUES (1, 1)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT_VERSION}",
 )
