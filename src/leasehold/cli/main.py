@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -131,6 +132,35 @@ def logs(
 # ---------------------------------------------------------------- statements
 
 
+@contextlib.contextmanager
+def _interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[None]:
+    """Ends this process on Ctrl-C, with `error`, from the signal handler itself.
+
+    A KeyboardInterrupt could come up inside gRPC with one of its locks held, and the way out would wait for that lock.
+    """
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        # It may have come in the middle of a line of progress.
+        code = int(ExitCode.UNKNOWN)
+        with contextlib.suppress(RuntimeError, OSError):
+            os.write(2, b"\n")
+            code = report(error())
+        os._exit(code)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _unknown(statement: StatementId) -> LeaseholdError:
+    return OutcomeUnknown(
+        "interrupted: the statement may have happened, or happen yet",
+        hint=f"ask again with the same statement and `--id {statement}`: it is never run twice",
+    )
+
+
 @app.command()
 def sql(
     statement: Annotated[str, typer.Argument(help="One SQL statement.")],
@@ -148,19 +178,14 @@ def sql(
 
     chosen = StatementId(statement_id or SystemEntropy().hex_128())
     names: dict[int, str] = {}
-    with Cluster(directory) as cluster:
+    with Cluster(directory) as cluster, _interrupted_by(lambda: _unknown(chosen)):
         try:
             answer = cluster.sql(statement, statement_id=chosen, on_wait=waiting)
-        except KeyboardInterrupt as error:
-            raise OutcomeUnknown(
-                "interrupted: the statement may have happened, or happen yet",
-                hint=f"ask again with the same statement and `--id {chosen}`: it is never run twice",
-            ) from error
         finally:
             countdown.done()
         if isinstance(answer, Receipt):
             # The statement has ended, whatever becomes of the question how its nodes are called.
-            with contextlib.suppress(LeaseholdError, KeyboardInterrupt):
+            with contextlib.suppress(LeaseholdError):
                 names = {node.id: node.name for node in cluster.status().nodes}
     if isinstance(answer, Rows):
         if output is Output.JSON:
