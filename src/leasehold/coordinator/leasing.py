@@ -89,10 +89,6 @@ class Leasing:
         if len(self._lineages) > LINEAGES_KEPT:
             self._lineages.popitem(last=False)
 
-    def lineage_at(self, revision: Revision) -> LineageHash | None:
-        """The hash of a recent revision."""
-        return self._lineages.get(revision)
-
     def live_incarnations(self, nodes: list[NodeId]) -> dict[NodeId, Incarnation]:
         """The incarnation heard from now on, of each node that has not closed it."""
         live: dict[NodeId, Incarnation] = {}

@@ -93,7 +93,6 @@ class Agent:
         self._outbox: asyncio.Queue[Message] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
         self._unsaved: asyncio.Queue[tuple[RevisionChanges, Catalog]] = asyncio.Queue(WATCH_QUEUE_REVISIONS_MAX)
         self._durable = Catalog()
-        self._durable_changed = asyncio.Event()
         self._caught_up_at: Revision | None = None
         self._surrendered = asyncio.Event()
 
@@ -108,13 +107,6 @@ class Agent:
     def caught_up(self) -> bool:
         """Whether the vault holds what the cluster had when this process first connected."""
         return self._caught_up_at is not None and self._durable.revision >= self._caught_up_at
-
-    async def durable_newer_than(self, revision: Revision) -> Catalog:
-        """Waits until the vault holds a later revision."""
-        while self._durable.revision <= revision:
-            self._durable_changed.clear()
-            await self._durable_changed.wait()
-        return self._durable
 
     async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
         """Tells the leader of segments that lie on this disk, verified. Lost if the session breaks: report again."""
@@ -266,7 +258,6 @@ class Agent:
             durable = batches[-1][1]
             await self._vault.apply([batch for batch, _ in batches], durable.lineage)
             self._durable = durable
-            self._durable_changed.set()
 
     # ------------------------------------------------------------ the lease
 
