@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINUTES ?= 10
 
-.PHONY: setup demo test lint format bench soak clean
+.PHONY: setup demo test lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,9 @@ bench: setup java
 
 soak: setup
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
+
+mutants: setup
+	$(BIN)/python -m tests.mutants --write-docs
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,20 +1,31 @@
-"""`python -m bench [guard|ddl|spark ..]`: all of them by default; figures also go to `artifacts/bench`."""
+"""`python -m bench [guard|ddl|fences|renewals|simulation|spark ..]`: all of them by default; figures also go to
+`artifacts/bench`."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
-from bench import ddl, guard, spark
+from bench import ddl, fences, guard, renewals, simulation, spark
 
-PARTS = {"guard": guard.run, "ddl": ddl.run, "spark": spark.run}
+PARTS = {
+    "guard": guard.run,
+    "ddl": ddl.run,
+    "renewals": renewals.run,
+    "simulation": simulation.run,
+    "spark": spark.run,
+    "fences": fences.run,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS), help="default: all")
     parser.add_argument("--results", type=Path, default=Path("artifacts/bench"))
+    parser.add_argument("--minutes", type=float, default=fences.MINUTES, help="of Spark load, for fences")
     arguments = parser.parse_args()
+    parts = {**PARTS, "fences": partial(fences.run, minutes=arguments.minutes)}
     for name in arguments.parts:
-        PARTS[name](arguments.results)
+        parts[name](arguments.results)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """Figures and how they are shown: medians, spreads and ratios, never a single best run."""
 
 import json
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -49,8 +52,23 @@ def timed_ms(work: Callable[[], object]) -> float:
     return (time.perf_counter_ns() - began) / 1e6
 
 
+def machine() -> str:
+    """What these figures were measured on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    memory = psutil.virtual_memory().total / 2**30
+    load = os.getloadavg()[0]
+    return (
+        f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
+        f"{platform.release()}, Python {platform.python_version()}; load at the end {load:.1f}"
+    )
+
+
 def show(title: str, figures: Sequence[Figure], results: Path | None) -> None:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", caption=machine(), caption_justify="left")
     for column in ("what", "measured: median (5 % to 95 %)", "peer", "ratio", "aim", "met"):
         table.add_column(column)
     for one in figures:

@@ -51,6 +51,8 @@ HEX_128 = re.compile(r"[0-9a-f]{32}")
 SEGMENT_NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+NODE_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]{2,64}\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252}):[0-9]{1,5}")
+"""`host:port`, with a name or a number as host; IPv6 in brackets."""
 
 
 def is_hex_128(text: str) -> bool:

@@ -16,13 +16,28 @@ LEASE_MARGIN_NS: Final = 500 * MILLISECOND_NS
 RENEWAL_INTERVAL_NS: Final = 500 * MILLISECOND_NS
 BOUND_SLACK_NS: Final = 400 * MILLISECOND_NS
 """What the published bound allows for transactions, round trips and scheduling."""
-LEASE_DURATION_MIN_NS: Final = 200 * MILLISECOND_NS
+LEASE_DURATION_MIN_NS: Final = 1_600 * MILLISECOND_NS
 LEASE_DURATION_MAX_NS: Final = 600 * SECOND_NS
+LEASE_MARGIN_MIN_NS: Final = 100 * MILLISECOND_NS
+LEASE_MARGIN_MAX_NS: Final = 10 * SECOND_NS
 RENEWALS_OUTSTANDING_MAX: Final = 64
 """A grant for a renewal older than the last so many is ignored."""
 
 assert LEASE_DURATION_MIN_NS < LEASE_DURATION_NS < LEASE_DURATION_MAX_NS
-assert RENEWAL_INTERVAL_NS * 3 < LEASE_DURATION_NS, "a lease must outlast two lost renewals"
+assert RENEWAL_INTERVAL_NS * 3 < LEASE_DURATION_MIN_NS, "a lease must outlast two lost renewals"
+assert LEASE_MARGIN_MIN_NS < LEASE_MARGIN_NS < LEASE_MARGIN_MAX_NS
+
+# Leadership (DESIGN section 4).
+LEADERSHIP_DURATION_NS: Final = 3 * SECOND_NS
+LEADERSHIP_BEAT_NS: Final = 500 * MILLISECOND_NS
+LEADERSHIP_MARGIN_NS: Final = 500 * MILLISECOND_NS
+"""Added to a challenger's wait, for timers that fire late."""
+LEADER_POLL_NS: Final = 500 * MILLISECOND_NS
+"""How often a coordinator that stands by looks at the leader record."""
+LEADER_RETRY_NS: Final = 200 * MILLISECOND_NS
+"""How long a coordinator that lost its leadership, or its meta storage, waits before it stands again."""
+
+assert LEADERSHIP_BEAT_NS * 3 < LEADERSHIP_DURATION_NS, "a leadership must outlast two lost beats"
 
 # Names and statements.
 IDENTIFIER_CHARACTERS_MAX: Final = 128
@@ -279,5 +294,24 @@ SESSION_REVISIONS_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 assert FETCH_ROUND_SEGMENTS_MAX <= RECONCILE_RESTS_KEPT, "what rests is remembered at least for a round"
 assert SEGMENTS_PER_REPORT_MAX < TRANSACTION_OPERATIONS_MAX
 assert TRANSACTION_BYTES_MAX < SESSION_REVISIONS_BYTES_MAX, "the largest revision fits"
+ENCODED_REVISIONS_KEPT: Final = 4
+"""Newest revisions whose encoded bytes are kept, for the next node that they go to."""
 CLOSE_GATHER_NS: Final = 50 * MILLISECOND_NS
 """How long the receipt of an answered statement waits for others, to be written with them."""
+
+# Where clients ask.
+PLACE_REST_MIN_NS: Final = SECOND_NS
+"""A replica that is fenced, gone or silent is asked last for so long, by the reader or writer that met it; twice as
+long each time that it is met so again."""
+PLACE_REST_MAX_NS: Final = 30 * SECOND_NS
+PLACES_TIMEOUT_NS: Final = 2 * SECOND_NS
+"""How long a reader or writer waits to hear where else its replicas are: the places it knows may serve again sooner."""
+PLACES_AGAIN_NS: Final = 100 * MILLISECOND_NS
+"""One reader or writer asks that no more often, however many streams it has."""
+REASON_CHARACTERS_MAX: Final = 400
+"""Of what each replica said, in the error of a reader or writer that gives up."""
+TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
+"""Of each address that a fenced node names: those of a bucket's other replicas fit into one error."""
+
+assert PLACES_TIMEOUT_NS < SCAN_GIVE_UP_NS
+assert 160 + (REPLICATION_MAX - 1) * (TOLD_ADDRESS_CHARACTERS_MAX + 82) < FLIGHT_FAILURE_BYTES_MAX

@@ -3,11 +3,15 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.metastorage.campaign import TIMING
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.wire.clock import BoottimeClock
 from tests.conformance.metastorage_life_suite import LifeSuite
 from tests.conformance.metastorage_suite import MetaStorageSuite
 from tests.conformance.metastorage_watch_suite import WatchSuite
@@ -29,6 +33,17 @@ class MemoryPlace:
         return MemoryMetaStorage(self.store)
 
 
+@dataclass
+class SharedPlace:
+    """The store of several machines: led by the leader record and its beats."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    async def open(self) -> MetaStorage:
+        timing = msgspec.structs.replace(TIMING, duration_ns=2 * SECOND_NS, margin_ns=50 * MILLISECOND_NS)
+        return MemoryMetaStorage(self.store, clock=BoottimeClock(), timing=timing)
+
+
 class TestSqlite(MetaStorageSuite, WatchSuite, LifeSuite):
     @pytest.fixture
     def place(self, tmp_path: Path) -> SqlitePlace:
@@ -39,3 +54,9 @@ class TestMemory(MetaStorageSuite, WatchSuite, LifeSuite):
     @pytest.fixture
     def place(self) -> MemoryPlace:
         return MemoryPlace()
+
+
+class TestShared(MetaStorageSuite, WatchSuite, LifeSuite):
+    @pytest.fixture
+    def place(self) -> SharedPlace:
+        return SharedPlace()

@@ -73,6 +73,26 @@ def test_statements_and_their_receipts(directory: Path) -> None:
     assert leasehold("sql", "DROP DATABASE shop", directory=directory).code == 0
 
 
+def test_settings_change_while_it_runs(directory: Path) -> None:
+    def shown() -> dict[str, str]:
+        answer = leasehold("sql", "SHOW CLUSTER", "-o", "json", directory=directory).json()
+        assert answer["columns"] == ["setting", "value", "range", "meaning"]
+        # The largest lease follows by itself, a few seconds later.
+        return {name: value for name, value, *_ in answer["rows"] if name != "largest_lease"}
+
+    before = shown()
+    try:
+        text = "ALTER CLUSTER SET lease_duration = '2s', lease_margin = '300ms'"
+        made = leasehold("sql", text, "-o", "json", directory=directory).json()
+        assert made["outcome"] == "COMMITTED"
+        assert made["elapsed_ms"] <= made["bound_ms"]
+        assert shown() == before | {"lease_duration": "2s", "lease_margin": "300ms"}
+    finally:
+        text = f"ALTER CLUSTER SET lease_duration = '{before['lease_duration']}', lease_margin = '500ms'"
+        assert leasehold("sql", text, directory=directory).code == 0
+    assert shown() == before
+
+
 def test_verify(directory: Path) -> None:
     found = leasehold("verify", "-o", "json", directory=directory).json()
     assert set(found) == {"batches", "statements", "stale_serves"}
@@ -90,6 +110,9 @@ def test_verify(directory: Path) -> None:
         ("ALTER TABLE a.b ADD COLUMN", ["BAD_STATEMENT"]),
         ("ALTER TABLE a.b ADD COLUMN x INT garbage", ["BAD_STATEMENT"]),
         ("DROP TABLE nope.t", ["NOT_FOUND"]),
+        ("ALTER CLUSTER SET lease_duration = '1s'", ["BAD_SETTING", "1s600ms to 10m"]),
+        ("ALTER CLUSTER SET lease_duration = 5", ["BAD_SETTING", "unit"]),
+        ("ALTER CLUSTER SET lease_length = '5s'", ["NO_SUCH_SETTING", "lease_duration"]),
         ("SELECT 1", ["BAD_STATEMENT"]),
         ("", ["BAD_STATEMENT"]),
     ],

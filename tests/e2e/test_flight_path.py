@@ -159,8 +159,8 @@ def test_a_writer_gives_up_in_the_end_and_says_what_each_node_said(pair: Cluster
     with pytest.raises(Unreachable) as caught:
         stage(pair.facts(), pair.open(), [rows(0, 10)], pair.catalog.revision, now_ns=lambda: clock[0], sleep=sleep)
     assert caught.value.code == "NO_REPLICA"
-    assert "node 1 has been fenced for" in caught.value.text
-    assert "node 2 has been fenced for" in caught.value.text
+    assert "node 1 (n1) has been fenced for" in caught.value.text
+    assert "node 2 (n2) has been fenced for" in caught.value.text
 
 
 # ---------------------------------------------------------------- reading
@@ -312,8 +312,8 @@ def test_a_reader_gives_up_in_the_end_and_says_what_each_node_said(pair: Cluster
     with pytest.raises(Unreachable) as caught:
         read_plan(pair.plan(), now_ns=lambda: clock[0], sleep=sleep).read_all()
     assert caught.value.code == "NO_REPLICA"
-    assert "node 1 has been fenced for" in caught.value.text
-    assert "node 2: 127.0.0.1:" in caught.value.text
+    assert "node 1 (n1) has been fenced for" in caught.value.text
+    assert "node 2 (n2): 127.0.0.1:" in caught.value.text
 
 
 def test_a_reader_that_goes_away_leaves_no_thread_behind(pair: Cluster) -> None:

@@ -5,10 +5,11 @@ import pytest
 from leasehold.core.messages import Grant, Renewal, RenewalRefused
 from leasehold.ids import NodeId
 from leasehold.limits import SECOND_NS
-from leasehold.testing.actors import Stage
-from leasehold.testing.ground import LEADERSHIP_NS
-from leasehold.testing.oracle import InvariantViolated, Proceeded
-from leasehold.testing.script import ScriptedWorld
+from leasehold.testing.leases.actors import Stage
+from leasehold.testing.leases.ground import LEADERSHIP_NS
+from leasehold.testing.leases.script import ScriptedWorld
+from leasehold.testing.news import Proceeded
+from leasehold.testing.oracle import InvariantViolated
 
 LONGEST_WAIT_NS = 3_600_000_000
 

@@ -6,8 +6,8 @@ from leasehold.core.messages import Grant, RenewalRefused
 from leasehold.core.records import SettledHow
 from leasehold.ids import Revision
 from leasehold.limits import DRIFT_PPM, SECOND_NS
-from leasehold.testing.actors import LocalClock
-from leasehold.testing.ground import Parts
+from leasehold.testing.leases.actors import LocalClock
+from leasehold.testing.leases.ground import Parts
 from tests.scenarios.scripts import (
     Watched,
     answer_under_way,

@@ -1,11 +1,15 @@
 """Leaders and incarnations that change: old leaders, new ones, restarts, other durations, each by its id."""
 
+import pytest
+
 from leasehold.core.lease import NO_LEASE
 from leasehold.core.messages import Grant, Renewal, RenewalRefused
 from leasehold.core.records import SettledHow
 from leasehold.ids import NodeId, Revision
 from leasehold.limits import SECOND_NS
-from leasehold.testing.ground import Parts
+from leasehold.testing.invariants import named
+from leasehold.testing.leases.ground import Parts
+from leasehold.testing.oracle import InvariantViolated
 from tests.scenarios.scripts import (
     Watched,
     answer_under_way,
@@ -133,7 +137,10 @@ def test_L8_the_floor_of_a_new_leader_is_read_after_winning():
         return ask(world, node)
 
     assert script(Watched()) is RenewalRefused
-    caught("INV-BARRIER-1", script, Parts(), ReadsTooEarly)
+    # The oracle counts the floor from the store, not from what the leader read: the grant itself is the violation.
+    caught("INV-LEASE-2", script, Parts(), ReadsTooEarly)
+    with pytest.raises(InvariantViolated, match="INV-BARRIER-1"):
+        script(ReadsTooEarly(invariants=named("INV-BARRIER-1")))
 
 
 # ---------------------------------------------------------------- L9

@@ -6,7 +6,7 @@ import msgspec
 
 from leasehold.core.grantor import Grantor, RenewalReceived, SurrenderReceived
 from leasehold.core.lease import NO_LEASE, GrantReceived, Holder, Pass, PublishLease, TimePassed
-from leasehold.testing.ground import SETTINGS, Parts
+from leasehold.testing.leases.ground import SETTINGS, Parts
 
 
 class StampsOnReceipt(Holder):

@@ -1,4 +1,4 @@
-"""Campaigns of random faults, proof that they notice what is broken, and what they and reading the code have found."""
+"""What campaigns of random faults and reading the code have found, each as a scenario of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,8 +6,6 @@ from random import Random
 
 import pytest
 
-from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.procedures import Procedures
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
 from leasehold.core.messages import (
@@ -22,49 +20,18 @@ from leasehold.core.messages import (
     TableFacts,
     Watched,
 )
-from leasehold.core.records import BarrierReceipt, Outcome, StatementRecord, TransactionRecord, TransactionState
+from leasehold.core.records import Outcome, StatementRecord, TransactionRecord, TransactionState
 from leasehold.errors import AlreadyExists, Indefinite, Refused, Unreachable
-from leasehold.ids import ClusterId, Revision, Sequence, StatementId, Term, TransactionId
+from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS, TRANSACTION_TTL_NS
+from leasehold.testing.clients import ask
 from leasehold.testing.cluster import ADDRESS, CLIENT, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import Fate, undisturbed
-from tests.sim.campaign import Over, ask, campaign
-
-SEEDS = range(20)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_fault_makes_a_node_serve_the_past_or_a_statement_lose_its_outcome(seed: int) -> None:
-    campaign(seed)
-
-
-def failure_of(seed: int) -> str:
-    """What the first failed assertion of a campaign says."""
-    with pytest.raises(BaseExceptionGroup) as caught:
-        campaign(seed)
-    matched, _ = caught.value.split(AssertionError)
-    assert matched is not None
-    one: BaseException = matched
-    while isinstance(one, BaseExceptionGroup):
-        one = one.exceptions[0]
-    return str(one)
-
-
-def test_the_campaign_notices_a_leader_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def proceeds(_self: Leasing, revision: Revision, _on_number: object = None) -> BarrierReceipt:
-        return BarrierReceipt(revision=revision, term=Term(1), sequence=Sequence(1), settled=())
-
-    monkeypatch.setattr(Leasing, "barrier", proceeds)
-    assert "INV-SERVE-1" in failure_of(0)
-
-
-def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Procedures, "resume", lambda _self: None)
-    assert "RUNNING" in failure_of(1)
-
-
-# ---------------------------------------------------------------- what the campaign and the reading of the code found
+class Over(Exception):
+    """The scenario has ended: what still runs is cancelled."""
 
 
 def simulate(scenario: Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]) -> None:
@@ -110,8 +77,7 @@ def let_through(cluster: SimulatedCluster, transactions: int) -> asyncio.Event:
             await go_on.wait()
         return Fate.ANSWERED
 
-    assert cluster._storage is not None
-    cluster._storage.before = before
+    cluster.coordinators[0].before = before
     return go_on
 
 
@@ -196,17 +162,16 @@ def test_an_initialisation_whose_answer_was_lost_is_not_waited_for_for_ever() ->
             async with asyncio.TaskGroup() as group:
                 await cluster.start_coordinator(group)
                 await asyncio.sleep(0.1)
-                assert cluster._storage is not None
 
                 async def lose(request: str) -> Fate:
                     return Fate.LOST_AFTER if request == "txn" else Fate.ANSWERED
 
-                cluster._storage.before = lose
+                cluster.coordinators[0].before = lose
                 chosen = ClusterId(cluster.entropy.hex_128())
                 connection = cluster.network.host(CLIENT).connect(ADDRESS)
                 with pytest.raises(Indefinite):
                     await connection.call(Initialise(cluster_id=chosen), timeout_ns=SECOND_NS)
-                cluster._storage.before = undisturbed
+                cluster.coordinators[0].before = undisturbed
                 facts = await connection.call(Initialise(cluster_id=chosen), timeout_ns=SECOND_NS)
                 assert isinstance(facts, ClusterFacts)
                 assert facts.cluster_id == chosen

@@ -8,9 +8,9 @@ import pytest
 
 from leasehold.core.records import SettledHow
 from leasehold.errors import CheckFailed
-from leasehold.testing.invariants import INVARIANTS, named
+from leasehold.testing.invariants import named
+from leasehold.testing.leases.world import run
 from leasehold.testing.oracle import InvariantViolated
-from leasehold.testing.world import run
 from tests.sim.broken import BREAKS, NO_MARGIN, Parts
 
 STEPS = 3_000
@@ -18,7 +18,7 @@ CAMPAIGN_SEEDS = range(60)
 BREAK_SEEDS_MAX = 60
 
 DIGESTS = """
-from leasehold.testing.world import run
+from leasehold.testing.leases.world import run
 print([run(seed, 1500).oracle.digest() for seed in (1, 2, 3)])
 """
 
@@ -65,7 +65,10 @@ def test_a_failure_names_what_repeats_it():
     assert first.text == second.text
     assert isinstance(first, CheckFailed)
     assert f"seed {first.seed}, step {first.step}" in first.text
-    assert f"run(seed={first.seed}, steps={first.step + 1})" in first.hint
+    assert f"{first.real_ns / 1e9:.6f} s" in first.text
+    assert first.hint == f"leasehold-sim reproduce --world leases --seed {first.seed}"
+    # It ends with what led up to it, the last thing last.
+    assert first.text.splitlines()[-1].split()[0] == str(first.step)
     # So many steps and not one fewer.
     broken = BREAKS["no floor"]
     again = {"parts": broken.parts, "invariants": named(broken.invariant)}
@@ -95,7 +98,8 @@ def test_the_trace_does_not_depend_on_hash_seeds():
     assert printed[0] == printed[1] != b""
 
 
-def test_every_invariant_has_a_break_that_it_catches():
-    assert {one.id for one in INVARIANTS} == {broken.invariant for broken in BREAKS.values()}
-    with pytest.raises(KeyError):
-        named("INV-NONE")
+def test_a_command_of_the_caller_is_what_a_failure_tells_to_type():
+    broken = BREAKS["no floor"]
+    with pytest.raises(InvariantViolated) as caught:
+        run(0, STEPS, parts=broken.parts, command="again {seed} {steps}")
+    assert caught.value.hint == f"again 0 {STEPS}"

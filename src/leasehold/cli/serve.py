@@ -17,6 +17,7 @@ from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler
+from leasehold.node.segments import LocalDisk
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
@@ -80,7 +81,15 @@ async def _node(directory: Path, *, name: str, listen: str, coordinators: tuple[
             entropy=SystemEntropy(),
             published=published,
         )
-        reconciler = Reconciler(agent=agent, published=published, files=files, vault=vault, clock=clock)
+        disk = LocalDisk(files)
+        reconciler = Reconciler(
+            agent=agent,
+            published=published,
+            disk=disk,
+            since_start=await disk.listing(),
+            vault=vault,
+            clock=clock,
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(agent.run())
             group.create_task(reconciler.run())

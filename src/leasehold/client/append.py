@@ -3,7 +3,8 @@
 Rows are gathered up to a bound, put into their buckets, and each bucket's share is sent as one segment, several at
 once, while the next rows are gathered. The share stays in memory until a replica has answered for it, so a replica
 that is fenced or dies in the middle costs nothing but a second try elsewhere, under a new segment id: what the first
-one may have written is never part of the commit.
+one may have written is never part of the commit. It rests a little then, so that not every share is tried there first
+(`client/places.py`).
 """
 
 import threading
@@ -13,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from leasehold.client.scan import Refresh, boottime_ns, pause
+from leasehold.client.places import Places, Refresh, boottime_ns, pause
 from leasehold.core.codec import encode
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -154,35 +155,39 @@ class _Sender:
         is_stopped: Callable[[], bool],
     ) -> None:
         self._facts = facts
+        self._places = Places(facts, refresh, now_ns=now_ns)
         self._transaction = transaction
-        self._revision = max(revision, facts.revision)
+        self._revision = revision
         self._now_ns = now_ns
         self._sleep = sleep
-        self._refresh = refresh
         self._is_stopped = is_stopped
         self._entropy = SystemEntropy()
 
     def send(self, bucket: BucketNumber, share: Share) -> StagedSegment:
         """Tries the replicas in order, round after round, until one has answered for the rows."""
         give_up_ns = self._now_ns() + STAGE_GIVE_UP_NS
-        reasons: dict[NodeId, str] = {}
+        reasons: dict[NodeId, LeaseholdError] = {}
         while True:
-            for node, address in self._places(bucket):
+            for node, address in self._replicas(bucket):
                 try:
-                    return self._send_to(address, bucket, share)
+                    staged = self._send_to(address, bucket, share)
                 except LeaseholdError as error:
                     if error.code in FINAL:
                         raise
-                    reasons[node] = error.text
+                    reasons[node] = error
+                    self._places.failed(node, error)
+                else:
+                    self._places.served(node)
+                    return staged
             if self._is_stopped() or self._now_ns() >= give_up_ns:
-                raise _no_replica(self._facts, bucket, reasons)
+                what = f"no replica takes rows for bucket {bucket} of {self._facts.name}"
+                raise self._places.nobody(what, reasons)
             self._sleep(STAGE_PAUSE_NS)
-            self._look_again()
+            self._places.look_again()
 
-    def _places(self, bucket: BucketNumber) -> list[tuple[NodeId, str]]:
-        addresses = {place.node: place.address for place in self._facts.places}
-        replicas = next(one.replicas for one in self._facts.buckets if one.bucket == bucket)
-        return [(node, addresses[node]) for node in replicas if node in addresses]
+    def _replicas(self, bucket: BucketNumber) -> list[tuple[NodeId, str]]:
+        found = ((node, self._places.address(node)) for node in self._places.in_turn(self._places.replicas(bucket)))
+        return [(node, address) for node, address in found if address is not None]
 
     def _send_to(self, address: str, bucket: BucketNumber, share: Share) -> StagedSegment:
         segment = SegmentId(f"{self._transaction}-{self._entropy.hex_128()}")
@@ -193,7 +198,7 @@ class _Sender:
             table=self._facts.table,
             bucket=bucket,
             schema_version=self._facts.schema_version,
-            revision=self._revision,
+            revision=max(self._revision, self._places.revision),
         )
         rows = sum(batch.num_rows for batch in share)
         schema = arrow_schema(self._facts.fields)
@@ -215,37 +220,3 @@ class _Sender:
         if (staged.id, staged.bucket, staged.rows) != (segment, bucket, rows) or not staged.holders:
             raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")
         return staged
-
-    def _look_again(self) -> None:
-        if self._refresh is None:
-            return
-        try:
-            facts = self._refresh()
-        except LeaseholdError:
-            return  # the places we know are still worth a try
-        if facts.table == self._facts.table and facts.revision >= self._facts.revision:
-            # The schema stays the one that the rows were made to fit.
-            self._facts = _moved(self._facts, facts)
-
-
-def _moved(facts: TableFacts, now: TableFacts) -> TableFacts:
-    return TableFacts(
-        cluster_id=facts.cluster_id,
-        revision=now.revision,
-        table=facts.table,
-        name=facts.name,
-        schema_version=facts.schema_version,
-        fields=facts.fields,
-        cluster_by=facts.cluster_by,
-        buckets=now.buckets,
-        places=now.places,
-    )
-
-
-def _no_replica(facts: TableFacts, bucket: BucketNumber, reasons: dict[NodeId, str]) -> Unreachable:
-    said = "; ".join(f"node {node}: {reason}" for node, reason in sorted(reasons.items())) or "nobody knows where it is"
-    return Unreachable(
-        f"no replica takes rows for bucket {bucket} of {facts.name}: {said}",
-        code="NO_REPLICA",
-        hint="SHOW NODES tells which nodes are up: start one that holds it.",
-    )

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from leasehold.client.append import stage
 from leasehold.client.locate import locate
+from leasehold.client.places import Refresh
 from leasehold.client.scan import read_plan
 from leasehold.core.messages import (
     AbortTransaction,
@@ -39,6 +40,7 @@ from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits import (
     CALL_TIMEOUT_NS,
     CONNECT_TIMEOUT_NS,
+    PLACES_TIMEOUT_NS,
     RECEIPTS_PAGE_MAX,
     RETRY_PAUSE_NS,
     SECOND_NS,
@@ -54,7 +56,8 @@ M = TypeVar("M", bound=Message)
 
 
 class Cluster:
-    """A connection to a cluster; use it as a context manager. Not for use from several threads at once."""
+    """A connection to a cluster; use it as a context manager. Not for use from several threads at once: only what
+    `looking_again` gives is."""
 
     def __init__(self, target: str | Path) -> None:
         self.address = locate(target)
@@ -135,6 +138,11 @@ class Cluster:
     def facts(self, name: str) -> TableFacts:
         """A table's schema and places as of now."""
         return self._call(AskTable(cluster_id=None, name=name), TableFacts)
+
+    def looking_again(self, facts: TableFacts) -> Refresh:
+        """For readers and writers under way, on any thread: looks the table up again, within PLACES_TIMEOUT_NS."""
+        request = AskTable(cluster_id=facts.cluster_id, name=facts.name)
+        return lambda: self._call(request, TableFacts, timeout_ns=PLACES_TIMEOUT_NS)
 
     def plan(self, name: str, columns: Iterable[str] | None = None) -> ScanPlan:
         """Pins the present revision of a table, and what to read of it."""
@@ -239,7 +247,7 @@ class Table:
     def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
         plan = self._cluster.plan(self._name, columns)
-        return read_plan(plan, refresh=lambda: self._cluster.facts(self._name))
+        return read_plan(plan, refresh=self._cluster.looking_again(plan.facts))
 
     def append(self, rows: pa.Table | pa.RecordBatchReader) -> int:
         """Adds rows, all or none; answers how many. Columns are matched by name."""
@@ -248,7 +256,9 @@ class Table:
         opened = cluster.open_transaction(facts, transaction)
         batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
         try:
-            segments = stage(facts, transaction, cluster.keeping_open(facts, transaction, batches), opened.revision)
+            kept_open = cluster.keeping_open(facts, transaction, batches)
+            refresh = cluster.looking_again(facts)
+            segments = stage(facts, transaction, kept_open, opened.revision, refresh=refresh)
         except BaseException:
             # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
             with contextlib.suppress(LeaseholdError):

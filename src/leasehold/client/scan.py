@@ -1,7 +1,9 @@
 """Scans: the segments of a plan from whichever replicas can serve them (decisions in `core/scan.py`).
 
-Everything blocks, and Ctrl-C ends it. A call has a deadline that covers all of it. One that passes after some batches
-came, because the reader of the rows took its time, is no fault of the replica: it is asked again, from the next row.
+Everything blocks, and Ctrl-C ends it. A replica that is fenced is left for the next one at once and rests a little
+(`client/places.py`); one that is silent costs a timeout. A call has a deadline that covers all of it. One that passes
+after some batches came, because the reader of the rows took its time, is no fault of the replica: it is asked again,
+from the next row.
 """
 
 import queue
@@ -14,7 +16,8 @@ from typing import Final, assert_never
 import msgspec
 import pyarrow as pa
 
-from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan, TableFacts
+from leasehold.client.places import Places, Refresh, boottime_ns, pause
+from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Ask, Done, GiveUp, Pause, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -28,25 +31,13 @@ from leasehold.limits import (
     SECOND_NS,
 )
 from leasehold.storage.schema import arrow_schema
-from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import calling, expect, reader_to, ticket, within
-
-Refresh = Callable[[], TableFacts]
-"""Looks the table up again: nodes may have moved, others may hold the segment by now."""
 
 FINAL: Final = frozenset(
     {"TABLE_DROPPED", "COLUMN_DROPPED", "OTHER_CLUSTER", "BAD_MESSAGE", "BAD_TICKET", "BAD_SEGMENT_NAME", "FORKED"}
 )
 """What no other replica would answer differently."""
-
-
-boottime_ns: Final = BoottimeClock().now_ns
-
-
-def pause(duration_ns: int) -> None:
-    """Blocks this thread for so long."""
-    threading.Event().wait(duration_ns / SECOND_NS)
 
 
 # ---------------------------------------------------------------- one segment
@@ -59,13 +50,16 @@ def read_segment(
     now_ns: Callable[[], int] = boottime_ns,
     sleep: Callable[[int], None] = pause,
     refresh: Refresh | None = None,
+    places: Places | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
 
-    Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, OTHER_CLUSTER) as soon as one replica says so,
-    `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
+    Who reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each. Raises
+    `Refused` (TABLE_DROPPED, COLUMN_DROPPED, OTHER_CLUSTER) as soon as one replica says so, `Unreachable` with code
+    NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
     """
-    return _SegmentReader(plan, segment, now_ns=now_ns, sleep=sleep, refresh=refresh).batches()
+    places = places or Places(plan.facts, refresh, now_ns=now_ns)
+    return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep).batches()
 
 
 class _SegmentReader:
@@ -75,21 +69,22 @@ class _SegmentReader:
         self,
         plan: ScanPlan,
         segment: SegmentRecord,
+        places: Places,
         *,
         now_ns: Callable[[], int],
         sleep: Callable[[int], None],
-        refresh: Refresh | None,
     ) -> None:
         self._plan = plan
         self._segment = segment
-        self._facts = plan.facts
+        self._places = places
         self._now_ns = now_ns
         self._sleep = sleep
-        self._refresh = refresh
         self._request = SystemEntropy().hex_128()
         self._schema = arrow_schema(plan.fields)
         self._timeout_ns = SCAN_BATCH_TIMEOUT_NS
-        holders = reading_order(segment)
+        self._was_late = False
+        self._reasons: dict[NodeId, LeaseholdError] = {}
+        holders = places.in_turn(reading_order(segment))
         self._reading = SegmentReading(
             msgspec.structs.replace(segment, holders=holders), seen=plan.facts.revision, now_ns=now_ns()
         )
@@ -103,38 +98,49 @@ class _SegmentReader:
                     yield from self._ask(node, row)
                 case Pause(until_ns=until_ns):
                     self._sleep(max(0, until_ns - self._now_ns()))
-                    # A replica that is slow, not stopped, gets its chance in a later round.
-                    self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
+                    if self._was_late:
+                        # A replica that is slow, not stopped, gets its chance in a later round.
+                        self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
+                    self._was_late = False
                     self._look_again()
                 case Done():
                     return
-                case GiveUp(reasons=reasons):
-                    raise _no_replica(self._segment, reasons)
+                case GiveUp():
+                    what = f"no replica serves segment {self._segment.id} of {self._plan.facts.name}"
+                    raise self._places.nobody(what, self._reasons)
                 case _:
                     assert_never(move)
 
     def _ask(self, node: NodeId, row: int) -> Iterator[pa.RecordBatch]:
         """Yields what this replica serves, and tells the reading how it ended."""
-        place = next((one for one in self._facts.places if one.node == node), None)
-        if place is None:
-            self._reading.failed(node, "nobody knows its address")
+        address = self._places.address(node)
+        if address is None:
+            self._failed(node, Unreachable("nobody knows its address", code="NO_ADDRESS"))
             return
         self._row = row
         try:
-            yield from self._from(place.address)
+            yield from self._from(node, address)
         except LeaseholdError as error:
             if error.code in FINAL:
                 raise
-            if error.code == "TIMED_OUT" and self._row > row:
-                return
-            self._reading.failed(node, error.text)
+            if error.code == "TIMED_OUT":
+                if self._row > row:
+                    return
+                self._was_late = True
+            self._failed(node, error)
         else:
             if self._row < self._segment.rows:
-                self._reading.failed(node, f"the stream ended at row {self._row} of {self._segment.rows}")
+                text = f"the stream ended at row {self._row} of {self._segment.rows}"
+                self._failed(node, Unreachable(text, code="BROKEN_STREAM"))
 
-    def _from(self, address: str) -> Iterator[pa.RecordBatch]:
+    def _failed(self, node: NodeId, error: LeaseholdError) -> None:
+        self._reasons[node] = error
+        self._places.failed(node, error)
+        self._reading.failed(node, error.text)
+
+    def _from(self, node: NodeId, address: str) -> Iterator[pa.RecordBatch]:
         request = ReadTicket(
-            cluster_id=self._facts.cluster_id,
+            cluster_id=self._plan.facts.cluster_id,
             request=self._request,
             table=self._segment.table,
             bucket=self._segment.bucket,
@@ -142,7 +148,7 @@ class _SegmentReader:
             sha256=self._segment.sha256,
             row_offset=self._row,
             fields=self._plan.fields,
-            revision=self._facts.revision,
+            revision=self._places.revision,
         )
         with calling(address):
             stream = reader_to(address).do_get(ticket(request), within(self._timeout_ns))
@@ -157,6 +163,7 @@ class _SegmentReader:
                     except StopIteration:
                         return
                 batch = self._accepted(chunk.data, expect(BatchMark, chunk.app_metadata))
+                self._places.served(node)
                 if batch.num_rows:
                     yield batch
         finally:
@@ -175,39 +182,16 @@ class _SegmentReader:
         return batch
 
     def _look_again(self) -> None:
-        if self._refresh is None:
-            return
-        try:
-            facts = self._refresh()
-        except LeaseholdError:
-            return  # the nodes decide whether the table is there; the places we know are still worth a try
-        if facts.table != self._facts.table or facts.revision < self._facts.revision:
-            return
-        self._facts = facts
+        self._places.look_again()
         first = reading_order(self._segment)
-        later = [
-            node
-            for bucket in facts.buckets
-            if bucket.bucket == self._segment.bucket
-            for node in bucket.replicas
-            if node not in first
-        ]
-        self._reading.moved((*first, *later))
+        later = [node for node in self._places.replicas(self._segment.bucket) if node not in first]
+        self._reading.moved(self._places.in_turn((*first, *later)), seen=self._places.revision)
 
 
 def reading_order(segment: SegmentRecord) -> tuple[NodeId, ...]:
     """The holders, another one first for another segment: so that readers spread over the nodes."""
     turn = int(segment.id[-8:], 16) % max(1, len(segment.holders))
     return segment.holders[turn:] + segment.holders[:turn]
-
-
-def _no_replica(segment: SegmentRecord, reasons: Sequence[tuple[NodeId, str]]) -> Unreachable:
-    said = "; ".join(f"node {node}: {reason}" for node, reason in reasons) or "no node holds it"
-    return Unreachable(
-        f"no replica serves segment {segment.id}: {said}",
-        code="NO_REPLICA",
-        hint="SHOW NODES tells which nodes are up: start one that holds it.",
-    )
 
 
 # ---------------------------------------------------------------- a whole plan
@@ -226,6 +210,7 @@ def read_plan(
     Up to `streams` segments are read ahead, each by at most SCAN_STREAM_BATCHES batches. Errors as of `read_segment`.
     """
     assert streams >= 1
+    places = Places(plan.facts, refresh, now_ns=now_ns)
     stopped = threading.Event()
 
     def sleep_unless_stopped(duration_ns: int) -> None:
@@ -234,7 +219,7 @@ def read_plan(
             raise _Stopped
 
     def one(segment: SegmentRecord) -> Iterator[pa.RecordBatch]:
-        return read_segment(plan, segment, now_ns=now_ns, sleep=sleep_unless_stopped, refresh=refresh)
+        return read_segment(plan, segment, now_ns=now_ns, sleep=sleep_unless_stopped, places=places)
 
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan.segments, one, streams, stopped))
 

@@ -11,9 +11,10 @@ from leasehold.coordinator.overview import Overview
 from leasehold.coordinator.procedures import Procedures
 from leasehold.coordinator.registration import Registration
 from leasehold.coordinator.sessions import Sessions
+from leasehold.coordinator.settings import lower_largest_lease
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog import Catalog
-from leasehold.core.grantor import Grantor
+from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
     AbortTransaction,
@@ -32,9 +33,9 @@ from leasehold.core.messages import (
     WhoAreYou,
 )
 from leasehold.core.operations import RevisionChanges
-from leasehold.core.statements import Describe, ShowDatabases, ShowNodes, ShowTables
+from leasehold.core.statements import Question
 from leasehold.errors import Definite, Refused
-from leasehold.ids import ClusterId, NodeId
+from leasehold.ids import ClusterId, NodeId, Term
 from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, PARSE_INLINE_CHARACTERS
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.sql.parse import parse
@@ -54,6 +55,7 @@ class Leader:
         catalog: Catalog,
         clock: Clock,
         group: asyncio.TaskGroup,
+        grantor: type[Grantor] = Grantor,
     ) -> None:
         assert catalog.cluster is not None
         assert catalog.settings is not None
@@ -63,7 +65,7 @@ class Leader:
         self._group = group
         self._term = leadership.term
         self._cluster = catalog.cluster
-        grantor = Grantor(
+        engine = grantor(
             term=leadership.term,
             floor=catalog.revision,
             settings=catalog.settings,
@@ -73,8 +75,8 @@ class Leader:
             leads_until_ns=leadership.deadline_ns(),
             now_ns=clock.now_ns(),
         )
-        self._writer = Writer(storage, leadership, catalog, self._committed)
-        self._leasing = Leasing(grantor, clock, self._send)
+        self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
+        self._leasing = Leasing(engine, clock, self._send)
         self._leasing.committed(catalog.revision, catalog.lineage)
         self._data = Data(self._writer, self._leasing, clock)
         self._sessions = Sessions(storage, leadership.term, lambda: self._writer.catalog, self._data.acknowledge)
@@ -89,9 +91,26 @@ class Leader:
         self._group.create_task(self._keep_house())
         self._procedures.resume()
 
+    @property
+    def term(self) -> Term:
+        """The term it leads."""
+        return self._term
+
+    @property
+    def grantor(self) -> Grantor:
+        """The leases of this term, to look at."""
+        return self._leasing.grantor
+
+    def extended(self, until_ns: int | None) -> None:
+        """The leadership has been renewed."""
+        self._leasing.step(LeadershipExtended(until_ns=until_ns))
+
     def stop(self) -> None:
-        """Takes timers back; tasks end with their group."""
+        """Grants nothing from here on and ends the sessions: their nodes go to the next leader. Tasks end with their
+        group."""
+        self._leasing.step(LeadershipEnded())
         self._leasing.stop()
+        self._sessions.stop()
 
     async def call(self, request: Message) -> Message:  # noqa: PLR0911 - one return per kind of request
         """Answers one request; raises the error that the peer is to see."""
@@ -141,7 +160,7 @@ class Leader:
                 statement = (
                     parse(text) if len(text) <= PARSE_INLINE_CHARACTERS else await asyncio.to_thread(parse, text)
                 )
-                if isinstance(statement, ShowDatabases | ShowTables | ShowNodes | Describe):
+                if isinstance(statement, Question):
                     yield self._overview.answer(statement, self._writer.catalog, self._clock.now_ns())
                     return
                 async for message in self._procedures.execute(request, statement):
@@ -164,6 +183,7 @@ class Leader:
 
     def _committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         self._leasing.committed(batch.revision, catalog.lineage)
+        self._leasing.follow(catalog.settings, batch.revision)
         self._registration.committed(batch, catalog)
 
     def _send(self, node: NodeId, message: Message) -> None:
@@ -181,5 +201,6 @@ class Leader:
                 await self._data.expire()
                 await self._data.advance_horizons()
                 await self._data.sweep()
+                await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
             except Definite as error:
                 log.warning("housekeeping: %s", error)

@@ -13,14 +13,17 @@ from leasehold.core.grantor import (
     BarrierRequested,
     Grantor,
     GrantorEvent,
+    IncarnationJoined,
+    NodeRemoved,
     RefuseRenewal,
     RenewalReceived,
     ReportVerdict,
     SendGrant,
+    SettingsChanged,
 )
 from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Message, Renewal, RenewalRefused, SurrenderAccepted
-from leasehold.core.records import BarrierReceipt
+from leasehold.core.records import BarrierReceipt, SettingsRecord
 from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits import LINEAGES_KEPT
 from leasehold.wire.ports import Clock, Timer
@@ -44,7 +47,9 @@ class Leasing:
         self._barriers: dict[int, asyncio.Future[Proceed | Fail]] = {}
         self._next_barrier = 1
         self._lineages: OrderedDict[Revision, LineageHash] = OrderedDict()
+        self._known = Revision(0)
         self._newest: BarrierReceipt | None = None
+        self._lease_ends: dict[NodeId, int] = {}
 
     @property
     def grantor(self) -> Grantor:
@@ -58,9 +63,13 @@ class Leasing:
 
     def step(self, event: GrantorEvent) -> None:
         """Feeds one event; the clock is read here, after the event came in."""
-        for effect in self._grantor.step(event, self._clock.now_ns()):
+        now_ns = self._clock.now_ns()
+        if isinstance(event, IncarnationJoined | NodeRemoved):
+            self._lease_ends.pop(event.node, None)
+        for effect in self._grantor.step(event, now_ns):
             match effect:
                 case SendGrant(node=node, grant=grant):
+                    self._lease_ends[node] = max(self._lease_ends.get(node, 0), now_ns + grant.duration_ns)
                     self._send(node, grant)
                 case RefuseRenewal(node=node, refused=refused):
                     self._send(node, refused)
@@ -75,7 +84,13 @@ class Leasing:
         self._arm()
 
     def renew(self, renewal: Renewal) -> None:
-        """A renewal from an open session; one whose history differs from ours is refused for good."""
+        """A renewal from an open session; one whose history differs from ours is refused for good.
+
+        A node can be ahead of this leader by what is being committed this moment, no more: a revision that is not
+        known here settles nothing, whatever a node says of it.
+        """
+        if renewal.applied > self._known:
+            renewal = msgspec.structs.replace(renewal, applied=self._known, lineage=self._lineages[self._known])
         expected = self._lineages.get(renewal.applied)
         if expected is not None and expected != renewal.lineage:
             text = f"another history than the cluster's at revision {renewal.applied}"
@@ -85,9 +100,19 @@ class Leasing:
 
     def committed(self, revision: Revision, lineage: LineageHash) -> None:
         """Remembers the hash of a revision, to compare renewals with."""
+        self._known = revision
         self._lineages[revision] = lineage
         if len(self._lineages) > LINEAGES_KEPT:
             self._lineages.popitem(last=False)
+
+    def follow(self, settings: SettingsRecord | None, revision: Revision) -> None:
+        """Grants by these settings from here on, if they are not those already; they are durable at `revision`."""
+        if settings is not None and settings != self._grantor.settings:
+            self.step(SettingsChanged(settings=settings, revision=revision))
+
+    def lease_end_ns(self, node: NodeId) -> int:
+        """About when the lease of a node's incarnation ends, on this clock: for people, no proof of anything."""
+        return self._lease_ends.get(node, 0)
 
     def live_incarnations(self, nodes: list[NodeId]) -> dict[NodeId, Incarnation]:
         """The incarnation heard from now on, of each node that has not closed it."""
@@ -102,7 +127,9 @@ class Leasing:
         """Waits until nothing older than `revision` can be served; at once if a later barrier has proved it."""
         newest = self._newest
         if newest is not None and revision <= newest.revision:
-            return msgspec.structs.replace(newest, revision=revision)
+            # Settled before it was asked for, so it waits for nobody.
+            settled = tuple(msgspec.structs.replace(one, after_ns=0) for one in newest.settled)
+            return msgspec.structs.replace(newest, revision=revision, settled=settled)
         number = self._next_barrier
         self._next_barrier += 1
         answer: asyncio.Future[Proceed | Fail] = asyncio.get_running_loop().create_future()

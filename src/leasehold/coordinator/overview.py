@@ -3,14 +3,14 @@
 from typing import assert_never
 
 from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.procedures import published_bound_ns
 from leasehold.coordinator.sessions import Sessions
+from leasehold.coordinator.settings import published_bound_ns
 from leasehold.core.catalog import Catalog, live_fields
-from leasehold.core.drift import grant_bound_ns
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import AskReceipts, ClusterStatus, KnownBarrier, NodeStatus, Receipts, Rows
 from leasehold.core.records import NodeRecord, SettledHow, UseState
-from leasehold.core.statements import Describe, Question, ShowDatabases, ShowNodes, ShowTables
+from leasehold.core.settings import settings_rows
+from leasehold.core.statements import Describe, Question, ShowCluster, ShowDatabases, ShowNodes, ShowTables
 from leasehold.ids import NodeId, Term
 from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX
 
@@ -33,6 +33,9 @@ class Overview:
                 return _tables(catalog, database)
             case ShowNodes():
                 return self._nodes(catalog, now_ns)
+            case ShowCluster():
+                columns = ("setting", "value", "range", "meaning")
+                return Rows(columns=columns, rows=settings_rows(catalog), revision=catalog.revision)
             case Describe():
                 return _columns(catalog, question)
             case _:
@@ -46,8 +49,8 @@ class Overview:
             cluster_id=catalog.cluster.cluster_id,
             term=self._term,
             revision=catalog.revision,
-            bound_ns=published_bound_ns(catalog),
-            nodes=tuple(self._node(node, catalog, now_ns) for node in nodes),
+            bound_ns=published_bound_ns(self._leasing.grantor, now_ns),
+            nodes=tuple(self._node(node, now_ns) for node in nodes),
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:
@@ -67,16 +70,13 @@ class Overview:
         ]
         return Receipts(barriers=tuple(barriers), next_after=page[-1].order if len(later) > limit else None)
 
-    def _node(self, node: NodeRecord, catalog: Catalog, now_ns: int) -> NodeStatus:
+    def _node(self, node: NodeRecord, now_ns: int) -> NodeStatus:
         held = self._leasing.grantor.held(node.id)
-        assert catalog.settings is not None
         remaining_ns = 0
         applied = None
         if held is not None and held.closed is not SettledHow.SURRENDERED and held.applied is not None:
             applied = held.applied
-            duration_ns = catalog.settings.lease_duration_ns
-            # The last grant's duration, counted from when its renewal came in.
-            remaining_ns = held.bound_ns - grant_bound_ns(catalog.settings, duration_ns) + duration_ns - now_ns
+            remaining_ns = self._leasing.lease_end_ns(node.id) - now_ns
         connected = self._sessions.connected(node.id)
         if remaining_ns > 0:
             state = "ACTIVE"

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.settings import published_bound_ns
 from leasehold.coordinator.writer import Writer
 from leasehold.core import ddl, keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.drift import longest_wait_ns
 from leasehold.core.messages import Execute, Receipt, WaitingFor
 from leasehold.core.operations import Change
 from leasehold.core.queueing import Claim, ObjectQueues
@@ -28,8 +28,8 @@ from leasehold.errors import (
 )
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId, is_hex_128
 from leasehold.limits import (
-    BOUND_SLACK_NS,
     CLOSE_GATHER_NS,
+    LEADER_RETRY_NS,
     MILLISECOND_NS,
     PROGRESS_INTERVAL_NS,
     SECOND_NS,
@@ -41,15 +41,6 @@ from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
-
-
-def published_bound_ns(catalog: Catalog) -> int:
-    """What is promised for every statement under one leader, in whole tenths of a second, rounded up."""
-    assert catalog.settings is not None
-    assert catalog.largest_lease is not None
-    longest_ns = longest_wait_ns(catalog.settings, catalog.largest_lease.duration_ns) + BOUND_SLACK_NS
-    tenth_ns = 100 * MILLISECOND_NS
-    return -(-longest_ns // tenth_ns) * tenth_ns
 
 
 class _Running(msgspec.Struct):
@@ -69,6 +60,7 @@ class _Closing(msgspec.Struct, frozen=True):
     procedure: ProcedureRecord
     barrier: BarrierReceipt
     elapsed_ns: int
+    bound_ns: int
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -194,10 +186,11 @@ class Procedures:
         try:
             await self._turns[place].wait()
             began_ns = self._clock.now_ns()
+            bound_ns = self._published_bound_ns()
             published = await self._published_at(procedure)
             # This leader's catalog holds the procedure's change already: its election revision covers it.
             await self._leasing.barrier(self._elected, lambda number: setattr(running, "barrier", number))
-            receipt = await self._go_on(procedure, published, running, claims, began_ns)
+            receipt = await self._go_on(procedure, published, running, claims, began_ns, bound_ns)
             running.answer.set_result(receipt)
         except LeaseholdError as error:
             _fail(running, error)
@@ -213,20 +206,23 @@ class Procedures:
         settled: Revision,
         began_ns: int,
     ) -> Receipt:
-        asked = ddl.Request(
-            id=request.statement,
-            text=request.text[:STATEMENT_TEXT_KEPT],
-            statement=statement,
-            bound_ns=published_bound_ns(self._writer.catalog),
-        )
+        asked: ddl.Request | None = None
         begun: ddl.Begun | None = None
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            nonlocal begun
+            nonlocal asked, begun
+            asked = ddl.Request(
+                id=request.statement,
+                text=request.text[:STATEMENT_TEXT_KEPT],
+                statement=statement,
+                # Not before: while this waited to be decided, a longer lease may have been set, and granted.
+                bound_ns=self._published_bound_ns(),
+            )
             begun = ddl.begin(asked, catalog, self._serving() if isinstance(statement, CreateTable) else ())
             return begun.changes
 
         revision = await self._writer.submit(decide)
+        assert asked is not None
         assert begun is not None
         if begun.procedure is None:
             receipt = self._nothing_to_do(asked, settled, began_ns)
@@ -234,7 +230,7 @@ class Procedures:
             return receipt
         running.published = True
         self._touch(claims, revision)
-        return await self._go_on(begun.procedure, revision, running, claims, began_ns)
+        return await self._go_on(begun.procedure, revision, running, claims, began_ns, asked.bound_ns)
 
     async def _go_on(
         self,
@@ -243,6 +239,7 @@ class Procedures:
         running: _Running,
         claims: dict[str, Claim],
         began_ns: int,
+        bound_ns: int,
     ) -> Receipt:
         """From a committed first transaction to the receipt: the part that a later leader repeats."""
 
@@ -258,9 +255,9 @@ class Procedures:
         elapsed_ns = self._clock.now_ns() - began_ns
         catalog = self._writer.catalog
         running.closing = True
-        await self._closings.put(_Closing(procedure, barrier, elapsed_ns))
+        await self._closings.put(_Closing(procedure, barrier, elapsed_ns, bound_ns))
         record = catalog.statements[procedure.statement]
-        ended = ddl.ended(record, barrier, elapsed_ns)
+        ended = ddl.ended(record, barrier, elapsed_ns, bound_ns)
         log.info("%s: revision %d, %d ms", procedure.text, revision, elapsed_ns // MILLISECOND_NS)
         return self._receipt(ended, catalog, dropped=procedure.target)
 
@@ -276,18 +273,25 @@ class Procedures:
 
     async def _close(self, one: "_Closing") -> None:
         await self._writer.submit(
-            lambda catalog: ddl.close(one.procedure, catalog, barrier=one.barrier, elapsed_ns=one.elapsed_ns)
+            lambda catalog: ddl.close(
+                one.procedure, catalog, barrier=one.barrier, elapsed_ns=one.elapsed_ns, bound_ns=one.bound_ns
+            )
         )
         self._running.pop(one.procedure.statement, None)
 
+    def _published_bound_ns(self) -> int:
+        return published_bound_ns(self._leasing.grantor, self._clock.now_ns())
+
     async def _published_at(self, procedure: ProcedureRecord) -> Revision:
         """The revision of the first transaction, so that the receipt says the same under every leader."""
-        try:
-            found = await self._storage.get(keys.statement(procedure.statement))
-        except Indefinite:
-            return self._elected  # a later revision is as true, and the procedure has to go on
-        assert found is not None, "a procedure and its statement are written together"
-        return found.modified
+        while True:
+            try:
+                found = await self._storage.get(keys.statement(procedure.statement))
+            except Indefinite:  # nobody may be told of another revision
+                await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
+                continue
+            assert found is not None, "a procedure and its statement are written together"
+            return found.modified
 
     def _note(self, statement: StatementId, end: "Receipt | _Refusal") -> None:
         """Remembers the end of a statement that wrote nothing: a late copy of its request must not run it after all."""
@@ -379,6 +383,8 @@ def _fail(running: _Running, error: LeaseholdError) -> None:
 
 def _claims_of(procedure: ProcedureRecord, catalog: Catalog) -> dict[str, Claim]:
     """The claims of a statement whose text is not needed any more: what it changes, by name."""
+    if procedure.target == ddl.THE_CLUSTER:
+        return ddl.claims_on_cluster()
     database = catalog.databases.get(procedure.target)
     if database is not None:
         return ddl.claims_on_database(database.name)

@@ -10,6 +10,7 @@ from leasehold.core.admission import decide_allocate as allocate_decision
 from leasehold.core.admission import decide_join as join_decision
 from leasehold.core.catalog import Catalog
 from leasehold.core.ddl import put
+from leasehold.core.drift import grant_bound_ns
 from leasehold.core.grantor import IncarnationClosed, IncarnationJoined
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer, JoinWait
@@ -74,7 +75,8 @@ class Registration:
                 history=History(latest=catalog.revision, lineage_at_applied=lineage),
                 held=held,
                 first_bound_ns=first_bound_ns if nonce == request.nonce else None,
-                lease_duration_ns=catalog.settings.lease_duration_ns,
+                # Renewals of a dead process may come late, one after the other, each within its bound.
+                alive_after_ns=2 * grant_bound_ns(catalog.settings, catalog.settings.lease_duration_ns),
                 now_ns=now_ns,
             )
             match decision:

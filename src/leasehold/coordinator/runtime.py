@@ -8,22 +8,25 @@ from leasehold.coordinator.leader import Leader
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
+from leasehold.core.grantor import Grantor
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.messages import ClusterFacts, Initialise, Message
 from leasehold.core.operations import Change, Missing, Txn
 from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
-from leasehold.errors import Corrupt, NotInitialised, NotLeader, Refused
+from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
 from leasehold.limits import (
     CATCH_UP_DIFFERENCE,
     DRIFT_PPM,
     FORMAT_VERSION,
+    LEADER_RETRY_NS,
     LEASE_DURATION_NS,
     LEASE_MARGIN_NS,
     RANGE_PAGE_MAX,
 )
-from leasehold.metastorage.contract import Leadership, MetaStorage
+from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
 from leasehold.wire.ports import Clock, Duplex
+from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
 
@@ -37,49 +40,112 @@ DEFAULT_SETTINGS = SettingsRecord(
 
 
 class Coordinator:
-    """The service of one coordinator process; `run` is its life."""
+    """The service of one coordinator process; `run` is its life.
+
+    Where several share a meta storage, one leads and the others stand by: they answer `NotLeader`.
+    """
 
     def __init__(
-        self, *, name: str, storage: MetaStorage, clock: Clock, settings: SettingsRecord = DEFAULT_SETTINGS
+        self,
+        *,
+        name: str,
+        storage: MetaStorage,
+        clock: Clock,
+        settings: SettingsRecord = DEFAULT_SETTINGS,
+        grantor: type[Grantor] = Grantor,
     ) -> None:
         self._name = name
         self._storage = storage
         self._clock = clock
         self._settings = settings
+        self._grantor = grantor
         self._leadership: Leadership | None = None
         self._leader: Leader | None = None
         self._initialised = asyncio.Event()
+        self._leaving = asyncio.Event()
+
+    @property
+    def leader(self) -> Leader | None:
+        """What leads here now, to look at."""
+        return self._leader
 
     async def run(self) -> None:
-        """Leads until cancelled. Raises `LeadershipLost` or `Indefinite` when it must start again from the store."""
-        leadership = await self._storage.campaign(self._name)
-        self._leadership = leadership
+        """Leads or stands by until cancelled, or until it has handed over. Raises what only a restart can cure."""
+        while True:
+            try:
+                if await self._lead():
+                    return
+            except BaseExceptionGroup as errors:
+                error = gravest_here(errors)
+                if not self._stands_by_after(error):
+                    raise error from errors
+            except LeaseholdError as error:
+                if not self._stands_by_after(error):
+                    raise
+            finally:
+                self._leadership = None
+            await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
+
+    def hand_over(self) -> None:
+        """Asks for an end in order: nothing is granted any more, and a successor need not wait; then `run` returns.
+
+        One that stands by has nothing to hand over: cancel it.
+        """
+        self._leaving.set()
+
+    async def _lead(self) -> bool:
+        """One term, from the campaign on; whether it was handed over."""
+        leadership = self._leadership = await self._storage.campaign(self._name)
+        handed_over = False
         try:
-            catalog = await read_catalog(self._storage)
-            if catalog.cluster is None:
-                await self._initialised.wait()
-                catalog = await read_catalog(self._storage)
             async with asyncio.TaskGroup() as group:
-                leader = Leader(
-                    storage=self._storage,
-                    leadership=leadership,
-                    catalog=catalog,
-                    clock=self._clock,
-                    group=group,
-                )
-                leader.start()
-                log.info(
-                    "leading term %d at revision %d, %d nodes registered, %d statements to resume",
-                    leadership.term,
-                    catalog.revision,
-                    len(catalog.nodes),
-                    len(catalog.procedures),
-                )
-                self._leader = leader
+                group.create_task(leadership.hold(self._extended))
+                await self._take_office(leadership, group)
+                await self._leaving.wait()
+                raise _HandOver
+        except* _HandOver:
+            handed_over = True
         finally:
             if self._leader is not None:
                 self._leader.stop()
             self._leader = None
+        await leadership.resign()
+        return handed_over
+
+    async def _take_office(self, leadership: Leadership, group: asyncio.TaskGroup) -> None:
+        catalog = await read_catalog(self._storage)
+        if catalog.cluster is None:
+            await self._initialised.wait()
+            catalog = await read_catalog(self._storage)
+        leader = Leader(
+            storage=self._storage,
+            leadership=leadership,
+            catalog=catalog,
+            clock=self._clock,
+            group=group,
+            grantor=self._grantor,
+        )
+        leader.start()
+        log.info(
+            "leading term %d at revision %d, %d nodes registered, %d statements to resume",
+            leadership.term,
+            catalog.revision,
+            len(catalog.nodes),
+            len(catalog.procedures),
+        )
+        self._leader = leader
+
+    def _extended(self, until_ns: int | None) -> None:
+        if self._leader is not None:
+            self._leader.extended(until_ns)
+
+    def _stands_by_after(self, error: BaseException) -> bool:
+        """Where machines share the store, a term that ended is nobody's fault; a lock ends with its process."""
+        shared = self._leadership is None or self._leadership.deadline_ns() is not None
+        stands_by = shared and isinstance(error, LeadershipLost | Indefinite)
+        if stands_by:
+            log.warning("%s stands by: %s", self._name, error)
+        return stands_by
 
     # ------------------------------------------------------------ the service
 
@@ -99,6 +165,11 @@ class Coordinator:
         await self._leading().session(duplex)
 
     def _leading(self) -> Leader:
+        leadership = self._leadership
+        ends_ns = None if leadership is None else leadership.deadline_ns()
+        # The clock is read after the request came in: what an old leader knows may not be true any more.
+        if leadership is None or (ends_ns is not None and self._clock.now_ns() >= ends_ns):
+            raise NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
         if self._leader is None:
             raise NotInitialised(
                 "this coordinator's meta storage has no cluster yet, or it is still starting",
@@ -111,7 +182,7 @@ class Coordinator:
             raise Refused("a cluster id is 128 bits in hex", code="BAD_CLUSTER_ID", hint="draw a random one")
         leadership = self._leadership
         if leadership is None:
-            raise NotInitialised("this coordinator is still starting", hint="try again in a moment")
+            raise NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
         changes = first_records(request.cluster_id, self._settings)
         result = await self._storage.txn(Txn(compares=(*leadership.fence(), Missing(keys.CLUSTER)), then=changes))
         if not result.succeeded:
@@ -124,6 +195,10 @@ class Coordinator:
                 raise Refused(text, code="INITIALISED", hint="use another directory for a second cluster")
         self._initialised.set()
         return ClusterFacts(cluster_id=request.cluster_id, generation=Generation(1), term=leadership.term, leader=True)
+
+
+class _HandOver(Exception):
+    """We were told to end in order."""
 
 
 def first_records(cluster_id: ClusterId, settings: SettingsRecord) -> tuple[Change, ...]:

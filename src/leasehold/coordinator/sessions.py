@@ -22,7 +22,7 @@ from leasehold.core.messages import (
     Watched,
     WatchFailed,
 )
-from leasehold.errors import Definite, Refused, Superseded, Unreachable, gravest
+from leasehold.errors import Definite, NotLeader, Refused, Superseded, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Session, Term
 from leasehold.limits import (
     CHANGE_FRAMING_BYTES,
@@ -116,12 +116,17 @@ class Sessions:
         except asyncio.QueueFull:
             one.ended.set()
 
+    def stop(self) -> None:
+        """Ends all that are open; the handlers close their streams, and the nodes turn to the next leader."""
+        for one in self._open.values():
+            one.ended.set()
+
     async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
         """Serves one stream until either side ends it."""
         opening = await duplex.receive()
         if not isinstance(opening, OpenSession):
             raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
-        self._validate(opening)
+        await self._validate(opening)
         older = self._open.get(opening.node)
         if older is not None:
             older.ended.set()  # the same process has come back on a new stream
@@ -156,21 +161,33 @@ class Sessions:
             if self._open.get(opening.node) is one:
                 del self._open[opening.node]
 
-    def _validate(self, opening: OpenSession) -> None:
+    async def _validate(self, opening: OpenSession) -> None:
         catalog = self._catalog()
         node = catalog.nodes.get(opening.node)
         if catalog.cluster is None or opening.cluster_id != catalog.cluster.cluster_id:
             raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
-        if node is None or node.removed:
+        if node is None or opening.incarnation > node.incarnation:
+            raise NotLeader(
+                f"incarnation {opening.incarnation} of node {opening.node} joined under a later leader, if it did",
+                hint="the node asks another coordinator",
+            )
+        if node.removed:
             raise Refused(
                 f"node {opening.node} was removed",
                 code="REMOVED",
                 hint="start with an empty directory and another --name",
             )
-        if opening.incarnation != node.incarnation or hash_secret(opening.session) != node.session_hash:
+        if opening.incarnation < node.incarnation or hash_secret(opening.session) != node.session_hash:
             raise Superseded(
                 f"incarnation {opening.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
                 hint="only the newest process of a node is heard; this one ends",
+            )
+        newest = (await self._storage.status()).latest
+        if opening.watch_from > newest + 1:
+            raise Refused(
+                f"a watch from revision {opening.watch_from}, the newest one is {newest}",
+                code="AHEAD_OF_CLUSTER",
+                hint="the meta storage may have been restored from an older backup",
             )
 
     async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: _Open) -> None:

@@ -47,9 +47,11 @@ class Writer:
         leadership: Leadership,
         catalog: Catalog,
         on_commit: Callable[[RevisionChanges, Catalog], None],
+        now_ns: Callable[[], int],
     ) -> None:
         self._storage = storage
         self._leadership = leadership
+        self._now_ns = now_ns
         self._catalog = catalog
         self._on_commit = on_commit
         self._commands: asyncio.Queue[_Command] = asyncio.Queue(COMMAND_QUEUE_MAX)
@@ -92,6 +94,10 @@ class Writer:
                     command.answer.exception()  # nobody may be left to ask for it
 
     async def _write(self, batch: list[_Command]) -> None:
+        # After it was taken from the queue: what changes nothing is answered from this catalog without a transaction.
+        ends_ns = self._leadership.deadline_ns()
+        if ends_ns is not None and self._now_ns() >= ends_ns:
+            raise LeadershipLost("this leadership has ended", hint="ask again: another coordinator leads, or soon will")
         draft = self._catalog
         merged: dict[bytes, Change] = {}
         size = LINEAGE_BYTES

@@ -12,7 +12,7 @@ from leasehold.core.grantor import Held
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Allocate, Join
 from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
-from leasehold.ids import NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
+from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
 from leasehold.limits import NODES_MAX, PROTOCOL_VERSION
 
 
@@ -52,7 +52,7 @@ def decide_allocate(
             return _removed(node) if node.removed else Known(node=node.id)
     if len(known) >= NODES_MAX:
         return Reject(code="TOO_MANY_NODES", text=f"{NODES_MAX} ids are taken", hint="start a second cluster")
-    rejected = _bad_attributes(request.name, None, known)
+    rejected = _bad_attributes(request, None, known)
     if rejected is not None:
         return rejected
     fresh = NodeRecord(
@@ -102,13 +102,14 @@ def decide_join(
     history: History,
     held: Held | None,
     first_bound_ns: int | None,
-    lease_duration_ns: int,
+    alive_after_ns: int,
     now_ns: int,
 ) -> Admit | Same | WaitUntil | Reject:
     """Whether a process may become the next incarnation of its node.
 
     `held` is what the grantor knows of the node's lease, `first_bound_ns` the bound that this attempt was first told
-    to wait for, if it was. Everything is validated before anything changes (R17).
+    to wait for, if it was; a bound that has moved by more than `alive_after_ns` since is renewed by a living process,
+    and not by what a dead one had sent. Everything is validated before anything changes (R17).
     """
     known = sorted(nodes, key=lambda one: one.id)
     node = next((one for one in known if one.id == request.node), None)
@@ -118,7 +119,9 @@ def decide_join(
     session_hash = hash_secret(request.session)
     if node.nonce == request.nonce and node.session_hash == session_hash:
         return Same(incarnation=node.incarnation)
-    if node.nonce != request.nonce and node.incarnation != request.previous:
+    # Late copies of an attempt raise the incarnation again, and no other directory knows its nonce.
+    own_attempt = node.nonce is not None and node.nonce in {request.nonce, request.finished}
+    if not own_attempt and node.incarnation != request.previous:
         return Reject(
             code="STALE_COPY",
             text=f"node {node.id} has reached incarnation {node.incarnation}, this directory says"
@@ -127,7 +130,7 @@ def decide_join(
             " directory away and start with an empty one and another --name",
         )
     if held is not None and held.closed is None and now_ns < held.bound_ns:
-        if first_bound_ns is not None and held.bound_ns - first_bound_ns > lease_duration_ns:
+        if first_bound_ns is not None and held.bound_ns - first_bound_ns > alive_after_ns:
             return Reject(
                 code="ALIVE_ELSEWHERE",
                 text=f"node {node.id} ({node.name}) is alive at {node.address} and keeps renewing its lease:"
@@ -170,7 +173,7 @@ def _invalid(request: Join, cluster: ClusterRecord, node: NodeRecord | None, kno
         return _removed(node)
     if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
         return Reject(code="BAD_NONCE", text="nonce and session must be 128 bits in hex", hint="upgrade the node")
-    return _bad_attributes(request.name, node.id, known)
+    return _bad_attributes(request, node.id, known)
 
 
 def _bad_history(request: Join, history: History) -> Reject | None:
@@ -185,10 +188,14 @@ def _bad_history(request: Join, history: History) -> Reject | None:
     return None
 
 
-def _bad_attributes(name: str, own: NodeId | None, known: Iterable[NodeRecord]) -> Reject | None:
+def _bad_attributes(request: Allocate | Join, own: NodeId | None, known: Iterable[NodeRecord]) -> Reject | None:
+    name = request.name
     if NODE_NAME.fullmatch(name) is None:
         text = f"{name[:80]!r} is not a node name"
         return Reject(code="BAD_NAME", text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
+    if NODE_ADDRESS.fullmatch(request.address) is None:
+        text = f"{request.address[:80]!r} is not an address"
+        return Reject(code="BAD_ADDRESS", text=text, hint="a node is reached at host:port")
     for node in known:
         if node.name == name and node.id != own and not node.removed:
             text = f"the name {name!r} belongs to node {node.id} at {node.address}"

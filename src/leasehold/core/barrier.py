@@ -67,7 +67,8 @@ class Barrier:
         self._revision = revision
         self._term = term
         self._sequence = sequence
-        self._pending = {one.node: one for one in pending}
+        # In the order in which their bounds pass, which are frozen: the first one left is always the next.
+        self._pending = {one.node: one for one in sorted(pending, key=lambda each: (each.bound_ns, each.node))}
         self._give_up_ns = give_up_ns
         self._began_ns = now_ns
         self._settled: list[SettledNode] = []
@@ -86,14 +87,17 @@ class Barrier:
 
     def judge(self, now_ns: int) -> Verdict:
         """Settles whose bound has passed, then says where it stands."""
-        for one in sorted(self._pending.values(), key=lambda each: (each.bound_ns, each.node)):
-            if now_ns >= one.bound_ns:
-                self._settle(one, SettledHow.FENCED, one.bound_ns)
+        return self.ended(now_ns) or self.waits()
+
+    def ended(self, now_ns: int) -> Proceed | Fail | None:
+        """As `judge`, None while it waits: asked at every renewal, it must not look at every node."""
+        while (first := self._first()) is not None and now_ns >= first.bound_ns:
+            self._settle(first, SettledHow.FENCED, first.bound_ns)
         if not self._pending:
             return Proceed(receipt=self._receipt())
         if self._give_up_ns is not None and now_ns >= self._give_up_ns:
             return Fail(receipt=self._receipt(), pending=tuple(sorted(self._pending)))
-        return self.waits()
+        return None
 
     def waits(self) -> Wait:
         """Who has not been settled so far; settles and decides nothing."""
@@ -102,12 +106,13 @@ class Barrier:
 
     def next_deadline_ns(self) -> int:
         """The next instant at which the verdict could change without an event; past if it waits to be judged."""
-        if not self._pending:
+        first = self._first()
+        if first is None:
             return self._began_ns
-        bounds = [one.bound_ns for one in self._pending.values()]
-        if self._give_up_ns is not None:
-            bounds.append(self._give_up_ns)
-        return min(bounds)
+        return first.bound_ns if self._give_up_ns is None else min(first.bound_ns, self._give_up_ns)
+
+    def _first(self) -> Pending | None:
+        return next(iter(self._pending.values()), None)
 
     def _settle(self, one: Pending, how: SettledHow, at_ns: int) -> None:
         del self._pending[one.node]

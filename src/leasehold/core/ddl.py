@@ -40,8 +40,10 @@ from leasehold.core.records import (
     UseState,
 )
 from leasehold.core.replication import place
+from leasehold.core.settings import settings_changes
 from leasehold.core.statements import (
     AddColumns,
+    AlterCluster,
     ColumnDefinition,
     CreateDatabase,
     CreateTable,
@@ -65,6 +67,8 @@ from leasehold.limits import (
 )
 
 DEFAULT_REPLICATION = 2
+THE_CLUSTER = ObjectId(0)
+"""The target of a procedure that changes no object but the cluster's settings."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +96,18 @@ def claims(statement: Definition) -> dict[str, Claim]:
             return claims_on_table(table)
         case AddColumns(table=table) | RenameColumn(table=table) | DropColumn(table=table):
             return claims_on_table(table)
+        case AlterCluster():
+            return claims_on_cluster()
         case _:
             assert_never(statement)
+
+
+def claims_on_cluster() -> dict[str, Claim]:
+    """The settings are changed by one statement at a time; no other statement has to wait for that.
+
+    Those that run, or come while it waits, keep the bound that was published for them: see `grantor.SettingsChanged`.
+    """
+    return {"cluster": Claim.EXCLUSIVE}
 
 
 def claims_on_database(name: str) -> dict[str, Claim]:
@@ -171,6 +185,9 @@ def _plan(statement: Definition, catalog: Catalog, serving: Iterable[NodeId]) ->
             return _drop_column(statement, catalog)
         case DropTable():
             return _drop_table(statement, catalog)
+        case AlterCluster(settings=asked):
+            changes = settings_changes(asked, catalog)
+            return ("additive", THE_CLUSTER, None, _counters(catalog), list(changes)) if changes else None
         case _:
             assert_never(statement)
 
@@ -363,11 +380,12 @@ def close(
     *,
     barrier: BarrierReceipt,
     elapsed_ns: int,
+    bound_ns: int = 0,
 ) -> tuple[Change, ...]:
     """Writes the outcome and forgets the procedure; a statement long ended is purged to make room."""
     if procedure.number not in catalog.procedures:
         return ()
-    closed = ended(catalog.statements[procedure.statement], barrier, elapsed_ns)
+    closed = ended(catalog.statements[procedure.statement], barrier, elapsed_ns, bound_ns)
     changes = [
         Change(keys.procedure(procedure.number), None),
         put(keys.statement(procedure.statement), closed),
@@ -379,13 +397,18 @@ def close(
     return tuple(changes)
 
 
-def ended(record: StatementRecord, barrier: BarrierReceipt, elapsed_ns: int) -> StatementRecord:
-    """The record of a statement whose barrier has proceeded, and which is past its point of no return if it has one."""
+def ended(record: StatementRecord, barrier: BarrierReceipt, elapsed_ns: int, bound_ns: int = 0) -> StatementRecord:
+    """The record of a statement whose barrier has proceeded, and which is past its point of no return if it has one.
+
+    `bound_ns` is what the leader that ended it had published: after a change of leader, and of settings, it may be more
+    than what was published when the statement began.
+    """
     return msgspec.structs.replace(
         record,
         outcome=Outcome.COMMITTED,
         revision=barrier.revision,
         elapsed_ns=elapsed_ns,
+        bound_ns=max(record.bound_ns, bound_ns),
         barriers=(barrier,),
     )
 

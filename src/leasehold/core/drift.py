@@ -17,6 +17,11 @@ def outlast_ns(span_ns: int, drift_ppm: int) -> int:
     return -(-span_ns * (MILLION + drift_ppm) // (MILLION - drift_ppm))
 
 
+def lasts_ns(span_ns: int, drift_ppm: int) -> int:
+    """How long a local span lasts at most in real time: on the slowest clock."""
+    return -(-span_ns * MILLION // (MILLION - drift_ppm))
+
+
 def grant_bound_ns(settings: SettingsRecord, duration_ns: int) -> int:
     """How long after it received a request a leader must count the grant of `duration_ns` as outstanding."""
     return outlast_ns(duration_ns, settings.drift_ppm) + settings.lease_margin_ns
@@ -25,4 +30,4 @@ def grant_bound_ns(settings: SettingsRecord, duration_ns: int) -> int:
 def longest_wait_ns(settings: SettingsRecord, largest_outstanding_ns: int) -> int:
     """The longest a barrier can wait for nodes that say nothing, in real time: the bound on the slowest clock."""
     bound_ns = grant_bound_ns(settings, max(settings.lease_duration_ns, largest_outstanding_ns))
-    return -(-bound_ns * MILLION // (MILLION - settings.drift_ppm))
+    return lasts_ns(bound_ns, settings.drift_ppm)

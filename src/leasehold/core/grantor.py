@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from leasehold.core.barrier import Barrier, Fail, Pending, Proceed, Verdict, Wait
+from leasehold.core.barrier import Barrier, Fail, Pending, Proceed, Verdict
 from leasehold.core.drift import grant_bound_ns
 from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
@@ -63,15 +63,24 @@ class BarrierRequested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """Later grants follow these settings; bounds already noted stand."""
+    """These settings are durable at `revision`. Later grants follow them; bounds already noted stand.
+
+    The floor rises to `revision` in this same step. So whoever gets a longer lease has applied it, and can't hold up
+    a statement of that revision or an older one: what was published for those stays true.
+    """
 
     settings: SettingsRecord
+    revision: Revision = Revision(0)
 
 
 class LeadershipExtended(msgspec.Struct, frozen=True, kw_only=True):
     """The leader has renewed its record: it leads until `until_ns`, or for ever where a lock holds it (None)."""
 
     until_ns: int | None
+
+
+class LeadershipEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """It is handed over, or lost: nothing is granted and no barrier proceeds any more."""
 
 
 GrantorEvent: TypeAlias = (
@@ -83,6 +92,7 @@ GrantorEvent: TypeAlias = (
     | BarrierRequested
     | SettingsChanged
     | LeadershipExtended
+    | LeadershipEnded
     | TimePassed
 )
 
@@ -151,6 +161,7 @@ class Grantor:
         self._sequence = Sequence(0)
         self._barriers: dict[int, Barrier] = {}
         bound_ns = now_ns + grant_bound_ns(settings, max(largest_outstanding_ns, settings.lease_duration_ns))
+        self._older_until_ns = bound_ns
         self._held = {
             node: Held(incarnation=incarnation, session_hash=session_hash, bound_ns=bound_ns, applied=None, closed=None)
             for node, (incarnation, session_hash) in sorted(registered.items())
@@ -166,6 +177,24 @@ class Grantor:
     def sequence(self) -> Sequence:
         """Of the last grant of this term."""
         return self._sequence
+
+    @property
+    def settings(self) -> SettingsRecord:
+        """What the next grant follows."""
+        return self._settings
+
+    @property
+    def older_until_ns(self) -> int:
+        """By then every grant has ended that was given under other settings, by this leader or an older one."""
+        return self._older_until_ns
+
+    def longest_wait_ns(self, now_ns: int) -> int:
+        """How long the barrier of a change that is decided now can wait on this clock, whatever nodes do.
+
+        Settings that become durable with that change, or after it, don't count: see `SettingsChanged`.
+        """
+        longest_ns = grant_bound_ns(self._settings, self._settings.lease_duration_ns)
+        return max(longest_ns, self._older_until_ns - now_ns)
 
     def held(self, node: NodeId) -> Held | None:
         """What is known of a node's lease, None if it has never joined."""
@@ -198,11 +227,13 @@ class Grantor:
                 self._on_removed(node, now_ns)
             case BarrierRequested():
                 self._on_barrier(event, now_ns)
-            case SettingsChanged(settings=settings):
-                self._settings = settings
+            case SettingsChanged():
+                self._on_settings(event, now_ns)
             case LeadershipExtended(until_ns=until_ns):
                 assert self._leads(now_ns), "a leadership that has ended is over for good"
                 self._leads_until_ns = until_ns
+            case LeadershipEnded():
+                self._leads_until_ns = now_ns
             case TimePassed():
                 pass
             case _:
@@ -281,6 +312,12 @@ class Grantor:
             for barrier in self._barriers.values():
                 barrier.closed(node, incarnation, SettledHow.FENCED, now_ns)
 
+    def _on_settings(self, event: SettingsChanged, now_ns: int) -> None:
+        self._floor = max(self._floor, event.revision)
+        longest_ns = grant_bound_ns(self._settings, self._settings.lease_duration_ns)
+        self._older_until_ns = max(self._older_until_ns, now_ns + longest_ns)
+        self._settings = event.settings
+
     def _on_joined(self, event: IncarnationJoined, now_ns: int) -> None:
         held = self._held.get(event.node)
         if held is not None:
@@ -326,13 +363,8 @@ class Grantor:
     def _verdicts(self, now_ns: int) -> list[GrantorEffect]:
         effects: list[GrantorEffect] = []
         for number, barrier in list(self._barriers.items()):
-            verdict = barrier.judge(now_ns)
-            match verdict:
-                case Wait():
-                    continue
-                case Proceed() | Fail():
-                    del self._barriers[number]
-                    effects.append(ReportVerdict(number=number, verdict=verdict))
-                case _:
-                    assert_never(verdict)
+            verdict = barrier.ended(now_ns)
+            if verdict is not None:
+                del self._barriers[number]
+                effects.append(ReportVerdict(number=number, verdict=verdict))
         return effects

@@ -8,7 +8,11 @@ message at any point, leads back to the same id (INV-ID-3), and only an explicit
 | nothing                        | write CLAIMING with a fresh token          | CLAIMING                              |
 | CLAIMING(token)                | `Allocate(token)`                          | ALLOCATED(id, incarnation 0)          |
 | ALLOCATED(id, incarnation k)   | write JOINING(previous k, a fresh nonce)   | JOINING                               |
-| JOINING(previous k, nonce)     | `Join(previous k, nonce, session)`         | ALLOCATED(id, incarnation > k) |
+| JOINING(previous k, nonce)     | `Join(previous k, nonce, session)`         | ALLOCATED(id, incarnation > k, nonce) |
+
+A `Join` of a process that died may come after that of the next process, and raise the incarnation past it. The next
+process learns that it is superseded and ends; the start after it names the nonce by which the last attempt was
+finished, which shows that whatever was raised since belongs to the very same attempt of this directory.
 
 The token proves the ownership of the id, the nonce names one attempt to join, the session one process. A clone of
 a vault shows itself in one of two ways: its previous incarnation is no longer the newest one, or the original still
@@ -149,6 +153,7 @@ class Claim:
                         node=record.node,
                         cluster_id=record.cluster_id,
                         incarnation=incarnation,
+                        nonce=record.nonce,
                     )
                 )
                 self._admitted = incarnation
@@ -174,11 +179,18 @@ class Claim:
                         cluster_id=self._facts.cluster_id, token=token, name=start.name, address=start.address
                     )
                 )
-            case Allocated(token=token, node=node, cluster_id=cluster_id, incarnation=incarnation):
+            case Allocated():
                 if self._admitted is not None:
-                    return Joined(node=node, incarnation=incarnation)
+                    return Joined(node=record.node, incarnation=record.incarnation)
                 return self._write(
-                    Joining(token=token, node=node, cluster_id=cluster_id, previous=incarnation, nonce=start.nonce)
+                    Joining(
+                        token=record.token,
+                        node=record.node,
+                        cluster_id=record.cluster_id,
+                        previous=record.incarnation,
+                        nonce=start.nonce,
+                        finished=record.nonce,
+                    )
                 )
             case Joining():
                 return SendJoin(
@@ -195,6 +207,7 @@ class Claim:
                         protocol=PROTOCOL_VERSION,
                         applied=start.applied,
                         lineage=start.lineage,
+                        finished=record.finished,
                     )
                 )
             case _:

@@ -2,12 +2,14 @@
 
 Everything nodes follow lies in one **watched range**, `[WATCH_START, WATCH_END)`; the leader record lies
 outside it, so that leadership beats make no revision that a node would have to apply. Numbers are
-zero-padded, so that the order of keys is the order of numbers.
+zero-padded, so that the order of keys is the order of numbers. Beats rewrite the leader record; the term's key is
+written by elections alone, for the transactions of a leader to compare.
 """
 
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, StatementId, TransactionId
 
 LEADER = b"leader"
+TERM = b"term"
 WATCH_START = b"c/"
 WATCH_END = b"c0"
 CLUSTER = b"c/cluster"

@@ -28,7 +28,7 @@ import msgspec
 
 from leasehold.core.messages import Grant, Renewal, Surrender
 from leasehold.ids import Incarnation, LineageHash, NodeId, RequestNumber, Revision, Sequence, Session, Term
-from leasehold.limits import RENEWALS_OUTSTANDING_MAX
+from leasehold.limits import LEASE_DURATION_MAX_NS, RENEWALS_OUTSTANDING_MAX
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,9 +182,18 @@ class Holder:
         return self._lease
 
     @property
+    def term(self) -> Term:
+        """The newest term that a grant was taken from."""
+        return self._term
+
+    @property
     def applied(self) -> Revision:
         """The revision of the last published view."""
         return self._applied
+
+    def awaits(self, request: RequestNumber) -> bool:
+        """Whether this renewal was sent and has not been answered, as far as is remembered."""
+        return request in self._stamps
 
     def next_deadline_ns(self) -> int | None:
         """When to call with `TimePassed`; None until a session is established."""
@@ -221,16 +230,20 @@ class Holder:
         self._applied = event.revision
         self._lineage = event.lineage
         if event.urgent and self._renew_at_ns is not None:
-            return self._renew(now_ns)
+            # Beside the regular ones: all nodes apply a revision at once, and would renew in step from then on.
+            return self._ask(now_ns)
         return ()
 
     def _renew(self, now_ns: int) -> tuple[HolderEffect, ...]:
+        self._renew_at_ns = now_ns + self._renew_every_ns
+        return self._ask(now_ns)
+
+    def _ask(self, now_ns: int) -> tuple[HolderEffect, ...]:
         request = self._next_request
         self._next_request = RequestNumber(request + 1)
         self._stamps[request] = now_ns
         if len(self._stamps) > RENEWALS_OUTSTANDING_MAX:
             del self._stamps[min(self._stamps)]
-        self._renew_at_ns = now_ns + self._renew_every_ns
         renewal = Renewal(
             node=self._node,
             incarnation=self._incarnation,
@@ -247,6 +260,8 @@ class Holder:
             return ()  # doubled, very late, or never asked for
         if (grant.term, grant.sequence) <= (self._lease.term, self._lease.sequence) or grant.term < self._term:
             return ()  # an older leader, or an older grant that was overtaken
+        if grant.duration_ns > LEASE_DURATION_MAX_NS:
+            return ()  # no setting allows it
         if grant.floor > self._applied:
             return ()  # a sound leader never sends this (INV-LEASE-2); a holder does not rely on it
         self._term = grant.term

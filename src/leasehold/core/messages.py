@@ -91,8 +91,8 @@ class AllocateAnswer(Base, frozen=True, kw_only=True, tag="allocate-answer/1"):
     node: NodeId
 
 
-class Join(Base, frozen=True, kw_only=True, tag="join/1"):
-    """Asks to be let in as the next incarnation."""
+class Join(Base, frozen=True, kw_only=True, tag="join/1", omit_defaults=True):
+    """Asks to be let in as the next incarnation. `finished` is the nonce of the attempt that led to `previous`."""
 
     cluster_id: ClusterId
     generation: Generation
@@ -106,6 +106,7 @@ class Join(Base, frozen=True, kw_only=True, tag="join/1"):
     protocol: int
     applied: Revision
     lineage: LineageHash
+    finished: Nonce | None = None
 
 
 class JoinAnswer(Base, frozen=True, kw_only=True, tag="join-answer/1"):

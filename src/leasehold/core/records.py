@@ -294,23 +294,27 @@ class Claiming(Record, frozen=True, kw_only=True, tag="claiming/1"):
     token: Token
 
 
-class Allocated(Record, frozen=True, kw_only=True, tag="allocated/1"):
-    """A node that owns an id. `incarnation` is its newest known one, 0 before the first join."""
+class Allocated(Record, frozen=True, kw_only=True, tag="allocated/1", omit_defaults=True):
+    """A node that owns an id. `incarnation` is its newest known one, 0 before the first join; `nonce` named the
+    attempt that led to it."""
 
     token: Token
     node: NodeId
     cluster_id: ClusterId
     incarnation: Incarnation
+    nonce: Nonce | None = None
 
 
-class Joining(Record, frozen=True, kw_only=True, tag="joining/1"):
-    """A node in the middle of a join; an unfinished one is retried with its own nonce."""
+class Joining(Record, frozen=True, kw_only=True, tag="joining/1", omit_defaults=True):
+    """A node in the middle of a join; an unfinished one is retried with its own nonce. `finished` is the nonce of the
+    attempt that led to `previous`."""
 
     token: Token
     node: NodeId
     cluster_id: ClusterId
     previous: Incarnation
     nonce: Nonce
+    finished: Nonce | None = None
 
 
 IdentityRecord: TypeAlias = Claiming | Allocated | Joining

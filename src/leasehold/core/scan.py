@@ -56,7 +56,7 @@ class SegmentReading:
         self._row = 0
         self._turn = 0
         self._failures = 0
-        self._paused_for = 0
+        self._tried = 0
         self._reasons: dict[NodeId, str] = {}
         self._since_ns = now_ns
         self._counting = False
@@ -71,8 +71,8 @@ class SegmentReading:
             self._since_ns, self._counting = now_ns, True
         if not self._holders or (self._failures and now_ns - self._since_ns >= SCAN_GIVE_UP_NS):
             return GiveUp(reasons=tuple(sorted(self._reasons.items())))
-        if self._failures and self._failures % len(self._holders) == 0 and self._paused_for != self._failures:
-            self._paused_for = self._failures
+        if self._tried >= len(self._holders):
+            self._tried = 0
             return Pause(until_ns=now_ns + SCAN_PAUSE_NS)
         return Ask(node=self._holders[self._turn % len(self._holders)], row=self._row)
 
@@ -90,7 +90,7 @@ class SegmentReading:
             self._row = mark.next_row
             self._since_ns, self._counting = now_ns, False
             self._failures = 0
-            self._paused_for = 0
+            self._tried = 0
         return True
 
     def failed(self, node: NodeId, reason: str) -> None:
@@ -98,8 +98,12 @@ class SegmentReading:
         self._spoiled = False
         self._reasons[node] = reason
         self._failures += 1
+        self._tried += 1
         self._turn += 1
 
-    def moved(self, holders: tuple[NodeId, ...]) -> None:
-        """The manifest names other holders now."""
+    def moved(self, holders: tuple[NodeId, ...], *, seen: Revision | None = None) -> None:
+        """Others hold it now, or are to be asked first: a new round begins. `seen` is what the client knows by now."""
         self._holders = holders
+        self._turn = self._tried = 0
+        if seen is not None:
+            self._seen = max(self._seen, seen)

@@ -92,6 +92,13 @@ class DropTable(Statement, frozen=True, kw_only=True):
     if_exists: bool = False
 
 
+class AlterCluster(Statement, frozen=True, kw_only=True):
+    """`ALTER CLUSTER SET setting = value, ..`: values by the settings' names, within their ranges (`core/settings.py`);
+    durations in nanoseconds."""
+
+    settings: dict[str, int]
+
+
 class ShowDatabases(Statement, frozen=True, kw_only=True):
     """`SHOW DATABASES`."""
 
@@ -106,16 +113,22 @@ class ShowNodes(Statement, frozen=True, kw_only=True):
     """`SHOW NODES`."""
 
 
+class ShowCluster(Statement, frozen=True, kw_only=True):
+    """`SHOW CLUSTER`: the settings."""
+
+
 class Describe(Statement, frozen=True, kw_only=True):
     """`DESCRIBE [TABLE] db.t`."""
 
     table: TableName
 
 
-Definition: TypeAlias = CreateDatabase | DropDatabase | CreateTable | AddColumns | RenameColumn | DropColumn | DropTable
+Definition: TypeAlias = (
+    CreateDatabase | DropDatabase | CreateTable | AddColumns | RenameColumn | DropColumn | DropTable | AlterCluster
+)
 """Statements that change the catalog, each run as a procedure."""
 
-Question: TypeAlias = ShowDatabases | ShowTables | ShowNodes | Describe
+Question: TypeAlias = ShowDatabases | ShowTables | ShowNodes | ShowCluster | Describe
 """Statements that only read it."""
 
 AnyStatement: TypeAlias = Definition | Question

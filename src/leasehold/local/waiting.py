@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import ClusterStatus, NodeStatus
-from leasehold.errors import Indefinite, NotInitialised, Unreachable
+from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.limits import ACTIVE_WAIT_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 
@@ -36,7 +36,7 @@ def _wait(
     while True:
         try:
             status = cluster.status()
-        except (Indefinite, NotInitialised):
+        except (Indefinite, NotInitialised, NotLeader):
             if clock.now_ns() >= deadline_ns:
                 raise
         else:

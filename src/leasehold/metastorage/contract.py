@@ -4,8 +4,8 @@ Revisions are the store's global counter: every transaction that changes somethi
 All methods raise `Indefinite` when they cannot tell whether they happened, and `Definite` otherwise.
 """
 
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -59,6 +59,10 @@ class Leadership(Protocol):
 
     def fence(self) -> tuple[Compare, ...]:
         """What every transaction of this leader must compare: it fails from the moment another one leads."""
+        ...
+
+    async def hold(self, on_extended: Callable[[int | None], None]) -> NoReturn:
+        """Keeps it, for as long as it is awaited; tells each later `deadline_ns`. Raises `LeadershipLost`."""
         ...
 
     async def resign(self) -> None:

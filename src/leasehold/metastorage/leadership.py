@@ -6,6 +6,7 @@ until it resigns or its store is closed.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 import msgspec
 
@@ -42,6 +43,12 @@ class ExclusiveLeadership:
     def fence(self) -> tuple[Compare, ...]:
         """The leader record as this term wrote it: it has no beats, so only a successor changes it."""
         return (ModifiedAt(keys.LEADER, self._elected().revision),)
+
+    async def hold(self, on_extended: Callable[[int | None], None]) -> NoReturn:
+        """Nothing to do: it has no end to move."""
+        del on_extended
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
 
     async def resign(self) -> None:
         """Lets the next candidate in; idempotent."""

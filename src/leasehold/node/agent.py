@@ -39,8 +39,8 @@ from leasehold.core.messages import (
     WatchFailed,
 )
 from leasehold.core.operations import RevisionChanges
-from leasehold.errors import Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable, gravest
-from leasehold.ids import BucketNumber, ObjectId, Revision, SegmentId, Session
+from leasehold.errors import Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
+from leasehold.ids import BucketNumber, ObjectId, Revision, SegmentId, Session, Term
 from leasehold.limits import (
     RENEWAL_INTERVAL_NS,
     SESSION_QUEUE_MESSAGES_MAX,
@@ -52,6 +52,7 @@ from leasehold.limits import (
 from leasehold.node.joining import Coordinators, Joiner
 from leasehold.node.published import Published
 from leasehold.wire.ports import Clock, Duplex, Entropy, Timer, Transport, Vault
+from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
 
@@ -190,29 +191,32 @@ class Agent:
             opened = await duplex.receive()
             if not isinstance(opened, SessionOpened):
                 raise Unreachable("the stream ended before it began", hint="the node asks again")
+            assert self._holder is not None
+            if opened.term < self._holder.term:
+                raise Unreachable(f"a leader of term {opened.term}, which is over", hint="the node asks another")
             if self._caught_up_at is None:
                 self._caught_up_at = opened.latest
             log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
             _empty(self._outbox)
             self._step(SessionEstablished(term=opened.term))
-            await self._converse(duplex)
+            await self._converse(duplex, opened.term)
         finally:
             self._disarm()
             await connection.close()
 
-    async def _converse(self, duplex: Duplex) -> None:
+    async def _converse(self, duplex: Duplex, term: Term) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(duplex))
-                group.create_task(self._receive(duplex))
+                await self._receive(duplex, term)
         except BaseExceptionGroup as errors:
-            raise gravest(errors) from errors
+            raise gravest_here(errors) from errors
 
     async def _send(self, duplex: Duplex) -> None:
         while True:
             await duplex.send(await self._outbox.get())
 
-    async def _receive(self, duplex: Duplex) -> None:
+    async def _receive(self, duplex: Duplex, term: Term) -> None:
         while True:
             message = await duplex.receive()
             match message:
@@ -221,10 +225,10 @@ class Agent:
                 case Watched(batch=batch):
                     await self._apply(batch)
                 case Grant():
-                    self._step(GrantReceived(grant=message))
-                case RenewalRefused(code=code, text=text):
-                    if code in FINAL:
-                        raise Superseded(text, code=code, hint="this process ends; `leasehold status` shows who serves")
+                    if message.term == term:  # no other leader speaks on this stream
+                        self._step(GrantReceived(grant=message))
+                case RenewalRefused():
+                    self._on_refused(message)
                 case SurrenderAccepted():
                     self._surrendered.set()
                 case WatchFailed(code=code, minimum=minimum):
@@ -236,6 +240,16 @@ class Agent:
                     )
                 case _:
                     raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
+
+    def _on_refused(self, refused: RenewalRefused) -> None:
+        assert self._holder is not None
+        if not self._holder.awaits(refused.request):
+            return  # not an answer to anything that this process asked
+        if refused.code in FINAL:
+            hint = "this process ends; `leasehold status` shows who serves"
+            raise Superseded(refused.text, code=refused.code, hint=hint)
+        if refused.code == "NOT_LEADER":
+            raise Unreachable(refused.text, hint="the node asks another coordinator")
 
     async def _apply(self, batch: RevisionChanges) -> None:
         view = self._published.view

@@ -10,6 +10,10 @@ under one hash. Nothing of it is visible: the commit compares what the answer sa
 | guard and admit again                  | as above |
 | sync here, wait for the peers' answers | a peer that fails is not named as a holder |
 | guard and admit again, then answer     | no answer: the file goes when the transaction ends |
+
+Each step decides on the view of a guard of its own. Between them nothing is decided and nothing is released: a fence
+that begins and ends while rows come costs nothing. The schema that the rows were made to fit and the peers that they
+went to stay those of the first view: the commit compares both with the catalog of its moment.
 """
 
 import hashlib
@@ -31,9 +35,9 @@ from leasehold.core.messages import (
     StagedSegment,
     WriteTicket,
 )
-from leasehold.core.records import TableRecord, TransactionState
+from leasehold.core.records import TableRecord, TransactionRecord, TransactionState
 from leasehold.errors import Refused, Superseded
-from leasehold.ids import is_segment_id, segment_transaction
+from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 from leasehold.limits import (
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_WRITES_MAX,
@@ -49,7 +53,9 @@ from leasehold.storage.segment import SegmentEncoder
 from leasehold.wire.flight import BYTES_SCHEMA, expect, too_large
 
 
-class _Admitted(NamedTuple):
+class Admitted(NamedTuple):
+    """A write that may go on, decided on `view`; `peers` are the other replicas of its bucket."""
+
     view: Catalog
     table: TableRecord
     peers: list[Peer]
@@ -84,7 +90,7 @@ class Appends:
             self._writing.release()
 
     def _write(self, ticket: WriteTicket, reader: flight.MetadataRecordBatchReader) -> StagedSegment:
-        wait_until_shown(self._published, ticket.revision)
+        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         admitted = self._admit(ticket)
         fields = live_fields(admitted.table)
         forward = ForwardTicket(
@@ -132,27 +138,10 @@ class Appends:
             holders=holders,
         )
 
-    def _admit(self, ticket: WriteTicket) -> _Admitted:
+    def _admit(self, ticket: WriteTicket) -> Admitted:
         """Decides on a view that has passed the guard."""
-        view = guarded(self._published, self._now_ns).view
-        table = table_in_use(view, ticket.table)
-        if not 1 <= ticket.schema_version <= table.schema_version:
-            raise Refused(
-                f"schema version {ticket.schema_version} of {view.table_name(table)} is not known",
-                code="SCHEMA_CHANGED",
-                hint="Look the table up again.",
-            )
-        if not is_segment_id(ticket.segment) or segment_transaction(ticket.segment) != ticket.transaction:
-            raise Refused(
-                f"segment {ticket.segment[:80]!r} is not of write transaction {ticket.transaction[:64]!r}",
-                code="BAD_SEGMENT",
-                hint="Begin the segment's id with the transaction's.",
-            )
-        _check_open(ticket, view)
-        bucket = assigned_bucket(view, ticket.table, ticket.bucket, self._published.node)
-        others = [node for node in bucket.replicas if node != self._published.node]
-        peers = [(node, view.nodes[node].address) for node in others if node in view.nodes]
-        return _Admitted(view, table, peers)
+        passed = guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))
+        return admit_write(ticket, passed.view, self._published.node)
 
     # ------------------------------------------------------------ from a peer
 
@@ -168,7 +157,7 @@ class Appends:
             self._accepting.release()
 
     def _accept(self, ticket: ForwardTicket, reader: flight.MetadataRecordBatchReader) -> SegmentStored:
-        wait_until_shown(self._published, ticket.revision)
+        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         self._admit_forward(ticket)
         digest = hashlib.sha256()
         with self._files.create(ticket.table, ticket.bucket, ticket.segment) as file:
@@ -196,33 +185,76 @@ class Appends:
         )
 
     def _admit_forward(self, ticket: ForwardTicket) -> None:
-        view = guarded(self._published, self._now_ns).view
-        table_in_use(view, ticket.table)
-        assigned_bucket(view, ticket.table, ticket.bucket, self._published.node)
-        sender = view.nodes.get(ticket.sender)
-        if sender is None or sender.removed or sender.incarnation != ticket.sender_incarnation:
-            # INV-ID-2: an older incarnation changes nothing.
-            raise Superseded(
-                f"node {ticket.sender} with incarnation {ticket.sender_incarnation} is not a member now",
-                hint="Only its newest incarnation is heard.",
-            )
+        passed = guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))
+        admit_forward(ticket, passed.view, self._published.node)
+
+
+def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
+    """Whether `view`, which has passed the guard, lets `node` take these rows."""
+    table = table_in_use(view, ticket.table)
+    if not 1 <= ticket.schema_version <= table.schema_version:
+        raise Refused(
+            f"schema version {ticket.schema_version} of {view.table_name(table)} is not known",
+            code="SCHEMA_CHANGED",
+            hint="Look the table up again.",
+        )
+    if not is_segment_id(ticket.segment) or segment_transaction(ticket.segment) != ticket.transaction:
+        raise Refused(
+            f"segment {ticket.segment[:80]!r} is not of write transaction {ticket.transaction[:64]!r}",
+            code="BAD_SEGMENT",
+            hint="Begin the segment's id with the transaction's.",
+        )
+    _check_open(ticket, view)
+    bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
+    others = [one for one in bucket.replicas if one != node]
+    peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
+    return Admitted(view, table, peers)
+
+
+def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> None:
+    """Whether `view`, which has passed the guard, lets `node` take a segment's bytes from their sender."""
+    table_in_use(view, ticket.table)
+    if not is_segment_id(ticket.segment):
+        raise Refused(f"{ticket.segment[:80]!r} names no segment", code="BAD_SEGMENT", hint="upgrade the sender")
+    transaction = segment_transaction(ticket.segment)
+    record = view.transactions.get(transaction)
+    if record is None or record.table != ticket.table:
+        raise _not_open(transaction)
+    if record.state is TransactionState.ABORTED:
+        raise _ended(record)  # one that is committed may still find a slow replica: its file is as good as a copy
+    assigned_bucket(view, ticket.table, ticket.bucket, node)
+    sender = view.nodes.get(ticket.sender)
+    if sender is None or sender.removed or sender.incarnation != ticket.sender_incarnation:
+        # INV-ID-2: an older incarnation changes nothing.
+        raise Superseded(
+            f"node {ticket.sender} with incarnation {ticket.sender_incarnation} is not a member now",
+            hint="Only its newest incarnation is heard.",
+        )
 
 
 def _check_open(ticket: WriteTicket, view: Catalog) -> None:
     """The view shows the revision at which the transaction was opened, or a later one."""
     record = view.transactions.get(ticket.transaction)
     if record is None or record.table != ticket.table:
-        raise Refused(
-            f"write transaction {ticket.transaction[:64]} is not open on this table",
-            code="TRANSACTION_UNKNOWN",
-            hint="Open one and write the rows again.",
-        )
+        raise _not_open(ticket.transaction)
     if record.state is not TransactionState.OPEN:
-        raise Refused(
-            f"write transaction {record.id} is {record.state}: it takes no more rows",
-            code="ABORTED" if record.state is TransactionState.ABORTED else "TRANSACTION_ENDED",
-            hint="Open another one and write the rows again.",
-        )
+        raise _ended(record)
+
+
+def _not_open(transaction: TransactionId) -> Refused:
+    return Refused(
+        f"write transaction {transaction[:64]} is not open on this table",
+        code="TRANSACTION_UNKNOWN",
+        hint="Open one and write the rows again.",
+    )
+
+
+def _ended(record: TransactionRecord) -> Refused:
+    return Refused(
+        f"write transaction {record.id} is {record.state}: it takes no more rows",
+        code="ABORTED" if record.state is TransactionState.ABORTED else "TRANSACTION_ENDED",
+        hint="Open another one and write the rows again.",
+    )
 
 
 # ---------------------------------------------------------------- what a stream brings

@@ -124,6 +124,7 @@ def _is_whole(files: SegmentFiles, record: SegmentRecord) -> bool:
         verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
     except (Corrupt, NotFound):
         return False
+    files.sync(record.table, record.bucket, record.id)
     return True
 
 

@@ -1,42 +1,70 @@
 """What every request of a data node goes through: the cluster it is meant for, the revision it has seen, the guard.
 
-The guard itself is `core.lease.guard`; here its verdict becomes a view to decide on or an error to answer with.
+The guard itself is `core.lease.guard`; here its verdict becomes a view to decide on or an error to answer with. All
+that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
+`docs/protocols.md` has the table of all paths. Whatever else reads `published.view` only waits, or words an error.
 """
 
 from collections.abc import Callable
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.lease import Pass, guard
-from leasehold.core.records import BucketRecord, TableRecord, UseState
+from leasehold.core.catalog import BucketKey, Catalog
+from leasehold.core.lease import NO_LEASE, Pass, guard
+from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.errors import Definite, Fenced, NotFound, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, Revision, SegmentId
-from leasehold.limits import MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS
+from leasehold.limits import MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS, TOLD_ADDRESS_CHARACTERS_MAX
 from leasehold.node.published import Published
 
 
-def guarded(published: Published, now_ns: Callable[[], int]) -> Pass[Catalog]:
-    """Passes the guard, or raises `Fenced`."""
+def guarded(published: Published, now_ns: Callable[[], int], bucket: BucketKey | None = None) -> Pass[Catalog]:
+    """Passes the guard, or raises `Fenced`, which names the other replicas of `bucket`."""
     passed = guard(published, now_ns)
     if passed is None:
-        raise _fenced(published, now_ns())
+        raise fenced(published, now_ns(), bucket)
     return passed
 
 
-def _fenced(published: Published, instant_ns: int) -> Fenced:
-    deadline_ns = published.lease.deadline_ns
-    who = f"node {published.node}" if published.node else "this node"
-    if deadline_ns < 0:
-        text = f"{who} holds no lease"
+def fenced(published: Published, instant_ns: int, bucket: BucketKey | None = None) -> Fenced:
+    """The error of a node whose guard did not pass at `instant_ns`: who, since when, and where to go instead."""
+    view, lease = published.view, published.lease
+    who = _named(view, published.node) if published.node else "this node"
+    if lease is not NO_LEASE:
+        since_ms = max(0, instant_ns - lease.deadline_ns) // MILLISECOND_NS
+        text = f"{who} has been fenced for {since_ms} ms: it can't prove that its schema is current"
+    elif published.had_lease:
+        text = f"{who} has given its lease back: it stops"
     else:
-        text = f"{who} has been fenced for {max(0, instant_ns - deadline_ns) // MILLISECOND_NS} ms"
+        text = f"{who} has had no lease since it started: it can't prove yet that its schema is current"
     return Fenced(
-        f"{text}: it can't prove that its schema is current",
-        hint="Another replica may serve; this node serves again with its next grant. SHOW NODES tells how it stands.",
+        text,
+        hint="Ask another replica: this one serves again with its next grant, SHOW NODES tells how it stands."
+        + _elsewhere(view, published.node, bucket),
     )
 
 
+def _elsewhere(view: Catalog, node: NodeId, bucket: BucketKey | None) -> str:
+    """Where else the bucket is, by a view that nothing proves current: whoever is asked there guards for itself."""
+    record = None if bucket is None else view.buckets.get(bucket)
+    replicas = () if record is None else record.replicas
+    known = [view.nodes[one] for one in replicas if one != node and one in view.nodes]
+    others = ", ".join(_placed(one) for one in known if not one.removed)
+    return f" As last known here the bucket is also on {others}." if others else ""
+
+
+def _placed(node: NodeRecord) -> str:
+    return f"node {node.id} ({node.name}) at {node.address[:TOLD_ADDRESS_CHARACTERS_MAX]}"
+
+
+def _named(view: Catalog, node: NodeId) -> str:
+    record = view.nodes.get(node)
+    return f"node {node}" if record is None else f"node {node} ({record.name})"
+
+
 def check_cluster(published: Published, cluster_id: ClusterId) -> None:
-    """Raises `Refused` with code OTHER_CLUSTER for a request that is meant for another cluster."""
+    """Raises `Refused` with code OTHER_CLUSTER for a request that is meant for another cluster.
+
+    No guard: a process belongs to one cluster for its whole life.
+    """
     if published.cluster_id != cluster_id:
         here = f"belongs to cluster {published.cluster_id}" if published.cluster_id else "has joined no cluster yet"
         raise Refused(
@@ -46,14 +74,33 @@ def check_cluster(published: Published, cluster_id: ClusterId) -> None:
         )
 
 
-def wait_until_shown(published: Published, revision: Revision) -> None:
-    """Waits at most SCHEMA_WAIT_NS until the view shows `revision`; raises `Refused` with code BEHIND."""
-    if not published.wait_for(revision, SCHEMA_WAIT_NS):
-        raise Refused(
-            f"node {published.node} shows revision {published.view.revision}, the request has seen {revision}",
-            code="BEHIND",
-            hint=f"Another replica may serve; this one did not catch up in {SCHEMA_WAIT_NS / SECOND_NS:g} s.",
-        )
+def wait_until_shown(
+    published: Published, now_ns: Callable[[], int], revision: Revision, bucket: BucketKey | None = None
+) -> None:
+    """Waits at most SCHEMA_WAIT_NS until the view shows `revision`; raises `Refused` with code BEHIND.
+
+    Raises `Fenced` as soon as the lease has ended: a node that is cut off would let its client wait for nothing. That
+    the revision is shown permits nothing yet: the caller passes the guard next.
+    """
+    if published.view.revision >= revision:
+        return
+    give_up_ns = now_ns() + SCHEMA_WAIT_NS
+    while True:
+        passed = guarded(published, now_ns, bucket)
+        if passed.view.revision >= revision:
+            return
+        if passed.released_ns >= give_up_ns:
+            raise behind(published, revision)
+        published.wait_for(revision, min(give_up_ns, passed.lease.deadline_ns) - passed.released_ns)
+
+
+def behind(published: Published, revision: Revision) -> Definite:
+    """The error for a view that does not show `revision` after SCHEMA_WAIT_NS."""
+    return Refused(
+        f"node {published.node} shows revision {published.view.revision}, the request has seen {revision}",
+        code="BEHIND",
+        hint=f"Another replica may serve; this one did not catch up in {SCHEMA_WAIT_NS / SECOND_NS:g} s.",
+    )
 
 
 def table_in_use(view: Catalog, table: ObjectId) -> TableRecord:

@@ -15,11 +15,13 @@ from leasehold.limits import SECOND_NS
 class Published:
     """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
 
-    __slots__ = ("_newer", "cluster_id", "incarnation", "lease", "node", "view")
+    __slots__ = ("_lease", "_newer", "cluster_id", "had_lease", "incarnation", "node", "view")
 
     def __init__(self) -> None:
         self.view: Catalog = Catalog()
-        self.lease: Lease = NO_LEASE
+        self._lease: Lease = NO_LEASE
+        self.had_lease = False
+        """Whether this process has had a lease: then none means that it was given back."""
         self.node = NodeId(0)
         self.incarnation = Incarnation(0)
         self.cluster_id = ClusterId("")
@@ -28,6 +30,16 @@ class Published:
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:
         """Called once, before the first lease."""
         self.cluster_id, self.node, self.incarnation = cluster_id, node, incarnation
+
+    @property
+    def lease(self) -> Lease:
+        """The present lease."""
+        return self._lease
+
+    @lease.setter
+    def lease(self, lease: Lease) -> None:
+        self.had_lease = self.had_lease or lease is not NO_LEASE
+        self._lease = lease
 
     def publish(self, view: Catalog) -> None:
         """Shows a newer view, then wakes who waits for it."""

@@ -4,24 +4,24 @@ Three tasks, so that none waits behind another's disk or network: one plans and 
 tells the leader. What goes wrong with one table or segment is logged and left alone for a while, twice as long after
 each further failure, and the rest goes on: a node whose disk is full still serves, and still deletes.
 
-| what fails                | what rests                                               |
-| deleting, verifying       | that table or segment                                    |
-| every place that was asked | that segment                                            |
-| a place that is silent, slow or busy | that place, for all segments                  |
-| a copy, for want of space | fetching as a whole: the next segment would fail as well |
+| what fails                                          | what rests                                               |
+| deleting, verifying                                 | that table or segment                                    |
+| every place that was asked                          | that segment                                             |
+| a place that is silent, slow, busy or just starting | that place, for all segments                             |
+| a copy, for want of space                           | fetching as a whole: the next segment would fail as well |
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from itertools import islice
 from typing import Final, Protocol
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.reconcile import OnDisk, Plan, plan
 from leasehold.core.records import SegmentRecord
-from leasehold.errors import Corrupt, LeaseholdError, NotFound, Refused, Unreachable
+from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.limits import (
     FETCH_REST_MIN_NS,
@@ -36,17 +36,16 @@ from leasehold.limits import (
     SEGMENTS_PER_REPORT_MAX,
     TRASH_ROUND_FILES_MAX,
 )
-from leasehold.node.fetch import check_record, fetch_segment
 from leasehold.node.published import Published
-from leasehold.storage.files import SegmentFiles
-from leasehold.storage.segment import verify_segment
-from leasehold.wire.ports import Clock, Vault
+from leasehold.wire.ports import Clock, Disk, Vault
 
 log = logging.getLogger(__name__)
 
 FETCHING: Final = "fetching"
 PLANNING: Final = "comparing this disk with the catalog"
 EMPTYING: Final = "emptying the trash"
+AWAY: Final = frozenset({"BUSY", "NOT_JOINED"})
+"""What a place says that will be the same for the next segment."""
 
 
 class Following(Protocol):
@@ -100,17 +99,28 @@ class Rests:
 
 
 class Reconciler:
-    """Runs beside the agent for the life of a process; its disk and network work happens on worker threads."""
+    """Runs beside the agent for the life of a process.
+
+    `since_start` is the disk's listing from before this process could take any write: what is on it and unknown to
+    the catalog ended long ago.
+    """
 
     def __init__(
-        self, *, agent: Following, published: Published, files: SegmentFiles, vault: Vault, clock: Clock
+        self,
+        *,
+        agent: Following,
+        published: Published,
+        disk: Disk,
+        since_start: Collection[OnDisk],
+        vault: Vault,
+        clock: Clock,
     ) -> None:
         self._agent = agent
         self._published = published
-        self._files = files
+        self._disk = disk
         self._vault = vault
         self._clock = clock
-        self._since_start = frozenset(segment for _, _, segment in files.listing())
+        self._since_start = frozenset(one.segment for one in since_start)
         self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._told = Rests(clock.now_ns, min_ns=REPORT_REPEAT_NS, max_ns=REPORT_REPEAT_NS)
@@ -147,7 +157,7 @@ class Reconciler:
 
     async def _tidy(self) -> None:
         """One comparison; deletes what has to go and hands on what has to come."""
-        on_disk = await asyncio.to_thread(self._listing)
+        on_disk = await self._disk.listing()
         planned = plan(
             self._agent.durable,
             self._published.node,
@@ -166,16 +176,13 @@ class Reconciler:
             await self._trash(one)
 
     async def _empty_trash(self) -> None:
-        await asyncio.to_thread(self._files.empty_trash, TRASH_ROUND_FILES_MAX)
-
-    def _listing(self) -> frozenset[OnDisk]:
-        return frozenset(OnDisk(table, bucket, segment) for table, bucket, segment in self._files.listing())
+        await self._disk.empty_trash(TRASH_ROUND_FILES_MAX)
 
     async def _clean(self, table: ObjectId) -> None:
         if table in self._failed:
             return
         try:
-            await asyncio.to_thread(self._files.trash_table, table)
+            await self._disk.trash_table(table)
         except LeaseholdError as error:
             self._leave(table, f"cleaning table {table}", error)
             return
@@ -188,7 +195,7 @@ class Reconciler:
         if one in self._failed:
             return
         try:
-            await asyncio.to_thread(self._files.trash, one.table, one.bucket, one.segment)
+            await self._disk.trash(one)
         except LeaseholdError as error:
             self._leave(one, f"deleting segment {one.segment} of table {one.table}", error)
         else:
@@ -203,7 +210,7 @@ class Reconciler:
             planned, self._newest = self._newest, None
             if planned is not None:
                 for record in self._wanted(planned.report):
-                    await self._attempt(record, self._verify)
+                    await self._attempt(record, self._disk.verify)
                 for record in self._wanted(one for one in planned.fetch if self._places(one)):
                     if FETCHING not in self._failed:
                         await self._attempt(record, self._fetch)
@@ -213,13 +220,13 @@ class Reconciler:
         ready = (one for one in records if one.id not in self._failed and one.id not in self._told)
         return list(islice(ready, FETCH_ROUND_SEGMENTS_MAX))
 
-    async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], bool]) -> None:
+    async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> None:
         """One step for one segment, as the catalog has it by now; what it found to be here is told soon."""
         entry = self._entry(record)
         if entry is None:
             return
         try:
-            here = await asyncio.to_thread(step, entry)
+            here = await step(entry)
             if here and self._entry(entry) is None:
                 await self._came_too_late(entry)
                 return
@@ -240,7 +247,7 @@ class Reconciler:
         durable = self._agent.durable
         if record.table not in durable.tables or record.table in durable.dropped:
             await self._vault.sync()
-            await asyncio.to_thread(self._files.trash, record.table, record.bucket, record.id)
+            await self._disk.trash(OnDisk(record.table, record.bucket, record.id))
 
     def _entry(self, record: SegmentRecord) -> SegmentRecord | None:
         """The manifest entry, if this node should hold the segment."""
@@ -249,19 +256,6 @@ class Reconciler:
         if bucket is None or self._published.node not in bucket.replicas or record.table in durable.dropped:
             return None
         return durable.segments.get((record.table, record.bucket), {}).get(record.id)
-
-    def _verify(self, record: SegmentRecord) -> bool:
-        """Whether the file is what the manifest says; one that is not goes, and is fetched in a later round."""
-        check_record(record)
-        path = self._files.path(record.table, record.bucket, record.id)
-        try:
-            verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
-        except NotFound:
-            return False  # gone since the plan was made
-        except Corrupt:
-            self._files.trash(record.table, record.bucket, record.id)
-            return False
-        return True
 
     def _places(self, record: SegmentRecord) -> list[tuple[NodeId, str]]:
         """The other holders that do not rest."""
@@ -272,7 +266,7 @@ class Reconciler:
             if node != self._published.node and node in nodes and node not in self._peers
         ]
 
-    def _fetch(self, record: SegmentRecord) -> bool:
+    async def _fetch(self, record: SegmentRecord) -> bool:
         """Raises `Refused` with code NOT_FETCHED where every place that was asked failed; False if none was asked."""
         errors: dict[NodeId, LeaseholdError] = {}
 
@@ -281,10 +275,10 @@ class Reconciler:
                 self._peers.forget(node)
             else:
                 errors[node] = error
-                if isinstance(error, Unreachable) or error.code == "BUSY":
+                if isinstance(error, Unreachable) or error.code in AWAY:
                     self._peers.begin(node)
 
-        here = fetch_segment(self._files, record, self._places(record), self._published.cluster_id, on_asked)
+        here = await self._disk.fetch(record, self._places(record), self._published.cluster_id, on_asked)
         if errors and not here:
             said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
             raise Refused(f"no replica gave it: {said}", code="NOT_FETCHED", hint="SHOW NODES tells which nodes are up")

@@ -62,9 +62,8 @@ class LeaseholdSink(DataSourceArrowWriter):
         with readable(facts.name), Cluster(self._address) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             batches = cluster.keeping_open(facts, self._transaction, iterator)
-            segments = stage(
-                facts, self._transaction, batches, self._revision, refresh=lambda: cluster.facts(facts.name)
-            )
+            refresh = cluster.looking_again(facts)
+            segments = stage(facts, self._transaction, batches, self._revision, refresh=refresh)
             return Staged([encode(segment) for segment in segments])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

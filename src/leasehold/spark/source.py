@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.locate import locate
+from leasehold.client.places import Places
 from leasehold.client.scan import read_segment
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import ScanPlan
@@ -142,8 +143,9 @@ class LeaseholdReader(DataSourceReader):
             plan = decode_message(partition.value)
             assert isinstance(plan, ScanPlan), "partitions() made it"
             schema = self._arrow_schema(plan)
+            places = Places(plan.facts, cluster.looking_again(plan.facts))
             for segment in plan.segments:
-                for batch in read_segment(plan, segment, refresh=lambda: cluster.facts(self._name)):
+                for batch in read_segment(plan, segment, places=places):
                     yield _declared(batch, schema)
 
     def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:

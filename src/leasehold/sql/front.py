@@ -12,7 +12,15 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from leasehold.core.statements import Describe, Question, ShowDatabases, ShowNodes, ShowTables, TableName
+from leasehold.core.statements import (
+    Describe,
+    Question,
+    ShowCluster,
+    ShowDatabases,
+    ShowNodes,
+    ShowTables,
+    TableName,
+)
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import IDENTIFIER
 from leasehold.limits import (
@@ -45,8 +53,9 @@ GRAMMAR: Final = {
         "ALTER TABLE database.table ADD COLUMN name type | ADD COLUMNS (name type, ..)"
         " | RENAME COLUMN old TO new | DROP COLUMN name"
     ),
+    "ALTER CLUSTER": "ALTER CLUSTER SET setting = value, ..",
     "DROP TABLE": "DROP TABLE [IF EXISTS] database.table",
-    "SHOW": "SHOW DATABASES | SHOW TABLES [IN database] | SHOW NODES",
+    "SHOW": "SHOW DATABASES | SHOW TABLES [IN database] | SHOW NODES | SHOW CLUSTER",
     "DESCRIBE": "DESCRIBE [TABLE] database.table",
 }
 """The grammar of every statement, by its first words."""
@@ -148,6 +157,8 @@ def question(source: Source) -> Question | None:
             return ShowDatabases()
         case ["SHOW", "NODES"]:
             return ShowNodes()
+        case ["SHOW", "CLUSTER"]:
+            return ShowCluster()
         case ["SHOW", "TABLES"]:
             return ShowTables()
         case ["SHOW", "TABLES", "IN" | "FROM", _]:
@@ -157,7 +168,7 @@ def question(source: Source) -> Question | None:
         case ["DESCRIBE" | "DESC", "TABLE", _, ".", _]:
             return Describe(table=TableName(_name(source, 2), _name(source, 4)))
         case ["SHOW" | "DESCRIBE" | "DESC" as first, *rest]:
-            known = 1 + (rest[:1] in (["DATABASES"], ["NODES"], ["TABLES"], ["TABLE"]))
+            known = 1 + (rest[:1] in (["DATABASES"], ["NODES"], ["CLUSTER"], ["TABLES"], ["TABLE"]))
             offset = source.tokens[known].start if known < len(source.tokens) else len(source.text)
             raise source.bad(f"this is no form of {first} that is known here", offset)
         case _:

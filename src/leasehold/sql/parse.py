@@ -1,7 +1,7 @@
 """SQL text to statements: `parse`, the one way in.
 
-The front takes the questions; sqlglot reads the definitions, and its tree is taken by allow-list. What is not
-known is refused by name, never ignored.
+The front takes the questions, `sql/cluster.py` the settings; sqlglot reads the other definitions, and its tree is
+taken by allow-list. What is not known is refused by name, never ignored.
 """
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from leasehold.core.statements import (
     RenameColumn,
 )
 from leasehold.errors import Refused
+from leasehold.sql.cluster import alter_cluster
 from leasehold.sql.front import Source, question, read
 from leasehold.sql.table import create_table, read_columns
 from leasehold.sql.tree import (
@@ -37,11 +38,12 @@ def parse(text: str) -> AnyStatement:
     """The one statement in `text`.
 
     Raises `BadStatement`, whose hint is the grammar of the statement that seems meant, or `Refused` with code
-    BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, DUPLICATE_COLUMN, NO_SUCH_COLUMN, TOO_MANY_COLUMNS or
-    NOT_NULL_ADDED. It raises nothing else, whatever the text, and prints nothing.
+    BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, DUPLICATE_COLUMN, NO_SUCH_COLUMN, TOO_MANY_COLUMNS,
+    NOT_NULL_ADDED, NO_SUCH_SETTING, FIXED_SETTING, BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the
+    text, and prints nothing.
     """
     source = read(text)
-    asked = question(source)
+    asked = question(source) or alter_cluster(source)
     if asked is not None:
         return asked
     if source.forms[0] not in {"CREATE", "DROP", "ALTER"}:

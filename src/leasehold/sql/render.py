@@ -7,8 +7,10 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
 from leasehold.core.durations import render_duration
+from leasehold.core.settings import setting_named
 from leasehold.core.statements import (
     AddColumns,
+    AlterCluster,
     AnyStatement,
     ColumnDefinition,
     CreateDatabase,
@@ -18,6 +20,7 @@ from leasehold.core.statements import (
     DropDatabase,
     DropTable,
     RenameColumn,
+    ShowCluster,
     ShowDatabases,
     ShowNodes,
     ShowTables,
@@ -42,7 +45,7 @@ _QUOTED: Final = frozenset(
 """Words that may mean something to a parser, and so stand in backquotes where they are names."""
 
 
-def render(statement: AnyStatement) -> str:  # noqa: PLR0911 - one for each member of the union
+def render(statement: AnyStatement) -> str:  # noqa: C901, PLR0911 - one for each member of the union
     """The canonical SQL of a statement that `parse` could have given."""
     match statement:
         case CreateDatabase(name=name, if_not_exists=if_not_exists):
@@ -61,12 +64,16 @@ def render(statement: AnyStatement) -> str:  # noqa: PLR0911 - one for each memb
             return f"ALTER TABLE {_table(table)} DROP COLUMN {_name(column)}"
         case DropTable(table=table, if_exists=if_exists):
             return f"DROP TABLE {_if('EXISTS', if_exists)}{_table(table)}"
+        case AlterCluster(settings=settings):
+            return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
         case ShowDatabases():
             return "SHOW DATABASES"
         case ShowTables(database=database):
             return "SHOW TABLES" if database is None else f"SHOW TABLES IN {_name(database)}"
         case ShowNodes():
             return "SHOW NODES"
+        case ShowCluster():
+            return "SHOW CLUSTER"
         case Describe(table=table):
             return f"DESCRIBE TABLE {_table(table)}"
         case _:
@@ -94,6 +101,12 @@ def _properties(properties: Mapping[str, str]) -> str:
         return ""
     pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in sorted(properties.items()))
     return f" TBLPROPERTIES ({pairs})"
+
+
+def _setting(name: str, value: int) -> str:
+    setting = setting_named(name)
+    shown = setting.shown(value)
+    return f"{setting.name} = {_text(shown) if setting.is_duration else shown}"
 
 
 def _column(column: ColumnDefinition) -> str:

@@ -40,7 +40,10 @@ class SegmentFiles:
         self._emptying = threading.Lock()
 
     def open(self) -> int:
-        """Makes the folders, removes what an earlier process left half written; how many files that were."""
+        """Makes the folders, removes what an earlier process left half written; how many files that were.
+
+        What is finished survives a loss of power from now on: a process may be killed between a move and its sync.
+        """
         stale = 0
         with _naming(self._segments.parent):
             self._segments.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,6 +52,11 @@ class SegmentFiles:
             for path in self._staging.iterdir():
                 path.unlink()
                 stale += 1
+            tables = [self._segments / str(table) for table in _numbers_in(self._segments)]
+            buckets = [table / str(bucket) for table in tables for bucket in _numbers_in(table)]
+            for folder in (self._segments, *tables, *buckets):
+                with suppress(NotADirectoryError):
+                    _sync_folder(folder)
         return stale
 
     def create(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> "SegmentFile":
@@ -84,6 +92,12 @@ class SegmentFiles:
         path = self.path(table, bucket, segment)
         with _naming(path):
             return path.exists()
+
+    def sync(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> None:
+        """Waits until a finished segment survives a loss of power; harmless if it is not there any more."""
+        path = self.path(table, bucket, segment)
+        with _naming(path), suppress(FileNotFoundError):
+            _sync_folder(path.parent)
 
     def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
         """The finished segments in order of their names; anything else in the folders is passed over."""

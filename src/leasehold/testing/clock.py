@@ -66,6 +66,14 @@ class SimulatedClock:
         passed_ns = self._loop.now_ns() - self._base_virtual_ns
         return self._base_local_ns + passed_ns * self._rate_ppm // MILLION
 
+    def real_ns(self, local_ns: int) -> int:
+        """The first virtual instant at which it reads at least `local_ns`, if nothing changes from now on.
+
+        A reading that lies behind is dated as if the clock had always gone as it does now, but never in the future.
+        """
+        left_ns = local_ns - self._base_local_ns
+        return self._base_virtual_ns - (-left_ns * MILLION // self._rate_ppm)
+
     def wall_us(self) -> int:
         """Counts from the start of 2020, with the same drift as the clock itself."""
         return WALL_START_US + self.now_ns() // 1000
@@ -117,9 +125,7 @@ class SimulatedClock:
 
     def call_when_due(self, local_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Asks the loop for the first virtual instant at which the reading is at least `local_ns`."""
-        left_ns = max(0, local_ns - self._base_local_ns)
-        due_ns = self._base_virtual_ns + -(-left_ns * MILLION // self._rate_ppm)
-        return self._loop.call_at_ns(max(due_ns, self._loop.now_ns()), callback)
+        return self._loop.call_at_ns(max(self.real_ns(local_ns), self._loop.now_ns()), callback)
 
     def forget(self, timer: SimulatedTimer) -> None:
         """It has fired, or was taken back."""

@@ -88,6 +88,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector = _NoSelector(self._jump)
         self.unhandled: list[dict[str, Any]] = []
         """What the loop was told of errors that no one awaited, oldest first."""
+        self.on_pass: Callable[[], None] | None = None
+        """Called after each pass; what it raises ends the run."""
         self.set_exception_handler(lambda _loop, context: self.unhandled.append(context))
         self.set_task_factory(self._make_task)
 
@@ -136,6 +138,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._shuffle is not None:
             self._shuffle_tasks(self._shuffle)
         super()._run_once()  # pyright: ignore[reportAttributeAccessIssue] the one hook there is: asyncio's own pass
+        if self.on_pass is not None:
+            look, self.on_pass = self.on_pass, None  # what it raises ends the run, and is not raised again
+            look()
+            self.on_pass = look
 
     def _shuffle_tasks(self, shuffle: Random) -> None:
         # Only steps of tasks change places among themselves. A task has at most one, so its own order is kept, and

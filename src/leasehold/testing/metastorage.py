@@ -12,10 +12,12 @@ from enum import Enum, auto
 from typing import TypeAlias, TypeVar
 
 from leasehold.core import keys
+from leasehold.core.leadership import LeadershipTiming
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits import REPLAY_REVISIONS_MAX
+from leasehold.metastorage.campaign import TIMING, Time, campaign
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
 from leasehold.metastorage.leadership import Election, Succession
 from leasehold.metastorage.transaction import (
@@ -74,6 +76,8 @@ class MemoryStore:
         self._versions: dict[bytes, list[tuple[Revision, KeyValue | None]]] = {}
         self._log: dict[Revision, RevisionChanges] = {}
         self._handles: dict[MemoryMetaStorage, None] = {}
+        self.on_commit: list[Callable[[RevisionChanges], None]] = []
+        """Called with each revision, of whatever keys, before anyone else hears of it."""
 
     def depose(self) -> None:
         """Lets another candidate lead while the present leader still believes it does."""
@@ -101,6 +105,8 @@ class MemoryStore:
             self._versions[key].append((revision, entry))
         self.newest = revision
         batch = self._log[revision] = as_revision(revision, writes)
+        for hear in self.on_commit:
+            hear(batch)
         for handle in self._handles:
             handle.publish(batch)
         return TxnResult(succeeded=succeeded, revision=revision)
@@ -175,12 +181,26 @@ class MemoryStore:
 
 
 class MemoryMetaStorage:
-    """`MetaStorage` over a `MemoryStore`; `before` and `after` may be exchanged at any time."""
+    """`MetaStorage` over a `MemoryStore`; `before` and `after` may be exchanged at any time.
 
-    def __init__(self, store: MemoryStore, *, before: BeforeHook = undisturbed, after: AfterHook = prompt) -> None:
+    With a `clock`, leadership is by the leader record and its beats, as over a store that machines share; without,
+    by an exclusive lock, as over a file.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        clock: Time | None = None,
+        timing: LeadershipTiming = TIMING,
+        before: BeforeHook = undisturbed,
+        after: AfterHook = prompt,
+    ) -> None:
         self.before = before
         self.after = after
         self.store = store
+        self._clock = clock
+        self._timing = timing
         self._fanout = Fanout()
         self._is_closed = False
         store.attach(self)
@@ -217,6 +237,13 @@ class MemoryMetaStorage:
     async def campaign(self, candidate: str) -> Leadership:
         """As `MetaStorage.campaign`; waits while another candidate leads, on whatever handle of the store."""
         self._check_open()
+        if self._clock is not None:
+            try:
+                return await campaign(self, candidate, self._clock, self._timing)
+            except Refused as error:
+                if self._is_closed:
+                    raise _lost() from error
+                raise
         return await self.store.succession.campaign(
             self, lambda: self._request("campaign", lambda: self.store.lead(candidate))
         )

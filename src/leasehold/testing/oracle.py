@@ -1,105 +1,148 @@
-"""The oracle: sees the whole world at once, in real time, and remembers what no single process knows.
+"""The oracle: sees a whole simulated world at once, in real time, and remembers what no single process knows.
 
-The world tells it what happened; the invariants (`testing/invariants`) read it after every step. It keeps the
-receipts of barriers and the records of serves too, so that the rule of `leasehold verify` is held against every run.
+A world tells it what happens (`testing/news.py`), the invariants (`testing/invariants`) read it. It serves two
+worlds: the lease world (`testing/leases`) checks after each of its steps; the simulated cluster, through
+`testing/observe.py`, after each pass of the event loop in which anything was told. That is as good as after every
+step: an invariant depends on what was told and on time, and time passing alone only ends leases, so what held goes on
+to hold until something is told. What must be judged at the very instant (who held a lease when a point of no return
+was committed) is noted at that instant. A violation is raised only by `check`, never out of production code.
 """
 
 import hashlib
-from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
-
+from leasehold.core import keys
 from leasehold.core.audit import ServeRecord, StaleServe, StaleServeRule
-from leasehold.core.grantor import GrantorEffect, Held
 from leasehold.core.lease import NO_LEASE, Pass
-from leasehold.core.messages import Grant, Renewal, Surrender
-from leasehold.core.records import BarrierReceipt
-from leasehold.errors import CheckFailed
-from leasehold.ids import ObjectId, Revision, Term
-from leasehold.testing.actors import Coordinator, GuardRun, NodeProcess, View
+from leasehold.core.messages import Receipt
+from leasehold.core.operations import RevisionChanges
+from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, Step
+from leasehold.errors import CheckFailed, Definite
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
+from leasehold.limits import SECOND_NS
+from leasehold.testing.history import Committed, Elected, History
+from leasehold.testing.news import (
+    Answered,
+    Crossed,
+    Damaged,
+    DisksShrank,
+    LeaderSeen,
+    News,
+    Passed,
+    Proceeded,
+    ProcessSeen,
+    Removed,
+    Scanned,
+    SegmentHolder,
+    Shown,
+    VaultSeen,
+    Wrote,
+)
 
 TRACE_LINES_MAX: Final = 400
+TRACE_LINES_SHOWN: Final = 60
 SERVES_KEPT_MAX: Final = 100_000
 RECEIPTS_KEPT_MAX: Final = 10_000
+LEADERS_KEPT_MAX: Final = 8
+DISTURBANCES_KEPT_MAX: Final = 10_000
+NO_TABLE: Final = ObjectId(0)
+"""Of a guard that no request asked for."""
+
+T = TypeVar("T")
 
 
 class InvariantViolated(CheckFailed):
-    """An invariant did not hold after a step of a simulated world."""
+    """An invariant did not hold after a step of a simulated world. The hint is the command that reproduces it."""
 
     default_code = "INVARIANT_VIOLATED"
 
-    def __init__(self, invariant: str, what: str, *, seed: int | None, step: int, trace: Iterable[str]) -> None:
-        where = f"step {step}" if seed is None else f"seed {seed}, step {step}"
-        repeat = "run the scenario again" if seed is None else f"run(seed={seed}, steps={step + 1}) repeats it exactly"
-        super().__init__(f"{invariant} violated at {where}: {what}\n" + "\n".join(trace), hint=repeat)
+    def __init__(
+        self,
+        invariant: str,
+        what: str,
+        *,
+        seed: int | None,
+        step: int,
+        real_ns: int,
+        trace: Iterable[str],
+        command: str | None,
+    ) -> None:
+        where = f"step {step}, {real_ns / SECOND_NS:.6f} s"
+        where = where if seed is None else f"seed {seed}, {where}"
+        text = "\n".join((f"{invariant} violated at {where}: {what}", *trace))
+        super().__init__(text, hint=command or "run the scenario again")
         self.invariant = invariant
+        self.what = what
         self.seed = seed
         self.step = step
+        self.real_ns = real_ns
 
 
-# ---------------------------------------------------------------- what the last step brought
+class Invariant(NamedTuple):
+    """A named check: what is wrong, or None."""
 
-
-class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader gave a grant for this renewal; `due_floor` is the floor it owed, by the oracle's own count."""
-
-    coordinator: Coordinator
-    renewal: Renewal
-    grant: Grant
-    due_floor: Revision
-
-
-class Proceeded(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader let a barrier proceed."""
-
-    coordinator: Coordinator
-    receipt: BarrierReceipt
-
-
-class Passed(msgspec.Struct, frozen=True, kw_only=True):
-    """A guard let a batch pass."""
-
-    run: GuardRun
-    outcome: Pass[View]
-
-
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader took a message of a node; what it knew of the node's lease before and after, and what it did."""
-
-    message: Renewal | Surrender
-    before: Held | None
-    after: Held | None
-    effects: tuple[GrantorEffect, ...]
-
-
-News = Granted | Proceeded | Passed | Heard
+    id: str
+    check: "Callable[[Oracle], str | None]"
 
 
 class Oracle:
-    """What is true in the world now, and what has ever been promised."""
+    """What is true in the world now, and what has ever been promised. `command` reproduces the run from its seed."""
 
-    def __init__(self, coordinators: list[Coordinator], processes: list[NodeProcess]) -> None:
-        self.coordinators = coordinators
-        self.processes = processes
-        """Those that are alive, paused ones too."""
-        self.real_ns = 0
+    def __init__(
+        self,
+        invariants: tuple[Invariant, ...],
+        *,
+        now_ns: Callable[[], int],
+        seed: int | None = None,
+        command: str | None = None,
+    ) -> None:
+        self.invariants = invariants
+        self.seed = seed
+        self.command = command
         self.step = 0
+        self.history = History()
+        self.processes: dict[str, ProcessSeen] = {}
+        """Those that are alive, paused ones too, by name."""
+        self.leaders: dict[Term, LeaderSeen] = {}
+        self.vaults: dict[str, VaultSeen] = {}
+        self.disks: dict[str, SegmentHolder] = {}
+        self.nodes: dict[str, NodeId] = {}
+        """Which node's vault a host holds, as far as it is durable."""
+        self.disks_lost = 0
+        """Machines whose segments were lost on purpose."""
+        self.elections: dict[Term, tuple[int, Revision]] = {}
+        """When each term began in real time, and LM then."""
         self.newest_term = Term(0)
         self.proceeded = Revision(0)
         """The newest revision for which a barrier has proceeded."""
         self.returned = Revision(0)
         """The newest change whose statement has returned to its client."""
-        self.news: list[News] = []
         self.trace: deque[str] = deque(maxlen=TRACE_LINES_MAX)
         self.serves: deque[ServeRecord] = deque(maxlen=SERVES_KEPT_MAX)
         self.receipts: deque[BarrierReceipt] = deque(maxlen=RECEIPTS_KEPT_MAX)
+        self._now_ns = now_ns
+        self._news: dict[type, list[Any]] = {}
+        self._memories: dict[type, Any] = {}
+        self._damaged: set[tuple[str, SegmentId]] = set()
+        self._disturbances: deque[tuple[int, int]] = deque(maxlen=DISTURBANCES_KEPT_MAX)
+        self._disturbed_since: dict[str, int] = {}
+        self._leased: list[ProcessSeen] | None = None
+        """While a check runs: several invariants ask for the same."""
         self._digest = hashlib.sha256()
+        self._served = 0
+
+    @property
+    def real_ns(self) -> int:
+        """Real time, which no process can read."""
+        return self._now_ns()
+
+    # ------------------------------------------------------------ the trace
 
     def note(self, line: str) -> None:
         """Adds a line to the trace: step, real time, what was done."""
-        whole = f"{self.step:>6} {self.real_ns / 1e9:>12.6f}s {line}"
+        whole = f"{self.step:>6} {self._now_ns() / SECOND_NS:>12.6f}s {line}"
         self.trace.append(whole)
         self._digest.update(whole.encode())
 
@@ -107,22 +150,71 @@ class Oracle:
         """Of all trace lines so far, those no longer kept too."""
         return self._digest.hexdigest()
 
+    # ------------------------------------------------------------ checking
+
     def saw(self, news: News) -> None:
-        """Takes what happened; the invariants see it until the next step begins."""
-        self.news.append(news)
+        """Takes what happened; the invariants see it at the next check."""
+        self._news.setdefault(type(news), []).append(news)
         match news:
             case Proceeded(receipt=receipt):
                 self.receipts.append(receipt)
                 self.proceeded = max(self.proceeded, receipt.revision)
-                self.returned = max(self.returned, receipt.revision)
-            case Passed(run=run, outcome=outcome):
-                self.serves.append(_serve_record(run.process, outcome, len(self.serves)))
-            case Granted() | Heard():
+            case Passed(process=process, outcome=outcome, table=table):
+                self._served += 1
+                self.serves.append(_serve_record(process, outcome, table, self._served))
+            case Elected(term=term, newest=newest):
+                self.newest_term = max(self.newest_term, term)
+                self.elections[term] = (self._now_ns(), newest)
+            case _:
                 pass
 
-    def leased(self) -> list[NodeProcess]:
+    def of(self, kind: type[T]) -> Sequence[T]:
+        """What was told of this kind since the last check, in order."""
+        return self._news.get(kind, ())
+
+    def recall(self, kind: type[T]) -> T:
+        """An invariant's own memory, made empty when it is first asked for."""
+        found = self._memories.get(kind)
+        if found is None:
+            found = self._memories[kind] = kind()
+        return found
+
+    @property
+    def anything_new(self) -> bool:
+        """Whether anything was told since the last check."""
+        return bool(self._news)
+
+    def check(self) -> None:
+        """Ends a step: every invariant is held against what is true now. Raises `InvariantViolated`."""
+        self._leased = self._live()
+        for invariant in self.invariants:
+            wrong = invariant.check(self)
+            if wrong is not None:
+                raise self.violation(invariant.id, wrong)
+        self._leased = None
+        self._news.clear()
+        self.step += 1
+
+    def violation(self, invariant: str, what: str) -> InvariantViolated:
+        """The failure of this run, to be raised."""
+        shown = list(self.trace)[-TRACE_LINES_SHOWN:]
+        return InvariantViolated(
+            invariant,
+            what,
+            seed=self.seed,
+            step=self.step,
+            real_ns=self._now_ns(),
+            trace=shown,
+            command=self.command,
+        )
+
+    def leased(self) -> list[ProcessSeen]:
         """The processes whose lease has not ended in real time: each could pass a guard now."""
-        return [one for one in self.processes if one.lease is not NO_LEASE and self.real_ns < one.lease_ends_ns()]
+        return self._live() if self._leased is None else self._leased
+
+    def _live(self) -> list[ProcessSeen]:
+        now_ns = self._now_ns()
+        return [one for one in self.processes.values() if one.lease is not NO_LEASE and now_ns < one.lease_ends_ns()]
 
     def audit(self) -> tuple[StaleServe, ...]:
         """Every serve kept that the rule of `leasehold verify` calls stale."""
@@ -130,13 +222,148 @@ class Oracle:
         judged = (rule.judge(serve) for serve in self.serves)
         return tuple(one for one in judged if one is not None)
 
+    # ------------------------------------------------------------ who is there
 
-def _serve_record(process: NodeProcess, outcome: Pass[View], number: int) -> ServeRecord:
+    def began(self, process: ProcessSeen) -> None:
+        """A process of a node starts, in place of an older one of the same name."""
+        self.processes[process.name] = process
+
+    def ended(self, process: ProcessSeen) -> None:
+        """It is gone: nothing it holds can pass a guard any more."""
+        if self.processes.get(process.name) is process:
+            del self.processes[process.name]
+
+    def leads(self, leader: LeaderSeen) -> None:
+        """A coordinator has made the grantor of its term."""
+        self.leaders[leader.term] = leader
+        while len(self.leaders) > LEADERS_KEPT_MAX:
+            del self.leaders[min(self.leaders)]
+
+    def retired(self, term: Term) -> None:
+        """The coordinator that led a term has forgotten what it knew."""
+        self.leaders.pop(term, None)
+
+    # ------------------------------------------------------------ the store
+
+    def committed(self, batch: RevisionChanges) -> None:
+        """The store has a new revision, of whatever keys: to be told before anyone else hears of it."""
+        news = self.history.take(batch, self._now_ns())
+        if news is None:
+            return
+        if isinstance(news, Committed):
+            self._cross(news)
+        self.saw(news)
+
+    def _cross(self, news: Committed) -> None:
+        for key, after in news.wrote.items():
+            before = news.before.get(key)
+            if not isinstance(before, ProcedureRecord) or before.step is not Step.PRE_STATE:
+                continue
+            if isinstance(after, ProcedureRecord) and after.step is Step.PRE_STATE:
+                continue
+            if after is None and not _goes_forward(before, news):
+                continue  # rolled back
+            hidden_at = self.history.first_seen[key]
+            behind = tuple(one.name for one in self.leased() if one.view.revision < hidden_at)
+            self.saw(Crossed(revision=news.revision, what=before.text, pre_state=hidden_at, behind=behind))
+
+    # ------------------------------------------------------------ disks
+
+    def removed(self, host: str, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> None:
+        """A segment file leaves a host's disk."""
+        vault = self.vaults.get(host)
+        spot = (host, segment)
+        self.saw(
+            Removed(
+                host=host,
+                node=self.nodes.get(host, NodeId(0)),
+                table=table,
+                bucket=bucket,
+                segment=segment,
+                durable=Revision(0) if vault is None else vault.durable.applied,
+                newest=self.history.newest,
+                damaged=spot in self._damaged,
+            )
+        )
+        self._damaged.discard(spot)
+
+    def damaged(self, host: str, segment: SegmentId) -> None:
+        """A file was damaged on purpose: it may go, once, and counts for no copy that has to stay."""
+        self._damaged.add((host, segment))
+        self.saw(Damaged(host=host, segment=segment))
+
+    def disk_lost(self, host: str) -> None:
+        """A machine's segments were lost on purpose."""
+        self.disks_lost += 1
+        self.saw(DisksShrank(host=host))
+
+    def machine_crashed(self, host: str) -> None:
+        """A machine lost what was not synced."""
+        self.saw(DisksShrank(host=host))
+
+    # ------------------------------------------------------------ disturbances
+
+    def disturb(self, what: str) -> None:
+        """From now on the leader's process, or its store, is disturbed: no bound holds meanwhile."""
+        self._disturbed_since.setdefault(what, self._now_ns())
+
+    def undisturb(self, what: str) -> None:
+        """This disturbance is over; harmless where there was none."""
+        since_ns = self._disturbed_since.pop(what, None)
+        if since_ns is not None:
+            self._disturbances.append((since_ns, self._now_ns()))
+
+    def disturbed_ns(self, from_ns: int, to_ns: int) -> int:
+        """How much of this time was disturbed, counted once however many disturbances there were."""
+        spans = [*self._disturbances, *((since, to_ns) for since in self._disturbed_since.values())]
+        total_ns, covered_ns = 0, from_ns
+        for began_ns, ended_ns in sorted(spans):
+            first_ns, last_ns = max(began_ns, covered_ns), min(ended_ns, to_ns)
+            if first_ns < last_ns:
+                total_ns += last_ns - first_ns
+                covered_ns = last_ns
+        return total_ns
+
+    # ------------------------------------------------------------ clients
+
+    def answered(self, statement: StatementId, answer: "Receipt | Definite") -> None:
+        """A client heard how a statement ended, for the first time or again. An indefinite error is not told."""
+        if isinstance(answer, Receipt):
+            if answer.outcome is Outcome.COMMITTED and answer.revision is not None:
+                self.returned = max(self.returned, answer.revision)
+            self.saw(Answered(statement=statement, answer=answer, real_ns=self._now_ns()))
+        else:
+            self.saw(Answered(statement=statement, answer=answer.code, real_ns=self._now_ns()))
+
+    def passed(self, process: ProcessSeen, outcome: Pass[Any], table: ObjectId = NO_TABLE) -> None:
+        """A guard that ran at this instant, from its first reading to its last, let a batch of a table pass."""
+        self.saw(
+            Passed(process=process, outcome=outcome, returned=self.returned, proceeded=self.proceeded, table=table)
+        )
+
+    def wrote(self, transaction: TransactionId, table: ObjectId, rows: "Counter[str]") -> None:
+        """A client is about to commit these rows under a write transaction."""
+        self.saw(Wrote(transaction=transaction, table=table, rows=rows))
+
+    def scanned(self, table: ObjectId, revision: Revision, rows: "Counter[str] | Mapping[SegmentId, int]") -> None:
+        """A scan pinned at `revision` returned these rows (a Counter), or segments with so many rows each."""
+        self.saw(Scanned(table=table, revision=revision, rows=rows, by_segment=not isinstance(rows, Counter)))
+
+
+def _goes_forward(procedure: ProcedureRecord, news: Committed) -> bool:
+    """Whether a procedure that ends with this revision takes what it had hidden away for good."""
+    return any(
+        news.wrote.get(key, procedure) is None
+        for key in (keys.table(procedure.target), keys.database(procedure.target))
+    )
+
+
+def _serve_record(process: ProcessSeen, outcome: Pass[Shown], table: ObjectId, number: int) -> ServeRecord:
     return ServeRecord(
         node=process.node,
         incarnation=process.incarnation,
         request=str(number),
-        table=ObjectId(1),
+        table=table,
         view=outcome.view.revision,
         term=outcome.lease.term,
         sequence=outcome.lease.sequence,

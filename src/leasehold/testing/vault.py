@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 
 import msgspec
@@ -15,7 +16,7 @@ from leasehold.ids import LineageHash, Revision
 from leasehold.limits import SECOND_NS
 
 
-class _State(msgspec.Struct, frozen=True, kw_only=True):
+class VaultState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything stored, after one transaction."""
 
     identity: bytes = b""
@@ -25,14 +26,26 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     items: dict[bytes, bytes] = {}
 
 
+class VaultStep(Enum):
+    """What became of a vault."""
+
+    OPENED = auto()
+    WRITTEN = auto()
+    """By a transaction, or made durable."""
+    CRASHED = auto()
+    """The process or the machine is gone; what is there now is what is left."""
+
+
 class VaultDisk:
     """What outlives the process. `latency_ns` is drawn for each write and spent half before, half after it, so that
     a crash finds writes that were done but not yet answered."""
 
     def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
         self.latency_ns = latency_ns
-        self._durable = _State()
-        self._later: list[_State] = []
+        self.on_change: Callable[[VaultStep], None] | None = None
+        """Called after each step that changes what is stored, or who sees it."""
+        self._durable = VaultState()
+        self._later: list[VaultState] = []
         self._damaged = False
         self._holder: MemoryVault | None = None
 
@@ -42,12 +55,14 @@ class VaultDisk:
             raise BadDirectory("the directory is in use by another process", code="LOCKED", hint="Stop it first.")
         if self._damaged:
             raise Corrupt("the vault is damaged", hint="Move the directory away to start as a new node.")
-        self._holder = MemoryVault(self)
-        return self._holder
+        holder = self._holder = MemoryVault(self)
+        self._tell(VaultStep.OPENED)
+        return holder
 
     def kill(self) -> None:
         """The process is gone, and nothing it wrote is lost."""
         self._detach()
+        self._tell(VaultStep.CRASHED)
 
     def crash(self, random: Random) -> None:
         """The machine is gone: of the transactions after the last sync a prefix is left, its length drawn."""
@@ -56,6 +71,7 @@ class VaultDisk:
         if kept:
             self._durable = self._later[kept - 1]
         self._later.clear()
+        self._tell(VaultStep.CRASHED)
 
     def damage(self) -> None:
         """Makes the next `open` fail with `Corrupt`."""
@@ -70,23 +86,34 @@ class VaultDisk:
     # ------------------------------------------------------------ for the vault
 
     @property
-    def state(self) -> _State:
+    def state(self) -> VaultState:
         """As the process sees it."""
         return self._later[-1] if self._later else self._durable
 
-    def commit(self, state: _State) -> None:
+    @property
+    def durable(self) -> VaultState:
+        """What would survive the machine, whatever the crash."""
+        return self._durable
+
+    def commit(self, state: VaultState) -> None:
         """One transaction: it survives the process, not the machine."""
         self._later.append(state)
+        self._tell(VaultStep.WRITTEN)
 
     def sync(self) -> None:
         """All transactions so far survive the machine."""
         self._durable = self.state
         self._later.clear()
+        self._tell(VaultStep.WRITTEN)
 
     def release(self, vault: "MemoryVault") -> None:
         """Gives the directory free."""
         if self._holder is vault:
             self._holder = None
+
+    def _tell(self, step: VaultStep) -> None:
+        if self.on_change is not None:
+            self.on_change(step)
 
     def _detach(self) -> None:
         if self._holder is not None:
@@ -185,7 +212,7 @@ class MemoryVault:
             raise Refused("the vault is closed", code="CLOSED")
 
 
-def _applied(state: _State, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> _State:
+def _applied(state: VaultState, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> VaultState:
     if not batches:
         raise Refused("nothing to apply: at least one revision is needed", code="NOT_ASCENDING")
     applied = state.applied

@@ -14,12 +14,14 @@ empty, which no encoded message is. A stream that ends without it broke.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Final
 
 from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import Failure, Message
+from leasehold.core.messages import Failure, Message, Watched
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.limits import (
+    ENCODED_REVISIONS_KEPT,
     MESSAGE_BYTES_MAX,
     SECOND_NS,
     SESSION_END_GRACE_NS,
@@ -38,9 +40,15 @@ def unreachable(peer: str, why: str) -> Unreachable:
     return Unreachable(f"{peer}: {why}", hint=f"Check that the process at {peer} runs and can be reached from here.")
 
 
+@lru_cache(ENCODED_REVISIONS_KEPT)
+def _encode_revision(message: Watched) -> bytes:
+    """A revision goes to every node: it is encoded once, and all of them wait for the same bytes."""
+    return encode(message)
+
+
 def encode_bounded(message: Message) -> bytes:
     """The message's bytes; raises `Refused` with code MESSAGE_TOO_LARGE over `MESSAGE_BYTES_MAX`."""
-    blob = encode(message)
+    blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
     if len(blob) > MESSAGE_BYTES_MAX:
         raise Refused(
             f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {MESSAGE_BYTES_MAX}",

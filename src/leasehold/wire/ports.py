@@ -9,8 +9,10 @@ from typing import Protocol
 
 from leasehold.core.messages import Message
 from leasehold.core.operations import RevisionChanges, StoredProjection
-from leasehold.core.records import IdentityRecord
-from leasehold.ids import LineageHash, Revision
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import IdentityRecord, SegmentRecord
+from leasehold.errors import LeaseholdError
+from leasehold.ids import ClusterId, LineageHash, NodeId, ObjectId, Revision
 
 
 class Timer(Protocol):
@@ -159,4 +161,50 @@ class Vault(Protocol):
 
     async def close(self) -> None:
         """Idempotent."""
+        ...
+
+
+class Disk(Protocol):
+    """A data node's finished segment files, and copies of them from other nodes.
+
+    Errors of the disk are `Refused` with code DISK_FULL and `Definite` with code DISK_ERROR; a name that is none of a
+    segment is `Refused` with code BAD_SEGMENT_NAME.
+    """
+
+    async def listing(self) -> frozenset[OnDisk]:
+        """The finished segments."""
+        ...
+
+    async def trash(self, one: OnDisk) -> bool:
+        """Moves a segment to the trash, durably; False if it was not there."""
+        ...
+
+    async def trash_table(self, table: ObjectId) -> bool:
+        """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
+        ...
+
+    async def empty_trash(self, max_files: int) -> int:
+        """Deletes up to `max_files` files of the trash for good; how many."""
+        ...
+
+    async def verify(self, record: SegmentRecord) -> bool:
+        """Whether the segment is here and what the manifest says; a file that is not goes to the trash.
+
+        Raises `Refused` with code BAD_SEGMENT_RECORD for a record that describes no segment.
+        """
+        ...
+
+    async def fetch(
+        self,
+        record: SegmentRecord,
+        places: Sequence[tuple[NodeId, str]],
+        cluster_id: ClusterId,
+        on_asked: Callable[[NodeId, LeaseholdError | None], None],
+    ) -> bool:
+        """Copies a segment from the first of `places`, nodes and their addresses, that has it whole; whether it is
+        here now, verified and durable. A file that is here already is never replaced.
+
+        `on_asked` is told of each place that was asked what was wrong with it, None for a whole copy; perhaps on
+        another thread, but before this returns. Raises `Refused` with code BAD_SEGMENT_RECORD as `verify`.
+        """
         ...

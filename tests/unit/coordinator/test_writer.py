@@ -49,6 +49,7 @@ class Ground:
         self.store = store
         self.storage = MemoryMetaStorage(store)
         self.seen = []
+        self.now_ns = 0
         self.writer = None
         self.leadership = None
 
@@ -58,7 +59,11 @@ class Ground:
             await self.storage.txn(Txn(then=first_records("c" * 32, DEFAULT_SETTINGS)))
         catalog = await read_catalog(self.storage)
         self.writer = Writer(
-            self.storage, self.leadership, catalog, lambda batch, after: self.seen.append((batch, after))
+            self.storage,
+            self.leadership,
+            catalog,
+            lambda batch, after: self.seen.append((batch, after)),
+            lambda: self.now_ns,
         )
         return self.writer
 
@@ -299,8 +304,11 @@ async def test_two_leaders_of_one_history_can_not_both_write():
         def fence(self):
             return ()
 
+        def deadline_ns(self):
+            return None
+
     second.storage = MemoryMetaStorage(store)
-    blind = Writer(second.storage, Unfenced(), await read_catalog(second.storage), lambda *_: None)
+    blind = Writer(second.storage, Unfenced(), await read_catalog(second.storage), lambda *_: None, lambda: 0)
     async with asyncio.TaskGroup() as group:
         run = group.create_task(first.writer.run())
         await settle(first.submit(says(horizon(1))))

@@ -128,7 +128,7 @@ def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=N
         history=history or History(latest=9, lineage_at_applied=LINEAGE),
         held=held,
         first_bound_ns=first,
-        lease_duration_ns=3_000,
+        alive_after_ns=3_000,
         now_ns=now,
     )
 
@@ -137,12 +137,12 @@ def lease(bound_ns, closed=None):
     return Held(incarnation=5, session_hash=b"s", bound_ns=bound_ns, applied=7, closed=closed)
 
 
-def admitted(incarnation, record=MINE, **fields):
+def admitted(incarnation, record=MINE, *, nonce=NONCE, **fields):
     after = msgspec.structs.replace(
         record,
         address="elsewhere:1",
         incarnation=incarnation,
-        nonce=NONCE,
+        nonce=nonce,
         session_hash=hash_secret(SESSION),
         **fields,
     )
@@ -184,6 +184,15 @@ def test_the_same_attempt_by_the_next_process_raises_the_incarnation_once_more()
     earlier = asked_before(session=hex_128(9))
     assert join(record=earlier) == admitted(7, earlier)
     assert join(record=earlier, held=lease(10_001)) == WaitUntil(bound_ns=10_001)
+
+
+def test_a_late_copy_of_an_attempt_does_not_make_its_directory_a_stale_one():
+    """The dead process's request came after that of the next one: it raised the incarnation, and nobody got it."""
+    raised = asked_before(session=hex_128(9))
+    later = {"previous": raised.incarnation - 1, "nonce": hex_128(0xD1), "finished": NONCE}
+    assert join(record=raised, **later) == admitted(raised.incarnation + 1, raised, nonce=hex_128(0xD1))
+    assert code(join(record=raised, **{**later, "finished": hex_128(0xD2)})) == "STALE_COPY"
+    assert code(join(record=raised, **{**later, "finished": None})) == "STALE_COPY"
 
 
 @pytest.mark.parametrize("previous", [0, 4, 6])

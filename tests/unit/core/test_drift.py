@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from leasehold.core.drift import MILLION, grant_bound_ns, longest_wait_ns, outlast_ns
 from leasehold.limits import BOUND_SLACK_NS, LEASE_DURATION_MAX_NS, SECOND_NS
-from leasehold.testing.actors import LocalClock
-from leasehold.testing.ground import SETTINGS
+from leasehold.testing.leases.actors import LocalClock
+from leasehold.testing.leases.ground import SETTINGS
 
 spans = st.integers(0, LEASE_DURATION_MAX_NS)
 drifts = st.integers(0, 200_000)

@@ -6,6 +6,7 @@ import pytest
 from leasehold.core.drift import grant_bound_ns
 from leasehold.core.grantor import (
     AcceptSurrender,
+    BarrierRequested,
     IncarnationClosed,
     IncarnationJoined,
     NodeRemoved,
@@ -112,6 +113,38 @@ def test_settings_count_for_later_grants_only():
     assert leader.step(SettingsChanged(settings=SETTINGS), 2_300) == ()
     assert leader.step(renewal(request=3), 2_400) == (granted(3, request=3),)
     assert leader.held(1) == held(11_700, applied=7)
+
+
+def test_a_longer_lease_is_granted_only_to_who_has_applied_the_revision_that_set_it():
+    """So that it can't hold up a statement that was begun under the shorter one."""
+    leader = grantor()
+    leader.step(renewal(), 2_000)
+    longer = msgspec.structs.replace(SETTINGS, lease_duration_ns=9_000)
+    assert leader.step(SettingsChanged(settings=longer, revision=8), 2_100) == ()
+    assert leader.floor == 8
+    behind = refused("BEHIND", "applied 7, the floor is 8", request=2)
+    assert leader.step(renewal(request=2), 2_200) == (behind,)
+    assert leader.held(1) == held(5_500, applied=7)
+    answer = granted(2, request=3, duration_ns=9_000, floor=8)
+    assert leader.step(renewal(request=3, applied=8), 2_300) == (answer,)
+    assert leader.held(1) == held(11_800, applied=8)
+    # A statement of revision 8 or before: node 1 holds it up no longer, node 2 only for its older bound.
+    leader.step(BarrierRequested(number=1, revision=8), 2_400)
+    assert leader.next_deadline_ns() == SEED_BOUND
+
+
+def test_older_grants_count_until_the_last_of_them_has_ended():
+    leader = grantor(largest=9_000)
+    shorter = msgspec.structs.replace(SETTINGS, lease_duration_ns=2_000, lease_margin_ns=100)
+    assert leader.settings == SETTINGS
+    assert leader.older_until_ns == ELECTED + 9_500, "a lease of an older leader"
+    assert leader.longest_wait_ns(2_000) == 8_500
+    assert leader.longest_wait_ns(20_000) == 3_500
+    leader.step(SettingsChanged(settings=shorter, revision=8), 20_000)
+    assert leader.settings == shorter
+    assert leader.older_until_ns == 23_500, "a lease of this leader, just granted"
+    assert leader.longest_wait_ns(20_100) == 3_400
+    assert leader.longest_wait_ns(30_000) == 2_100
 
 
 # ---------------------------------------------------------------- ended, closed, joined, removed

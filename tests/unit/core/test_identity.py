@@ -95,8 +95,14 @@ def test_allocated_writes_joining_with_the_fresh_nonce():
 def test_joining_is_retried_with_its_own_nonce_and_ends_joined_once_that_is_durable():
     claim, effect = learned(JOINING)
     assert effect == SendJoin(request=join_request())
-    assert claim.step(Admitted(incarnation=8)) == WriteRecord(record=msgspec.structs.replace(ALLOCATED, incarnation=8))
+    finished = msgspec.structs.replace(ALLOCATED, incarnation=8, nonce=JOINING.nonce)
+    assert claim.step(Admitted(incarnation=8)) == WriteRecord(record=finished)
     assert claim.step(RecordWritten()) == Joined(node=3, incarnation=8)
+    _, effect = learned(finished)
+    asking = Joining(
+        token=finished.token, node=3, cluster_id=CLUSTER_ID, previous=8, nonce=START.nonce, finished=JOINING.nonce
+    )
+    assert effect == WriteRecord(record=asking), "the next start names the attempt that led to what it knows"
 
 
 @pytest.mark.parametrize("record", [ALLOCATED, JOINING])
@@ -180,7 +186,7 @@ class ToyLeader:
             history=History(latest=7, lineage_at_applied=GENESIS),
             held=self.held.get(request.node),
             first_bound_ns=None,
-            lease_duration_ns=3_000,
+            alive_after_ns=3_000,
             now_ns=self.now_ns,
         )
         match decision:

@@ -15,8 +15,9 @@ from leasehold.core import keys
 from leasehold.core.codec import encode
 from leasehold.core.ddl import put
 from leasehold.core.messages import BytesEnd, ForwardTicket, RowsEnd, SegmentStored, StagedSegment, WriteTicket
+from leasehold.core.records import TransactionState
 from leasehold.errors import LeaseholdError, Superseded
-from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId
+from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId, segment_transaction
 from leasehold.node import appends, forwarding
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import verify_segment
@@ -50,7 +51,7 @@ def write_ticket(made: Cluster) -> WriteTicket:
 def forward_ticket(made: Cluster, **other: object) -> ForwardTicket:
     ticket = ForwardTicket(
         cluster_id=CLUSTER,
-        segment=SegmentId(f"{SystemEntropy().hex_128()}-{SystemEntropy().hex_128()}"),
+        segment=SegmentId(f"{made.open()}-{SystemEntropy().hex_128()}"),
         table=made.table.id,
         bucket=BucketNumber(0),
         revision=made.catalog.revision,
@@ -276,6 +277,50 @@ def test_an_older_incarnation_forwards_nothing(pair: Cluster) -> None:
     pair.change([put(keys.node(record.id), msgspec.structs.replace(record, incarnation=Incarnation(2)))])
     with pytest.raises(Superseded):
         forwarded(pair, forward_ticket(pair), b"late bytes")
+    assert files_of(pair, 2) == []
+
+
+@pytest.mark.parametrize("other", [{"sender_incarnation": 2}, {"sender": 99}, {"sender_incarnation": -1}])
+def test_an_incarnation_or_a_node_that_nobody_has_heard_of_forwards_nothing(
+    pair: Cluster, other: dict[str, object]
+) -> None:
+    with pytest.raises(Superseded):
+        forwarded(pair, forward_ticket(pair, **other), b"early bytes")
+    assert files_of(pair, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [(None, "TRANSACTION_UNKNOWN"), (TransactionState.ABORTED, "ABORTED")], ids=str
+)
+def test_a_peer_takes_no_bytes_of_a_transaction_that_its_view_does_not_know_or_has_ended(
+    pair: Cluster, state: TransactionState | None, code: str
+) -> None:
+    ticket = forward_ticket(pair)
+    if state is None:
+        ticket = msgspec.structs.replace(ticket, segment=SegmentId(f"{'e' * 32}-{'f' * 32}"))
+    else:
+        record = pair.catalog.transactions[segment_transaction(ticket.segment)]
+        pair.change([put(keys.transaction(record.id), msgspec.structs.replace(record, state=state))])
+    with pytest.raises(LeaseholdError) as caught:
+        forwarded(pair, ticket, b"bytes")
+    assert caught.value.code == code
+    assert files_of(pair, 2) == []
+
+
+def test_a_slow_peer_may_finish_what_is_committed_meanwhile(pair: Cluster) -> None:
+    """It is no holder yet: what it reports of the file makes it one."""
+    ticket = forward_ticket(pair)
+    record = pair.catalog.transactions[segment_transaction(ticket.segment)]
+    committed = msgspec.structs.replace(record, state=TransactionState.COMMITTED)
+    pair.node(2).at_reading(2, lambda: pair.change([put(keys.transaction(record.id), committed)]))
+    assert forwarded(pair, ticket, b"bytes").node == 2
+
+
+@pytest.mark.parametrize("segment", ["../../etc/passwd", "a", ""])
+def test_a_peer_takes_no_bytes_for_what_names_no_segment(pair: Cluster, segment: str) -> None:
+    with pytest.raises(LeaseholdError) as caught:
+        forwarded(pair, forward_ticket(pair, segment=segment), b"bytes")
+    assert caught.value.code == "BAD_SEGMENT"
 
 
 def test_a_fenced_peer_stores_nothing(pair: Cluster) -> None:

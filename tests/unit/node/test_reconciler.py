@@ -19,10 +19,14 @@ from leasehold.core.statements import CreateTable, DropTable, TableName
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.limits import MILLISECOND_NS, RECONCILE_RESTS_KEPT
-from leasehold.node import reconciler
+from leasehold.node import reconciler, segments
 from leasehold.node.fetch import fetch_segment
+from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler, Rests
+from leasehold.node.segments import LocalDisk
+from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFile, SegmentFiles
+from leasehold.storage.servelog import ServeLog
 from leasehold.testing.vault import VaultDisk
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
@@ -117,10 +121,12 @@ class _Over(Exception):
 async def reconciling(made: Cluster, *, files: SegmentFiles | None = None) -> AsyncIterator[Agent]:
     """The second node's reconciler at work."""
     agent, node = Agent(made), made.node(2)
+    disk = LocalDisk(files or node.files)
     reconciler = Reconciler(
         agent=agent,
         published=node.published,
-        files=files or node.files,
+        disk=disk,
+        since_start=await disk.listing(),
         vault=VaultDisk().open(),
         clock=BoottimeClock(),
     )
@@ -149,7 +155,7 @@ def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, 
         before(record, [node for node, _ in places])
         return fetch_segment(files, record, places, cluster_id, on_asked)
 
-    monkeypatch.setattr(reconciler, "fetch_segment", intercepted)
+    monkeypatch.setattr(segments, "fetch_segment", intercepted)
 
 
 # ---------------------------------------------------------------- replicas
@@ -231,7 +237,25 @@ async def test_deleting_does_not_wait_for_a_fetch(made: Cluster, monkeypatch: py
         go_on.set()
 
 
-async def test_a_peer_that_failed_delays_one_copy_and_not_each(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[NodeFlight]:
+    """A node that listens and has not joined yet."""
+    files = SegmentFiles(tmp_path / "starting")
+    files.open()
+    flight = NodeFlight(
+        published=Published(),
+        files=files,
+        serve_log=ServeLog(tmp_path / "starting" / "servelog"),
+        now_ns=BoottimeClock().now_ns,
+    )
+    yield flight
+    flight.shutdown()
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_peer_that_failed_delays_one_copy_and_not_each(
+    made: Cluster, starting: NodeFlight, listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = NodeId(3)
     made.change(
         [
@@ -240,7 +264,7 @@ async def test_a_peer_that_failed_delays_one_copy_and_not_each(made: Cluster, mo
                 NodeRecord(
                     id=gone,
                     name="gone",
-                    address="127.0.0.1:1",
+                    address=starting.address if listens else "127.0.0.1:1",
                     token_hash=b"",
                     incarnation=1,
                     nonce=None,

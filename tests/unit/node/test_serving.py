@@ -1,6 +1,7 @@
 """A node's server at its border: what it refuses, what it tells, and what it never tells."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,18 +10,29 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.core import keys
 from leasehold.core.codec import encode
-from leasehold.core.messages import Message, PlanScan, ReadTicket, WriteTicket
+from leasehold.core.ddl import put as put_record
+from leasehold.core.messages import ForwardTicket, Message, PlanScan, ReadTicket, WriteTicket
 from leasehold.errors import BadSettings, Fenced, Indefinite, LeaseholdError, Refused
-from leasehold.ids import BucketNumber, ClusterId, ObjectId, SchemaVersion, SegmentId, TransactionId
-from leasehold.limits import FLIGHT_FAILURE_BYTES_MAX, TICKET_BYTES_MAX
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    SchemaVersion,
+    SegmentId,
+    TransactionId,
+)
+from leasehold.limits import FLIGHT_FAILURE_BYTES_MAX, REPLICATION_MAX, SCHEMA_WAIT_NS, TICKET_BYTES_MAX
 from leasehold.node import guarding, serving
 from leasehold.node.published import Published
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.clock import BoottimeClock
-from leasehold.wire.flight import as_flight, descriptor, from_flight, ticket
+from leasehold.wire.flight import BYTES_SCHEMA, as_flight, descriptor, from_flight, ticket
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease
 
 SEGMENT = SegmentId("a" * 32 + "-" + "b" * 32)
@@ -126,9 +138,9 @@ def test_a_ticket_of_another_cluster_is_refused(one: Cluster, make: Callable[...
     ("other", "code"),
     [
         ({"row_offset": -1}, "BAD_TICKET"),
-        ({"segment": "../../etc/passwd"}, "BAD_SEGMENT_NAME"),
-        ({"bucket": -1}, "BAD_SEGMENT_NAME"),
-        ({}, "SEGMENT_MISSING"),
+        ({"segment": "../../etc/passwd"}, "SEGMENT_UNKNOWN"),
+        ({"bucket": -1}, "SEGMENT_UNKNOWN"),
+        ({}, "SEGMENT_UNKNOWN"),
         ({"table": ObjectId(99)}, "TABLE_DROPPED"),
     ],
 )
@@ -198,10 +210,89 @@ def test_a_fenced_node_says_who_it_is_and_since_when(one: Cluster) -> None:
     one.node(1).fence()
     for refused in (get(one, ticket(read(one))), put(one, descriptor(write(one)))):
         assert isinstance(refused, Fenced)
-        assert refused.text.startswith("node 1 has been fenced for 12")
-        assert refused.hint.startswith("Another replica may serve")
+        assert refused.text.startswith("node 1 (n1) has been fenced for 12")
+        assert refused.text.split(":")[0].endswith(" ms")
+        assert "SHOW NODES" in refused.hint
+        assert "As last known" not in refused.hint
+
+
+def test_a_node_without_a_lease_says_whether_it_ever_had_one(one: Cluster) -> None:
     no_lease(one.node(1))
-    assert get(one, ticket(read(one))).text.startswith("node 1 holds no lease")
+    assert get(one, ticket(read(one))).text == "node 1 (n1) has given its lease back: it stops"
+    one.node(1).published.had_lease = False
+    for refused in (get(one, ticket(read(one))), put(one, descriptor(write(one)))):
+        assert refused.text.startswith("node 1 (n1) has had no lease since it started")
+
+
+def test_a_fenced_node_says_where_to_go_instead(tmp_path: Path) -> None:
+    with cluster(tmp_path, nodes=4) as made:
+        made.create(("k", "BIGINT"), replication=3)
+        replicas = made.catalog.buckets[made.table.id, BucketNumber(0)].replicas
+        asked, *others = replicas
+        made.node(asked).fence()
+        server = made.node(asked).flight
+        assert server is not None
+        there = flight.FlightClient(f"grpc://{server.address}")
+        refused = refusal(lambda: there.do_get(ticket(read(made))).read_all())
+        assert refused.code == "FENCED"
+        for node in others:
+            record = made.catalog.nodes[NodeId(node)]
+            assert f"node {node} ({record.name}) at {record.address}" in refused.hint
+        assert refused.hint.count(" at 127") == 2, "nobody else"
+        forward = ForwardTicket(
+            cluster_id=CLUSTER,
+            segment=SEGMENT,
+            table=made.table.id,
+            bucket=BucketNumber(0),
+            revision=made.catalog.revision,
+            sender=NodeId(others[0]),
+            sender_incarnation=Incarnation(1),
+        )
+
+        def store() -> None:
+            writer, answers = there.do_put(descriptor(forward), BYTES_SCHEMA)
+            writer.done_writing()
+            answers.read()
+            writer.close()
+
+        assert refusal(store).hint == refused.hint
+
+
+def test_what_a_fenced_node_says_is_bounded(tmp_path: Path) -> None:
+    """As many replicas as a bucket can have, with the longest names and addresses of any length: nothing is cut off."""
+    with cluster(tmp_path, nodes=REPLICATION_MAX) as made:
+        made.create(("k", "BIGINT"), replication=REPLICATION_MAX)
+        for node in made.nodes:
+            record = made.catalog.nodes[node.id]
+            long = msgspec.structs.replace(record, name=f"n{node.id}" + "x" * 61, address="h" * 500 + ":1")
+            made.change([put_record(keys.node(record.id), long)])
+        published = made.node(1).published
+        error = guarding.fenced(published, 2**63, (made.table.id, BucketNumber(0)))
+        assert max(len(error.text.encode()), len(error.hint.encode())) < FLIGHT_FAILURE_BYTES_MAX
+        assert all(f"node {node} (n{node}x" in error.hint for node in range(2, REPLICATION_MAX + 1))
+
+
+def test_a_fenced_node_lets_nobody_wait_for_a_revision(one: Cluster) -> None:
+    request = ticket(read(one, revision=one.catalog.revision + 1))
+    one.node(1).fence()
+    began_ns = BoottimeClock().now_ns()
+    assert get(one, request).code == "FENCED"
+    published = one.node(1).published
+    published.lease = msgspec.structs.replace(published.lease, deadline_ns=BoottimeClock().now_ns() + 100_000_000)
+    assert get(one, request).code == "FENCED"
+    assert BoottimeClock().now_ns() - began_ns < SCHEMA_WAIT_NS
+
+
+def test_a_revision_that_comes_is_waited_for_across_renewals(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 20_000_000_000)
+    published = one.node(1).published
+    published.lease = msgspec.structs.replace(published.lease, deadline_ns=BoottimeClock().now_ns() + 300_000_000)
+    one.node(1).at_reading(2, one.node(1).grant)
+    comes = threading.Timer(0.6, one.show)
+    one.change([], shown=False)
+    comes.start()
+    assert get(one, ticket(read(one))).code == "SEGMENT_UNKNOWN"
+    comes.join()
 
 
 def test_health_answers_fenced_or_not(one: Cluster) -> None:

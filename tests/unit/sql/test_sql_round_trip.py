@@ -6,8 +6,10 @@ import io
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from leasehold.core.settings import SETTINGS
 from leasehold.core.statements import (
     AddColumns,
+    AlterCluster,
     AnyStatement,
     ColumnDefinition,
     CreateDatabase,
@@ -17,6 +19,7 @@ from leasehold.core.statements import (
     DropDatabase,
     DropTable,
     RenameColumn,
+    ShowCluster,
     ShowDatabases,
     ShowNodes,
     ShowTables,
@@ -81,12 +84,17 @@ STATEMENTS: st.SearchStrategy[AnyStatement] = st.one_of(
     st.builds(Describe, table=TABLES),
     st.just(ShowDatabases()),
     st.just(ShowNodes()),
+    st.just(ShowCluster()),
+    st.fixed_dictionaries({}, optional={one.name: st.integers(one.smallest, one.largest) for one in SETTINGS})
+    .filter(bool)
+    .map(lambda those: AlterCluster(settings=those)),
 )
 LANGUAGE = r"""
 CREATE DROP ALTER TABLE DATABASE SCHEMA IF NOT EXISTS NULL a b.c `x y` INT STRING DECIMAL(10,2) ARRAY<INT> ( ) , . ; =
 < > :: [ ] { } ' " ` -- /* */ /*+ 'v' 4 4L 1.5 ADD COLUMN COLUMNS RENAME TO ON CLUSTER CLUSTERED BY INTO BUCKETS
 TBLPROPERTIES USING leasehold AS SELECT FROM JOIN WITH CASE WHEN LIKE DEFAULT PRIMARY KEY CHECK UNIQUE SHOW TABLES
 NODES DESCRIBE EXECUTE FETCH SET DECLARE BEGIN PARTITION COMMENT LOCATION $x ? @a {{x}} \\
+lease_duration lease_margin min_in_sync '2s' '300ms'
 """
 PIECES = st.sampled_from([*LANGUAGE.split(), "\u00e9", "\0"])
 QUIET = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -256,3 +256,18 @@ def test_many_segments_written_at_once_are_whole(files: SegmentFiles) -> None:
         number = int(segment[:32], 16)
         parts = (hashlib.sha256(b"%d %d" % (number, part)).digest() for part in range(20))
         assert files.path(table, bucket, segment).read_bytes() == b"".join(parts)
+
+
+def test_what_is_no_folder_of_ours_does_not_keep_a_node_from_opening(root: Path, files: SegmentFiles) -> None:
+    put(files, A)
+    (root / "segments" / "5").write_bytes(b"not a folder")
+    (root / "segments" / str(TABLE) / "7").write_bytes(b"nor this")
+    assert SegmentFiles(root).open() == 0
+    assert list(files.listing()) == [(TABLE, BUCKET, A)]
+
+
+def test_syncing_a_segment_that_has_gone_is_harmless(files: SegmentFiles) -> None:
+    put(files, A)
+    files.sync(TABLE, BUCKET, A)
+    files.trash_table(TABLE)
+    files.sync(TABLE, BUCKET, A)

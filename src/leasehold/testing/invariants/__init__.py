@@ -1,29 +1,47 @@
-"""One invariant of the design per file, checked after every simulated step.
+"""One invariant of the design per file, held against whatever a simulated world has told its oracle.
 
-A check reads the oracle and answers what is wrong, or None. Each is proven by worlds that are broken on purpose.
+A check reads the oracle and answers what is wrong, or None; what it has to remember it keeps in the oracle's memory
+(`Oracle.recall`). Each is proven by worlds, or histories, that are broken on purpose. Liveness is no check of a state:
+`liveness.py` is called at the end of a run.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from leasehold.testing.invariants import barrier1, id2, lease1, lease2, lease3, serve1
-from leasehold.testing.oracle import Oracle
-
-
-class Invariant(NamedTuple):
-    """A named check."""
-
-    id: str
-    check: Callable[[Oracle], str | None]
-
+from leasehold.testing.invariants import (
+    barrier1,
+    ddl1,
+    drop1,
+    id1,
+    id2,
+    id3,
+    lease1,
+    lease2,
+    lease3,
+    rec1,
+    rec2,
+    rec3,
+    rep1,
+    serve1,
+    write1,
+    write2,
+)
+from leasehold.testing.oracle import Invariant, Oracle
 
 INVARIANTS = (
+    Invariant("INV-ID-1", id1.check),
     Invariant("INV-ID-2", id2.check),
+    Invariant("INV-ID-3", id3.check),
     Invariant("INV-LEASE-1", lease1.check),
     Invariant("INV-LEASE-2", lease2.check),
     Invariant("INV-LEASE-3", lease3.check),
     Invariant("INV-BARRIER-1", barrier1.check),
     Invariant("INV-SERVE-1", serve1.check),
+    Invariant("INV-DDL-1", ddl1.check),
+    Invariant("INV-DROP-1", drop1.check),
+    Invariant("INV-WRITE-1", write1.check),
+    Invariant("INV-WRITE-2", write2.check),
+    Invariant("INV-REP-1", rep1.check),
+    Invariant("INV-REC-1", rec1.check),
+    Invariant("INV-REC-2", rec2.check),
+    Invariant("INV-REC-3", rec3.check),
 )
 
 
@@ -31,3 +49,10 @@ def named(*ids: str) -> tuple[Invariant, ...]:
     """The invariants with these ids; a `KeyError` for one that is not registered."""
     by_id = {one.id: one for one in INVARIANTS}
     return tuple(by_id[one] for one in ids)
+
+
+def finish(oracle: Oracle) -> None:
+    """What is looked at once, at the end of a run. Raises `InvariantViolated`."""
+    oracle.check()
+    serve1.audit(oracle)
+    rec2.compare_all(oracle)

@@ -4,16 +4,17 @@ Checked twice: on the guards that did pass, whose instant is that of their clock
 that could pass one now because its lease has not ended in real time.
 """
 
-from leasehold.testing.oracle import Oracle, Passed
+from leasehold.testing.news import Passed
+from leasehold.testing.oracle import Oracle
 
 
 def check(oracle: Oracle) -> str | None:
     """Views of passed guards and of live leases against the barriers that had proceeded."""
-    for news in oracle.news:
-        if isinstance(news, Passed) and news.outcome.view.revision < news.run.proceeded:
+    for news in oracle.of(Passed):
+        if news.outcome.view.revision < news.proceeded:
             return (
-                f"a guard of {news.run.process.name} passed on view {news.outcome.view.revision}, "
-                f"its clock was read after barrier({news.run.proceeded}) proceeded"
+                f"a guard of {news.process.name} passed on view {news.outcome.view.revision}, "
+                f"its clock was read after barrier({news.proceeded}) proceeded"
             )
     for process in oracle.leased():
         if process.view.revision < oracle.proceeded:

@@ -4,17 +4,17 @@
 """
 
 from leasehold.core.grantor import AcceptSurrender, SendGrant
-from leasehold.testing.oracle import Heard, Oracle
+from leasehold.testing.news import Heard
+from leasehold.testing.oracle import Oracle
 
 
 def check(oracle: Oracle) -> str | None:
     """What a leader knew and did about a node, before and after it heard an older incarnation."""
-    for news in oracle.news:
-        if not isinstance(news, Heard) or news.before is None:
-            continue
+    for news in oracle.of(Heard):
         message, held = news.message, news.before
-        same = message.incarnation == held.incarnation and message.session.encode() == held.session_hash
-        if same or message.incarnation > held.incarnation:
+        if held is None or message.incarnation > held.incarnation:
+            continue
+        if message.incarnation == held.incarnation and news.same_session:
             continue
         what = f"a {type(message).__name__} of incarnation {message.incarnation} of node {message.node}"
         if news.after != held:

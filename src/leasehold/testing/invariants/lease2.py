@@ -4,16 +4,16 @@ The floor is counted here, not read from the leader: the newest revision at its 
 barrier it has opened since.
 """
 
-from leasehold.testing.oracle import Granted, Oracle
+from leasehold.testing.news import Granted
+from leasehold.testing.oracle import Oracle
 
 
 def check(oracle: Oracle) -> str | None:
     """Each grant of this step against the floor that its leader owed."""
-    for news in oracle.news:
-        if isinstance(news, Granted):
-            who = f"{news.coordinator.name} to node {news.renewal.node}"
-            if news.renewal.applied < news.due_floor:
-                return f"a grant from {who}, which applied {news.renewal.applied}, below {news.due_floor}"
-            if news.grant.floor < news.due_floor:
-                return f"a grant from {who} says floor {news.grant.floor}, it is {news.due_floor}"
+    for news in oracle.of(Granted):
+        who = f"{news.leader.name} to node {news.renewal.node}"
+        if news.renewal.applied < news.due_floor:
+            return f"a grant from {who}, which applied {news.renewal.applied}, below {news.due_floor}"
+        if news.grant.floor < news.due_floor:
+            return f"a grant from {who} says floor {news.grant.floor}, it is {news.due_floor}"
     return None

@@ -32,7 +32,7 @@ from leasehold.ids import Incarnation, NodeId, Revision, Term
 from leasehold.limits import (
     RENEWAL_INTERVAL_NS,
 )
-from leasehold.testing.actors import (
+from leasehold.testing.leases.actors import (
     Coordinator,
     Envelope,
     GuardRun,
@@ -43,8 +43,10 @@ from leasehold.testing.actors import (
     Travelling,
     View,
 )
-from leasehold.testing.ground import LEADERSHIP_MARGIN_NS, LEADERSHIP_NS, Ground, hash_session
-from leasehold.testing.oracle import Passed
+from leasehold.testing.leases.ground import LEADERSHIP_MARGIN_NS, LEADERSHIP_NS, Ground, hash_session
+from leasehold.testing.news import Elected, Passed
+from leasehold.testing.observe import watched_grantor
+from leasehold.testing.oracle import NO_TABLE
 
 
 class ScriptedWorld(Ground):
@@ -54,7 +56,7 @@ class ScriptedWorld(Ground):
 
     def advance(self, span_ns: int) -> bool:
         """Real time passes."""
-        self.oracle.real_ns += span_ns
+        self.real_ns += span_ns
         return self.did(f"{span_ns / 1e9:.6f}s pass")
 
     def switch(self, actor: NodeProcess | Coordinator, fault: str, on: bool) -> bool:
@@ -92,9 +94,9 @@ class ScriptedWorld(Ground):
         patience_ns = outlast_ns(LEADERSHIP_NS, self.settings.drift_ppm) + LEADERSHIP_MARGIN_NS
         if self.record.holder is not None and now_ns < coordinator.seen_at_ns + patience_ns:
             return False
-        coordinator.retire()
+        self.retire(coordinator)
         self.record = LeaderRecordSeen(Term(self.record.term + 1), 0, coordinator.number)
-        self.oracle.newest_term = self.record.term
+        self.oracle.saw(Elected(term=self.record.term, newest=self.latest))
         coordinator.term = self.record.term
         coordinator.leads_until_ns = now_ns + LEADERSHIP_NS
         return self.did(f"{coordinator.name} wins term {coordinator.term}")
@@ -103,9 +105,8 @@ class ScriptedWorld(Ground):
         """Reads LM, the registrations and the largest duration, all after winning, and starts to grant."""
         if coordinator.paused or coordinator.grantor is not None or not self.leads(coordinator):
             return False
-        coordinator.due_floor = self.latest
         coordinator.unopened.extend(self.unreturned)
-        coordinator.grantor = self.parts.grantor(
+        coordinator.grantor = watched_grantor(self.oracle, coordinator.name, coordinator.clock, self.parts.grantor)(
             term=coordinator.term,
             floor=self.latest,
             settings=self.settings,
@@ -148,13 +149,13 @@ class ScriptedWorld(Ground):
         """A clean hand-over: it stops, then frees the record."""
         if coordinator.paused or not self.owns(coordinator):
             return False
-        coordinator.retire()
+        self.retire(coordinator)
         self.record = LeaderRecordSeen(self.record.term, self.record.beat, None)
         return self.did(f"{coordinator.name} resigns")
 
     def crash(self, coordinator: Coordinator) -> bool:
         """A coordinator restarts and has forgotten everything."""
-        coordinator.retire()
+        self.retire(coordinator)
         return self.did(f"{coordinator.name} restarts")
 
     # ------------------------------------------------------------ what a leader does
@@ -175,7 +176,6 @@ class ScriptedWorld(Ground):
         revision = coordinator.unopened.popleft()
         self._barriers_made += 1
         coordinator.barriers[self._barriers_made] = revision
-        coordinator.due_floor = max(coordinator.due_floor, revision)
         until_ns = None if give_up_ns is None else self.now_ns(coordinator) + give_up_ns
         event = BarrierRequested(number=self._barriers_made, revision=revision, give_up_ns=until_ns)
         self.grantor_step(coordinator, event)
@@ -210,6 +210,7 @@ class ScriptedWorld(Ground):
             previous=self.registered[node][0],
         )
         self.processes.append(process)
+        self.oracle.began(process)
         self.did(f"{process.name} starts with view {process.view.revision}")
         return process
 
@@ -217,6 +218,7 @@ class ScriptedWorld(Ground):
         """SIGKILL; what it sent stays on its way."""
         process.stage = Stage.ENDED
         self.processes.remove(process)
+        self.oracle.ended(process)
         return self.did(f"{process.name} is killed")
 
     def close_older(self, process: NodeProcess, coordinator: Coordinator) -> bool:
@@ -317,8 +319,8 @@ class ScriptedWorld(Ground):
         return self.did(f"{process.name} stops serving")
 
     def drained(self, process: NodeProcess) -> bool:
-        """The last guard has ended: the last message goes out."""
-        if process.paused or process.holder is None or process.stage is not Stage.DRAINING or process.guards:
+        """The last message goes out; as in an agent, guards may be under way: they look again before they pass."""
+        if process.paused or process.holder is None or process.stage is not Stage.DRAINING:
             return False
         process.stage = Stage.ENDED
         self.holder_step(process, Drained())
@@ -340,11 +342,13 @@ class ScriptedWorld(Ground):
         process = run.process
         if process.paused or run not in process.guards:
             return False
-        ended, outcome = run.advance(self.parts.guard, self.oracle.real_ns, self.oracle.proceeded)
+        ended, outcome = run.advance(self.parts.guard, self.real_ns, self.oracle.proceeded)
         if ended:
             process.guards.remove(run)
         if outcome is not None:
-            self.oracle.saw(Passed(run=run, outcome=outcome))
+            self.oracle.saw(
+                Passed(process=process, outcome=outcome, returned=run.returned, proceeded=run.proceeded, table=NO_TABLE)
+            )
         what = "reads" if not ended else "is fenced" if outcome is None else f"passes on {outcome.view.revision}"
         return self.did(f"a guard of {process.name} {what}")
 

@@ -25,7 +25,6 @@ from leasehold.core.lease import (
     SendSurrender,
     guard,
 )
-from leasehold.core.messages import Grant, Renewal, Surrender
 from leasehold.core.records import SettingsRecord
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
@@ -35,7 +34,8 @@ from leasehold.limits import (
     MILLISECOND_NS,
     SECOND_NS,
 )
-from leasehold.testing.actors import (
+from leasehold.testing.invariants import INVARIANTS
+from leasehold.testing.leases.actors import (
     Coordinator,
     Envelope,
     Guard,
@@ -44,8 +44,7 @@ from leasehold.testing.actors import (
     NodeProcess,
     Travelling,
 )
-from leasehold.testing.invariants import INVARIANTS, Invariant
-from leasehold.testing.oracle import Granted, Heard, InvariantViolated, Oracle, Proceeded
+from leasehold.testing.oracle import Invariant, Oracle
 
 LEADERSHIP_NS: Final = 2 * SECOND_NS
 LEADERSHIP_MARGIN_NS: Final = 200 * MILLISECOND_NS
@@ -87,16 +86,16 @@ class Ground:
         parts: Parts | None = None,
         invariants: tuple[Invariant, ...] = INVARIANTS,
         seed: int | None = None,
+        command: str | None = None,
     ) -> None:
         given = [*clocks]
         given += [TRUE_CLOCK] * (nodes + coordinators - len(given))
         self.parts = Parts() if parts is None else parts
-        self.invariants = invariants
-        self.seed = seed
         self.clocks = {NodeId(number + 1): given[number] for number in range(nodes)}
         self.coordinators = [Coordinator(number=number, clock=given[nodes + number]) for number in range(coordinators)]
         self.processes: list[NodeProcess] = []
-        self.oracle = Oracle(self.coordinators, self.processes)
+        self.real_ns = 0
+        self.oracle = Oracle(invariants, now_ns=lambda: self.real_ns, seed=seed, command=command)
         self.network: list[Envelope] = []
         # The store.
         self.latest = Revision(1)
@@ -112,13 +111,13 @@ class Ground:
 
     def send(self, process: NodeProcess, coordinator: int, message: Travelling) -> None:
         """Puts a message on its way, undisturbed; a random world decides its fate here."""
-        self.network.append(Envelope(process, coordinator, message, self.oracle.real_ns))
+        self.network.append(Envelope(process, coordinator, message, self.real_ns))
 
     # ------------------------------------------------------------ engines
 
     def now_ns(self, actor: NodeProcess | Coordinator) -> int:
         """An actor's own clock."""
-        return actor.clock.now_ns(self.oracle.real_ns)
+        return actor.clock.now_ns(self.real_ns)
 
     def leads(self, coordinator: Coordinator) -> bool:
         """Whether it leads, as far as its own clock can tell."""
@@ -143,25 +142,11 @@ class Ground:
         """Feeds a grantor one event, of a message if it came in one, and does what it asks for."""
         grantor = coordinator.grantor
         assert grantor is not None
-        before = None if envelope is None else grantor.held(envelope.process.node)
         effects = grantor.step(event, self.now_ns(coordinator))
-        if envelope is not None and isinstance(envelope.message, Renewal | Surrender):
-            message = envelope.message
-            after = grantor.held(message.node)
-            self.oracle.saw(Heard(message=message, before=before, after=after, effects=effects))
-            if isinstance(message, Renewal):
-                key = (message.node, message.incarnation)
-                coordinator.reports[key] = max(message.applied, coordinator.reports.get(key, message.applied))
         for effect in effects:
             match effect:
                 case SendGrant(grant=answer) | RefuseRenewal(refused=answer):
                     assert envelope is not None
-                    assert isinstance(envelope.message, Renewal)
-                    if isinstance(answer, Grant):
-                        due = coordinator.due_floor
-                        self.oracle.saw(
-                            Granted(coordinator=coordinator, renewal=envelope.message, grant=answer, due_floor=due)
-                        )
                     self.send(envelope.process, coordinator.number, answer)
                 case ReportVerdict(number=number, verdict=verdict):
                     self._verdict(coordinator, coordinator.barriers.pop(number), verdict)
@@ -172,19 +157,17 @@ class Ground:
         if isinstance(verdict, Fail):
             coordinator.unopened.append(revision)
             return
-        self.oracle.saw(Proceeded(coordinator=coordinator, receipt=verdict.receipt))
+        self.oracle.returned = max(self.oracle.returned, revision)
         if revision in self.unreturned:
             self.unreturned.remove(revision)
 
     def did(self, line: str) -> bool:
         """Ends a step: notes it, and checks every invariant. Raises `InvariantViolated`."""
         self.oracle.note(line)
-        for invariant in self.invariants:
-            wrong = invariant.check(self.oracle)
-            if wrong is not None:
-                raise InvariantViolated(
-                    invariant.id, wrong, seed=self.seed, step=self.oracle.step, trace=self.oracle.trace
-                )
-        self.oracle.news.clear()
-        self.oracle.step += 1
+        self.oracle.check()
         return True
+
+    def retire(self, coordinator: Coordinator) -> None:
+        """A coordinator forgets what it knew."""
+        self.oracle.retired(coordinator.term)
+        coordinator.retire()

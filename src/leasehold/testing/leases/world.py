@@ -9,11 +9,14 @@ from itertools import accumulate
 from random import Random  # noqa: TID251 - drawn from a seed that the caller gives: a run must repeat exactly
 from typing import Final, TypeVar
 
+import msgspec
+
 from leasehold.core.lease import NO_LEASE
 from leasehold.core.messages import Surrender
 from leasehold.ids import NodeId, Revision
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.actors import (
+from leasehold.testing.invariants import INVARIANTS, finish
+from leasehold.testing.leases.actors import (
     Coordinator,
     Envelope,
     LocalClock,
@@ -21,10 +24,9 @@ from leasehold.testing.actors import (
     Stage,
     Travelling,
 )
-from leasehold.testing.ground import Parts
-from leasehold.testing.invariants import INVARIANTS, Invariant
-from leasehold.testing.oracle import InvariantViolated
-from leasehold.testing.script import ScriptedWorld
+from leasehold.testing.leases.ground import SETTINGS, Parts
+from leasehold.testing.leases.script import ScriptedWorld
+from leasehold.testing.oracle import Invariant
 
 NODES: Final = 3
 COORDINATORS: Final = 2
@@ -32,8 +34,8 @@ PROCESSES_MAX: Final = 5
 GUARDS_MAX: Final = 2
 NETWORK_MAX: Final = 60
 UNRETURNED_MAX: Final = 3
-SERVE_1: Final = "INV-SERVE-1"
 TRIES_MAX: Final = 1_000
+REPRODUCE: Final = "leasehold-sim reproduce --world leases --seed {seed}"
 DURATIONS_NS: Final = (SECOND_NS, 3 * SECOND_NS, 5 * SECOND_NS)
 
 T = TypeVar("T")
@@ -49,9 +51,13 @@ class World(ScriptedWorld):
         parts: Parts | None = None,
         invariants: tuple[Invariant, ...] = INVARIANTS,
         seed: int | None = None,
+        command: str | None = None,
     ) -> None:
         self._random = random
-        parts = Parts() if parts is None else parts
+        if parts is None:
+            # Without a margin the drift factor has to be enough by itself.
+            margin_ns = random.choice((0, SETTINGS.lease_margin_ns))
+            parts = Parts(settings=msgspec.structs.replace(SETTINGS, lease_margin_ns=margin_ns))
         super().__init__(
             nodes=NODES,
             coordinators=COORDINATORS,
@@ -59,6 +65,7 @@ class World(ScriptedWorld):
             parts=parts,
             invariants=invariants,
             seed=seed,
+            command=command,
         )
         self._actions = (
             (7, self._time),
@@ -79,6 +86,7 @@ class World(ScriptedWorld):
             (12, self._beat),
             (4, self._elect),
             (1, self._leader_fault),
+            (1, self._set_duration),
         )
         self._choices = [action for _, action in self._actions]
         self._weights = list(accumulate(weight for weight, _ in self._actions))
@@ -92,11 +100,7 @@ class World(ScriptedWorld):
 
     def finish(self) -> None:
         """Holds the rule of `leasehold verify` against everything that was served."""
-        if not any(one.id == SERVE_1 for one in self.invariants):
-            return
-        oracle = self.oracle
-        for stale in oracle.audit():
-            raise InvariantViolated(SERVE_1, f"audit: {stale}", seed=self.seed, step=oracle.step, trace=oracle.trace)
+        finish(self.oracle)
 
     # ------------------------------------------------------------ what is drawn
 
@@ -134,9 +138,9 @@ class World(ScriptedWorld):
         if draw < 0.921:
             return self.advance(self._random.randrange(1, 3 * SECOND_NS))
         # The edges are where the mistakes are: go exactly to one, or stop a nanosecond short of it.
-        horizon_ns = self.oracle.real_ns + (3 * SECOND_NS if draw < 0.925 else 200 * MILLISECOND_NS)
+        horizon_ns = self.real_ns + (3 * SECOND_NS if draw < 0.925 else 200 * MILLISECOND_NS)
         target = self._one([edge for edge in self._edges() if edge < horizon_ns])
-        span_ns = 0 if target is None else target - self.oracle.real_ns - self._random.randrange(2)
+        span_ns = 0 if target is None else target - self.real_ns - self._random.randrange(2)
         return span_ns > 0 and self.advance(span_ns)
 
     def _edges(self) -> list[int]:
@@ -146,7 +150,7 @@ class World(ScriptedWorld):
             if deadline_ns is not None:
                 edges.append(one.clock.real_ns(deadline_ns))
             edges.append(one.clock.real_ns(one.leads_until_ns))
-        return [edge for edge in edges if edge > self.oracle.real_ns]
+        return [edge for edge in edges if edge > self.real_ns]
 
     def send(self, process: NodeProcess, coordinator: int, message: Travelling) -> None:
         """The fate of a message is drawn when it leaves: lost, prompt, late or very late, perhaps doubled."""
@@ -159,10 +163,10 @@ class World(ScriptedWorld):
         for copy in (False, True) if twice else (False,):
             weights = (20, 40, 100) if copy else (80, 95, 100)
             delay_ns = self._random.randrange(self._random.choices(delays_ns, cum_weights=weights)[0])
-            self.network.append(Envelope(process, coordinator, message, self.oracle.real_ns + delay_ns, copy))
+            self.network.append(Envelope(process, coordinator, message, self.real_ns + delay_ns, copy))
 
     def _deliver(self) -> bool:
-        ready = [one for one in self.network if one.ready_ns <= self.oracle.real_ns]
+        ready = [one for one in self.network if one.ready_ns <= self.real_ns]
         envelope = self._one(ready)
         return envelope is not None and self.deliver(envelope)
 
@@ -255,14 +259,16 @@ class World(ScriptedWorld):
         do = self._random.choice((self.look, self.campaign, self.take_office))
         return do(self._coordinator())
 
+    def _set_duration(self) -> bool:
+        leader = self._leader()
+        return leader is not None and self.set_duration(leader, self._random.choice(DURATIONS_NS))
+
     def _leader_fault(self) -> bool:
         coordinator, draw = self._coordinator(), self._random.random()
         if draw < 0.01:
             return self.resign(coordinator)
         if draw < 0.02:
             return self.crash(coordinator)
-        if draw < 0.20:
-            return self.set_duration(coordinator, self._random.choice(DURATIONS_NS))
         return self.switch(coordinator, "paused", on=self._chance(0.005))
 
 
@@ -272,10 +278,15 @@ def run(
     *,
     parts: Parts | None = None,
     invariants: tuple[Invariant, ...] = INVARIANTS,
+    command: str = REPRODUCE,
 ) -> World:
-    """A world of this seed after so many steps; raises `InvariantViolated`, which names the seed and the step."""
+    """A world of this seed after so many steps; raises `InvariantViolated`, which names the seed and the step.
+
+    `command` is what a failure tells to type, with `{seed}` and `{steps}` filled in.
+    """
     random = Random(seed)  # noqa: S311 - not for secrets: a run must repeat exactly
-    made = World(random, parts=parts, invariants=invariants, seed=seed)
+    repeat = command.format(seed=seed, steps=steps)
+    made = World(random, parts=parts, invariants=invariants, seed=seed, command=repeat)
     while made.oracle.step < steps:
         made.step()
     made.finish()

@@ -191,10 +191,6 @@ class Coordinator:
         self.unopened: deque[Revision] = deque()
         """Changes that are durable and whose barrier has not been opened here."""
         self.barriers: dict[int, Revision] = {}
-        self.due_floor = Revision(0)
-        """Ghost: no grant may be given below it."""
-        self.reports: dict[tuple[NodeId, Incarnation], Revision] = {}
-        """Ghost: what each incarnation has told this leader that it applied."""
 
     @property
     def name(self) -> str:

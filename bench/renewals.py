@@ -1,0 +1,172 @@
+"""Renewals: how many a second one coordinator sustains, and what a thousand nodes at default settings cost it.
+
+The coordinator is the production process; `bench.renewers` stands for the nodes, each with a TCP connection of its own.
+"""
+
+import multiprocessing
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from bench.ddl import statement, wait_for_initialise
+from bench.figures import Figure, quantile, show, spread
+from bench.renewers import Phase, Seen
+from bench.renewers import main as renewers
+from leasehold.client.cluster import Cluster
+from leasehold.limits import RENEWAL_INTERVAL_NS, SECOND_NS
+from leasehold.local.processes import LocalCluster
+
+NODES = 1_000
+STEADY_S, RAMP_S = 20, 5
+RAMP = (4_000, 6_000, 8_000, 10_000, 12_000, 15_000, 20_000)
+CPU_AIM, P99_AIM_MS, RAMP_P99_MS = 0.6, 20.0, 200.0
+
+
+class Window(msgspec.Struct, kw_only=True):
+    """One phase: what the nodes saw, and what it cost in cores."""
+
+    seen: Seen
+    lasted_s: float
+    coordinator: float
+    renewers: float
+
+    @property
+    def rate(self) -> float:
+        """Renewals answered per second."""
+        return len(self.seen.trips_ns) / self.lasted_s
+
+    def trips_ms(self) -> list[float]:
+        return [one / 1e6 for one in self.seen.trips_ns]
+
+
+class Bench:
+    """A coordinator process, the process that stands for its nodes, and a client."""
+
+    def __init__(self, coordinator: psutil.Process, nodes: psutil.Process, pipe: Pipe, cluster: Cluster) -> None:
+        self._processes = (coordinator, nodes)
+        self._pipe = pipe
+        self.cluster = cluster
+
+    def phase(self, rate: float, lasts_s: int, meanwhile: Callable[[int], None] | None = None) -> Window:
+        """All nodes renew, `rate` times a second together; `meanwhile` is called once a second."""
+        phase = Phase(every_ns=int(NODES / rate * SECOND_NS), lasts_ns=lasts_s * SECOND_NS)
+        used = [_cpu_s(one) for one in self._processes]
+        began = time.perf_counter()
+        self._pipe.send_bytes(msgspec.msgpack.encode(phase))
+        if meanwhile is not None:
+            for second in range(lasts_s - 1):
+                time.sleep(max(0.0, began + second + 0.5 - time.perf_counter()))
+                meanwhile(second)
+        while not self._pipe.poll(1):
+            assert self._processes[1].is_running(), "the renewers ended"
+        lasted = time.perf_counter() - began
+        cores = [(_cpu_s(one) - before) / lasted for one, before in zip(self._processes, used, strict=True)]
+        seen = msgspec.msgpack.decode(self._pipe.recv_bytes(), type=Seen)
+        return Window(seen=seen, lasted_s=lasted, coordinator=cores[0], renewers=cores[1])
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+@contextmanager
+def many_nodes(count: int = NODES) -> Iterator[Bench]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count * 2 + 1_000
+    assert hard == resource.RLIM_INFINITY or hard >= wanted, f"{wanted} open files needed, `ulimit -Hn` says {hard}"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))  # children inherit it
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
+        local = LocalCluster(Path(scratch))
+        address = local.start_coordinator(None)
+        coordinator = local.coordinator.running()
+        assert coordinator is not None
+        try:
+            with Cluster(address) as cluster:
+                wait_for_initialise(cluster)
+                context = multiprocessing.get_context("spawn")
+                here, there = context.Pipe()
+                process = context.Process(target=renewers, args=(there, address, count), daemon=True)
+                process.start()
+                there.close()
+                here.recv_bytes()
+                yield Bench(coordinator, psutil.Process(process.pid), here, cluster)
+                here.close()
+                process.join(30)
+        finally:
+            local.coordinator.stop()
+
+
+def steady(bench: Bench) -> list[Figure]:
+    """Default settings, nothing else going on."""
+    default_rate = NODES * SECOND_NS / RENEWAL_INTERVAL_NS
+    window = bench.phase(default_rate, STEADY_S)
+    return _figures(f"{NODES:,} nodes at default settings", window, aimed=True)
+
+
+def with_statements(bench: Bench) -> list[Figure]:
+    """The same with a schema change each second, after which all nodes renew at once."""
+    statement(bench.cluster, "CREATE DATABASE bench")
+    statement(bench.cluster, "CREATE TABLE bench.t (a INT)")
+    times: list[float] = []
+
+    def alter(second: int) -> None:
+        receipt = statement(bench.cluster, f"ALTER TABLE bench.t ADD COLUMN c{second} INT")
+        times.append(receipt.elapsed_ns / 1e6)
+
+    window = bench.phase(NODES * SECOND_NS / RENEWAL_INTERVAL_NS, STEADY_S, alter)
+    assert window.seen.urgent >= NODES, "no revision reached the nodes"
+    figures = _figures("with one schema change a second", window, aimed=False)
+    figures.append(Figure(what=f"a schema change, {NODES:,} nodes up", value=spread(times, "ms", 0)))
+    return figures
+
+
+def _figures(what: str, window: Window, *, aimed: bool) -> list[Figure]:
+    slow = quantile(window.trips_ms(), 0.99)
+    return [
+        Figure(
+            what=f"{what}: coordinator",
+            value=f"{window.coordinator:.2f} cores at {window.rate:,.0f} renewals/s",
+            peer=f"renewers {window.renewers:.2f} cores",
+            aim=f"under {CPU_AIM:.2f}" if aimed else "report",
+            holds=window.coordinator < CPU_AIM if aimed else None,
+        ),
+        Figure(
+            what=f"{what}: round trip",
+            value=f"{spread(window.trips_ms(), 'ms')}, p99 {slow:.2f} ms",
+            peer=f"lag of renewers, p99 {quantile(window.seen.lags_ns, 0.99) / 1e6:.2f} ms",
+            aim=f"p99 under {P99_AIM_MS:.0f} ms" if aimed else "report",
+            holds=slow < P99_AIM_MS if aimed else None,
+        ),
+    ]
+
+
+def most(bench: Bench) -> Figure:
+    """The highest rate of a ramp that is answered, nearly all of it and in time."""
+    best: Window | None = None
+    for rate in RAMP:
+        window = bench.phase(rate, RAMP_S)
+        if window.rate < 0.95 * rate or quantile(window.trips_ms(), 0.99) > RAMP_P99_MS:
+            break
+        best = window
+    assert best is not None
+    return Figure(
+        what=f"the most of a ramp with p99 under {RAMP_P99_MS:.0f} ms",
+        value=f"{best.rate:,.0f} renewals/s",
+        peer=f"coordinator {best.coordinator:.2f} cores, renewers {best.renewers:.2f}",
+        aim="report",
+    )
+
+
+def run(results: Path | None) -> None:
+    with many_nodes() as bench:
+        bench.phase(NODES * SECOND_NS / RENEWAL_INTERVAL_NS, 3)
+        figures = [*steady(bench), *with_statements(bench), most(bench)]
+    show("Renewals: one coordinator, one TCP connection per node", figures, results)

@@ -1,0 +1,401 @@
+"""A process that stands for many nodes: each has a TCP connection, a session stream and a `Holder` of its own.
+
+It speaks gRPC's framing itself, on bare sockets, since a thousand clients of the gRPC library would cost more than the
+coordinator they load. What travels is the same: one HTTP/2 connection per node, one `Session` call on it, production
+messages in it. Registration goes through the real client.
+"""
+
+import asyncio
+import gc
+import heapq
+import struct
+from collections.abc import Callable
+from multiprocessing.connection import Connection as Pipe
+from typing import cast
+
+import msgspec
+import uvloop
+
+from leasehold.core import keys
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.lease import (
+    Applied,
+    GrantReceived,
+    Holder,
+    HolderEvent,
+    PublishLease,
+    SendRenewal,
+    SessionEstablished,
+    TimePassed,
+)
+from leasehold.core.lineage import GENESIS
+from leasehold.core.messages import (
+    Allocate,
+    AllocateAnswer,
+    ClusterFacts,
+    Grant,
+    Join,
+    JoinAnswer,
+    Message,
+    OpenSession,
+    RenewalRefused,
+    SessionOpened,
+    Watched,
+    WhoAreYou,
+)
+from leasehold.ids import Incarnation, LineageHash, Nonce, RequestNumber, Revision, Session, Token
+from leasehold.limits import CALL_TIMEOUT_NS, PROTOCOL_VERSION, SECOND_NS
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.rpc import SESSION, GrpcConnection
+
+JOINING_AT_ONCE = 64
+WINDOW = 16 * 1024 * 1024
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes are to do: renew this often, spread evenly, for so long."""
+
+    every_ns: int
+    lasts_ns: int
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """What happened in a phase. A lag is how late this process sent a renewal: if it is large, look at nothing else."""
+
+    sent: int = 0
+    refused: int = 0
+    trips_ns: list[int] = []
+    lags_ns: list[int] = []
+    urgent: int = 0
+
+
+# ---------------------------------------------------------------- HTTP/2, as much as one call needs
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def _text(value: str) -> bytes:
+    assert len(value) < 127
+    return bytes([len(value)]) + value.encode()
+
+
+def _opening(authority: str) -> bytes:
+    """Preface, settings, a wide window, and the headers of the call: no compression, no table."""
+    headers = (
+        b"\x83\x86"  # :method POST, :scheme http
+        + (b"\x04" + _text(SESSION))
+        + (b"\x01" + _text(authority))
+        + (b"\x0f\x10" + _text("application/grpc"))
+        + (b"\x00" + _text("te") + _text("trailers"))
+    )
+    return (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        + _frame(SETTINGS, 0, 0, struct.pack(">HIHI", 4, WINDOW, 5, WINDOW - 1))
+        + _frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW))
+        + _frame(HEADERS, 4, 1, headers)
+    )
+
+
+class Stream(asyncio.Protocol):
+    """One connection with one call on it; `take` gets each message's bytes."""
+
+    def __init__(self, authority: str, take: Callable[[bytes], None]) -> None:
+        self._authority = authority
+        self._take = take
+        self._frames = bytearray()
+        self._messages = bytearray()
+        self._unacknowledged = 0
+        self._window = 65_535
+        self.broken: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+        self._transport.write(_opening(self._authority))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.broken = self.broken or f"the connection ended: {exc}"
+
+    def send(self, message: Message) -> None:
+        blob = encode(message)
+        size = len(blob)
+        self._window -= size + 5
+        assert self._window >= 0, "the coordinator does not read"
+        self._transport.write(struct.pack(">IBIBI", (size + 5) << 8 | DATA, 0, 1, 0, size) + blob)
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._frames:
+            self._frames += data
+            data = bytes(self._frames)
+            self._frames.clear()
+        at, end = 0, len(data)
+        while end - at >= 9:
+            head, flags, stream = struct.unpack_from(">IBI", data, at)
+            after = at + 9 + (head >> 8)
+            if after > end:
+                break
+            self._on_frame(head & 255, flags, stream, data[at + 9 : after])
+            at = after
+        if at < end:
+            self._frames += data[at:]
+
+    def _on_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        if kind == DATA:
+            self._on_data(payload)
+        elif kind == WINDOW_UPDATE and stream == 0:
+            self._window += struct.unpack(">I", payload)[0]
+        elif kind == PING and not flags & 1:
+            self._transport.write(_frame(PING, 1, 0, payload))
+        elif kind == SETTINGS and not flags & 1:
+            self._transport.write(_frame(SETTINGS, 1, 0, b""))
+        elif kind in {RESET, GOAWAY} or (kind == HEADERS and flags & 1):
+            self.broken = self.broken or f"the coordinator ended the call: {payload!r}"
+
+    def _on_data(self, payload: bytes) -> None:
+        self._unacknowledged += len(payload)
+        if self._unacknowledged > WINDOW // 2:
+            more = struct.pack(">I", self._unacknowledged)
+            self._transport.write(_frame(WINDOW_UPDATE, 0, 0, more) + _frame(WINDOW_UPDATE, 0, 1, more))
+            self._unacknowledged = 0
+        if self._messages:
+            self._messages += payload
+            payload = bytes(self._messages)
+            self._messages.clear()
+        at, end = 0, len(payload)
+        while end - at >= 5:
+            after = at + 5 + struct.unpack_from(">I", payload, at + 1)[0]
+            if after > end:
+                break
+            if after > at + 5:  # an empty one is the orderly end
+                self._take(payload[at + 5 : after])
+            at = after
+        if at < end:
+            self._messages += payload[at:]
+
+
+# ---------------------------------------------------------------- one node
+
+
+class Applying:
+    """What a revision means to a node, worked out once for all of them: they get the same bytes."""
+
+    def __init__(self) -> None:
+        self._blob = b""
+        self._event: Applied | None = None
+
+    def read(self, blob: bytes, message: Watched) -> Applied:
+        if self._event is None or blob != self._blob:
+            changes = message.batch.changes
+            lineage = next(one.value for one in changes if one.key == keys.LINEAGE)
+            assert lineage is not None
+            urgent = any(one.key.startswith(keys.PROCEDURES) and one.value is not None for one in changes)
+            self._event = Applied(revision=message.batch.revision, lineage=LineageHash(lineage), urgent=urgent)
+            self._blob = blob
+        return self._event
+
+
+class Node:
+    """A session of one node: it renews as the production holder says, and applies what it is sent."""
+
+    def __init__(self, join: Join, incarnation: Incarnation, applied: Revision, lineage: LineageHash) -> None:
+        self._clock = BoottimeClock()
+        self._join = join
+        self._incarnation = incarnation
+        self._applied = applied
+        self._lineage = lineage
+        self._sent_ns: dict[RequestNumber, int] = {}
+        self.opened: asyncio.Future[SessionOpened] = asyncio.get_running_loop().create_future()
+        self.advanced = asyncio.Event()
+        self.seen = Seen()
+        self.holder: Holder | None = None
+        self.stream: Stream | None = None
+
+    @property
+    def applied(self) -> Revision:
+        return self._applied
+
+    @property
+    def lineage(self) -> LineageHash:
+        return self._lineage
+
+    async def open(self, address: str) -> SessionOpened:
+        host, port = address.rsplit(":", 1)
+        loop = asyncio.get_running_loop()
+        _, self.stream = await loop.create_connection(lambda: Stream(address, self._on_bytes), host, int(port))
+        self.stream.send(
+            OpenSession(
+                cluster_id=self._join.cluster_id,
+                node=self._join.node,
+                incarnation=self._incarnation,
+                session=self._join.session,
+                watch_from=Revision(self._applied + 1),
+            )
+        )
+        return await self.opened
+
+    def follow(self, every_ns: int, seen: Seen) -> None:
+        """Begins a phase."""
+        self.seen = seen
+        self._sent_ns.clear()
+        self.holder = Holder(
+            node=self._join.node,
+            incarnation=self._incarnation,
+            session=self._join.session,
+            applied=self._applied,
+            lineage=self._lineage,
+            renew_every_ns=every_ns,
+        )
+        self.step(SessionEstablished(term=self.opened.result().term))
+
+    def step(self, event: HolderEvent) -> None:
+        assert self.holder is not None
+        assert self.stream is not None
+        now_ns = self._clock.now_ns()
+        for effect in self.holder.step(event, now_ns):
+            match effect:
+                case SendRenewal(renewal=renewal):
+                    self._sent_ns[renewal.request] = now_ns
+                    self.seen.sent += 1
+                    self.stream.send(renewal)
+                case PublishLease():
+                    pass
+                case _:
+                    raise AssertionError(effect)
+
+    def _on_bytes(self, blob: bytes) -> None:
+        message = decode_message(blob)
+        match message:
+            case Grant() | RenewalRefused():
+                began_ns = self._sent_ns.pop(message.request, None)
+                if began_ns is None:
+                    return  # of an earlier phase
+                self.seen.trips_ns.append(self._clock.now_ns() - began_ns)
+                if isinstance(message, Grant):
+                    self.step(GrantReceived(grant=message))
+                else:
+                    self.seen.refused += 1
+            case Watched():
+                self._on_revision(APPLYING.read(blob, message))
+            case SessionOpened():
+                self.opened.set_result(message)
+            case _:
+                raise AssertionError(message)
+
+    def _on_revision(self, event: Applied) -> None:
+        self._applied, self._lineage = event.revision, event.lineage
+        self.advanced.set()
+        if self.holder is not None:
+            self.seen.urgent += event.urgent
+            self.step(event)
+
+
+APPLYING = Applying()
+
+
+# ---------------------------------------------------------------- all of them
+
+
+async def _join(connection: GrpcConnection, facts: ClusterFacts, number: int) -> tuple[Join, Incarnation]:
+    entropy = SystemEntropy()
+    name, address, token = f"node-{number}", f"127.0.0.1:{20_000 + number}", Token(entropy.hex_128())
+    ask = Allocate(cluster_id=facts.cluster_id, token=token, name=name, address=address)
+    allocated = await connection.call(ask, timeout_ns=CALL_TIMEOUT_NS)
+    assert isinstance(allocated, AllocateAnswer)
+    join = Join(
+        cluster_id=facts.cluster_id,
+        generation=facts.generation,
+        token=token,
+        node=allocated.node,
+        name=name,
+        address=address,
+        previous=Incarnation(0),
+        nonce=Nonce(entropy.hex_128()),
+        session=Session(entropy.hex_128()),
+        protocol=PROTOCOL_VERSION,
+        applied=Revision(0),
+        lineage=GENESIS,
+    )
+    joined = await connection.call(join, timeout_ns=CALL_TIMEOUT_NS)
+    assert isinstance(joined, JoinAnswer)
+    return join, joined.incarnation
+
+
+async def _open_all(address: str, count: int) -> list[Node]:
+    """Registers all nodes, reads the history once, then opens a session of each from the newest revision on."""
+    connection = GrpcConnection(address)
+    facts = await connection.call(WhoAreYou(), timeout_ns=CALL_TIMEOUT_NS)
+    assert isinstance(facts, ClusterFacts)
+    joined: list[tuple[Join, Incarnation]] = []
+    for first in range(1, count + 1, JOINING_AT_ONCE):
+        numbers = range(first, min(first + JOINING_AT_ONCE, count + 1))
+        joined.extend(await asyncio.gather(*(_join(connection, facts, number) for number in numbers)))
+    await connection.close()
+    reader = Node(*joined[0], Revision(0), GENESIS)
+    latest = (await reader.open(address)).latest
+    while reader.applied < latest:
+        reader.advanced.clear()
+        await reader.advanced.wait()
+    assert reader.stream is not None
+    reader.stream.close()
+    nodes = [Node(join, incarnation, reader.applied, reader.lineage) for join, incarnation in joined]
+    for node in nodes:
+        await node.open(address)
+    return nodes
+
+
+async def _phase(nodes: list[Node], phase: Phase) -> Seen:
+    """All nodes begin one after the other within the first interval, so that they stay spread."""
+    clock, seen = BoottimeClock(), Seen()
+    began_ns = clock.now_ns()
+    ends_ns = began_ns + phase.lasts_ns
+    due = [(began_ns + index * phase.every_ns // len(nodes), index, False) for index in range(len(nodes))]
+    while (now_ns := clock.now_ns()) < ends_ns:
+        while due and due[0][0] <= now_ns:
+            at_ns, index, running = due[0]
+            node = nodes[index]
+            if not running:
+                node.follow(phase.every_ns, seen)
+            elif node.holder is not None and node.holder.next_deadline_ns() == at_ns:
+                seen.lags_ns.append(now_ns - at_ns)
+                node.step(TimePassed())
+            assert node.holder is not None
+            next_ns = node.holder.next_deadline_ns()
+            assert next_ns is not None
+            heapq.heapreplace(due, (next_ns, index, True))
+        until_ns = min(due[0][0], ends_ns)
+        await asyncio.sleep(max(0, until_ns - clock.now_ns()) / SECOND_NS)
+    for node in nodes:
+        assert node.stream is not None
+        assert node.stream.broken is None, node.stream.broken
+    return seen
+
+
+async def _serve(pipe: Pipe, address: str, count: int) -> None:
+    """Tells once all sessions are open, then carries out one phase after the other, until the pipe ends."""
+    nodes = await _open_all(address, count)
+    gc.collect()
+    gc.freeze()
+    pipe.send_bytes(b"")
+    while phase := await asyncio.to_thread(_next_phase, pipe):
+        pipe.send_bytes(msgspec.msgpack.encode(await _phase(nodes, phase)))
+    for node in nodes:
+        assert node.stream is not None
+        node.stream.close()
+
+
+def _next_phase(pipe: Pipe) -> Phase | None:
+    try:
+        return msgspec.msgpack.decode(pipe.recv_bytes(), type=Phase)
+    except EOFError:
+        return None
+
+
+def main(pipe: Pipe, address: str, count: int) -> None:
+    """The life of the process; the other end of `pipe` sends `Phase` and gets `Seen`."""
+    uvloop.run(_serve(pipe, address, count))

@@ -1,0 +1,152 @@
+"""Where a table's replicas are, as last heard, and which of them to ask last: shared by all streams of one reader or
+writer.
+
+A place is only where to ask. Whether rows may be read or written there is decided by the node, on a view that it
+proves current, so places that are out of date cost a question and never a wrong row. That is why a lookup that fails
+leaves them as they are (L15), and why what a fenced node says of other replicas is for people: its word is as old as
+its lease, the coordinator's is not.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from leasehold.core.messages import TableFacts
+from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.ids import BucketNumber, NodeId, Revision
+from leasehold.limits import (
+    PLACE_REST_MAX_NS,
+    PLACE_REST_MIN_NS,
+    PLACES_AGAIN_NS,
+    REASON_CHARACTERS_MAX,
+    SECOND_NS,
+)
+from leasehold.wire.clock import BoottimeClock
+
+Refresh = Callable[[], TableFacts]
+"""Looks the table up again: nodes may have moved, others may hold the segment by now."""
+
+AWAY: Final = frozenset({"FENCED", "BEHIND", "BUSY", "NOT_JOINED", "UNREACHABLE", "TIMED_OUT"})
+"""What a node says, or its silence, that will be the same for the next segment."""
+
+boottime_ns: Final = BoottimeClock().now_ns
+
+
+def pause(duration_ns: int) -> None:
+    """Blocks this thread for so long."""
+    threading.Event().wait(duration_ns / SECOND_NS)
+
+
+class _Rest(msgspec.Struct, frozen=True):
+    until_ns: int
+    length_ns: int
+
+
+class Places:
+    """The replicas of one table; any thread may use it. `refresh` looks them up again, None to keep what is known."""
+
+    def __init__(
+        self, facts: TableFacts, refresh: Refresh | None = None, *, now_ns: Callable[[], int] = boottime_ns
+    ) -> None:
+        self._facts = facts
+        self._refresh = refresh
+        self._now_ns = now_ns
+        self._lock = threading.Lock()
+        self._rests: dict[NodeId, _Rest] = {}
+        self._asking = threading.Lock()
+        self._ask_again_ns: int | None = None
+        self._unheard: LeaseholdError | None = None
+
+    @property
+    def revision(self) -> Revision:
+        """The newest revision at which they were looked up."""
+        return self._facts.revision
+
+    def address(self, node: NodeId) -> str | None:
+        """Where a node serves, if anybody has said so."""
+        return next((one.address for one in self._facts.places if one.node == node), None)
+
+    def replicas(self, bucket: BucketNumber) -> tuple[NodeId, ...]:
+        """The nodes that a bucket is assigned to; none if it is not known."""
+        return next((one.replicas for one in self._facts.buckets if one.bucket == bucket), ())
+
+    def in_turn(self, nodes: Sequence[NodeId]) -> tuple[NodeId, ...]:
+        """`nodes` in the order in which to ask them: those that rest come last, and none is left out."""
+        now_ns = self._now_ns()
+        with self._lock:
+            resting = {node for node, rest in self._rests.items() if rest.until_ns > now_ns}
+        return tuple(sorted(nodes, key=lambda node: node in resting))
+
+    # ------------------------------------------------------------ what was met there
+
+    def served(self, node: NodeId) -> None:
+        """It does not rest any more."""
+        with self._lock:
+            self._rests.pop(node, None)
+
+    def failed(self, node: NodeId, error: LeaseholdError) -> None:
+        """It rests, if this concerns more than one segment; twice as long as the last time."""
+        if error.code not in AWAY:
+            return
+        now_ns = self._now_ns()
+        with self._lock:
+            last = self._rests.get(node)
+            if last is None:
+                self._rests[node] = _Rest(now_ns + PLACE_REST_MIN_NS, PLACE_REST_MIN_NS)
+            elif last.until_ns <= now_ns:  # else another stream met it in the same state
+                length_ns = min(2 * last.length_ns, PLACE_REST_MAX_NS)
+                self._rests[node] = _Rest(now_ns + length_ns, length_ns)
+
+    # ------------------------------------------------------------ where else
+
+    def look_again(self) -> None:
+        """Asks where the replicas are now, unless that was done just now or another thread does it this moment.
+
+        Never raises: the places that are known are still worth a try, and the nodes say if the table is gone.
+        """
+        if self._refresh is None or not self._asking.acquire(blocking=False):
+            return
+        try:
+            if self._ask_again_ns is not None and self._now_ns() < self._ask_again_ns:
+                return
+            self._ask(self._refresh)
+            self._ask_again_ns = self._now_ns() + PLACES_AGAIN_NS
+        finally:
+            self._asking.release()
+
+    def _ask(self, refresh: Refresh) -> None:
+        try:
+            facts = refresh()
+        except LeaseholdError as error:
+            self._unheard = error
+            return
+        self._unheard = None
+        # Of another table under the name nothing is taken, nor what an older leader still believes.
+        if facts.table == self._facts.table and facts.revision >= self._facts.revision:
+            self._facts = facts
+
+    # ------------------------------------------------------------ giving up
+
+    def nobody(self, what: str, reasons: Mapping[NodeId, LeaseholdError]) -> Unreachable:
+        """The error once no replica has done `what` for too long: what each one said, and what to type."""
+        said = "; ".join(self._said(node, error) for node, error in sorted(reasons.items()))
+        unheard = self._unheard
+        if unheard is not None:
+            said += f"; the coordinator, asked for other places: {unheard.text[:REASON_CHARACTERS_MAX]}"
+        if reasons and all(error.code == "FENCED" for error in reasons.values()):
+            hint = (
+                "`leasehold status` shows how each node stands. A fenced node serves again once it hears from the"
+                " leader: see that a coordinator runs, and that the nodes can reach it."
+            )
+        else:
+            hint = "`leasehold status` shows which nodes serve: start one that holds it."
+        return Unreachable(f"{what}: {said or 'nobody knows where it is'}", code="NO_REPLICA", hint=hint)
+
+    def _said(self, node: NodeId, error: LeaseholdError) -> str:
+        text = error.text[:REASON_CHARACTERS_MAX]
+        if text.startswith(f"node {node} "):
+            return text
+        name = next((one.name for one in self._facts.places if one.node == node), None)
+        return f"node {node}: {text}" if name is None else f"node {node} ({name}): {text}"

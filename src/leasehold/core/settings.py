@@ -1,0 +1,167 @@
+"""The settings of a cluster: their names, their ranges, and what a change of them writes.
+
+A duration that is raised is noted as the largest lease **in the same transaction**, so before the first longer grant;
+it is lowered only after the last longer grant has ended (L10). A leader that is elected in between counts the largest.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.codec import encode
+from leasehold.core.drift import MILLION
+from leasehold.core.durations import parse_duration, render_duration
+from leasehold.core.operations import Change
+from leasehold.core.records import LargestLeaseRecord, SettingsRecord
+from leasehold.errors import Refused
+from leasehold.limits import (
+    LEASE_DURATION_MAX_NS,
+    LEASE_DURATION_MIN_NS,
+    LEASE_MARGIN_MAX_NS,
+    LEASE_MARGIN_MIN_NS,
+    REPLICATION_MAX,
+)
+
+_SHOWN: Final = 64
+"""Characters of what a person wrote that an error repeats."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting: `name` as people write it, `field` of the record, both ends of the range allowed."""
+
+    name: str
+    field: str
+    smallest: int
+    largest: int
+    is_duration: bool
+    meaning: str
+
+    def value_of(self, settings: SettingsRecord) -> int:
+        """Nanoseconds of a duration, else a count."""
+        return int(getattr(settings, self.field))
+
+    def shown(self, value: int) -> str:
+        """A value as people write it."""
+        return render_duration(value) if self.is_duration else str(value)
+
+    @property
+    def range(self) -> str:
+        """Both ends, as people write them."""
+        return f"{self.shown(self.smallest)} to {self.shown(self.largest)}"
+
+
+SETTINGS: Final = (
+    Setting(
+        name="lease_duration",
+        field="lease_duration_ns",
+        smallest=LEASE_DURATION_MIN_NS,
+        largest=LEASE_DURATION_MAX_NS,
+        is_duration=True,
+        meaning="how long a node may serve after it asked for its lease",
+    ),
+    Setting(
+        name="lease_margin",
+        field="lease_margin_ns",
+        smallest=LEASE_MARGIN_MIN_NS,
+        largest=LEASE_MARGIN_MAX_NS,
+        is_duration=True,
+        meaning="how much longer the leader counts a lease",
+    ),
+    Setting(
+        name="min_in_sync",
+        field="min_in_sync",
+        smallest=1,
+        largest=REPLICATION_MAX,
+        is_duration=False,
+        meaning="nodes that must hold what a write commits, or all replicas of its table if they are fewer",
+    ),
+)
+"""All that ALTER CLUSTER SET can change."""
+
+_FIXED: Final = {
+    "clock_drift": "every lease that is out was counted with it",
+    "largest_lease": "it follows lease_duration",
+    "catch_up_difference": "nothing in this version uses it",
+}
+
+
+def setting_named(name: str) -> Setting:
+    """The setting of that name in any case; raises `Refused` with code NO_SUCH_SETTING or FIXED_SETTING."""
+    for one in SETTINGS:
+        if one.name == name.casefold():
+            return one
+    because = _FIXED.get(name.casefold())
+    hint = "the settings are " + ", ".join(one.name for one in SETTINGS) + "; SHOW CLUSTER tells their ranges"
+    if because is not None:
+        raise Refused(f"{name} can't be set: {because}", code="FIXED_SETTING", hint=hint)
+    raise Refused(f"there is no setting {name[:_SHOWN]!r}", code="NO_SUCH_SETTING", hint=hint)
+
+
+def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
+    """The value that a person wrote, in quotes or as a bare number; raises `Refused` with code BAD_SETTING."""
+    example = "= '2s'" if setting.is_duration else f"= {setting.smallest}"
+    hint = f"write {setting.name} {example}, {setting.range}"
+    wrote = f"{text[:_SHOWN]!r}"
+    if setting.is_duration:
+        if not quoted:
+            text = f"{setting.name} is a duration, a number with a unit in quotes, and not {wrote}"
+            raise Refused(text, code="BAD_SETTING", hint=hint)
+        try:
+            value = parse_duration(text)
+        except Refused as error:
+            raise Refused(f"{setting.name}: {error.text}", code="BAD_SETTING", hint=hint) from error
+    elif text.isascii() and text.isdigit() and len(text) <= len(str(setting.largest)):
+        value = int(text)
+    else:
+        raise Refused(f"{setting.name}: {wrote} is not a whole number in its range", code="BAD_SETTING", hint=hint)
+    if not setting.smallest <= value <= setting.largest:
+        text = f"{setting.name} can't be {setting.shown(value)}: its range is {setting.range}"
+        raise Refused(text, code="BAD_SETTING", hint=hint)
+    return value
+
+
+def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change, ...]:
+    """What a statement with these values by name writes; nothing if they are the present ones."""
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    fields: dict[str, int] = {}
+    for name, value in asked.items():
+        setting = setting_named(name)
+        assert setting.smallest <= value <= setting.largest, "checked where it was read"
+        fields[setting.field] = value
+    after = msgspec.structs.replace(catalog.settings, **fields)
+    if after == catalog.settings:
+        return ()
+    changes = [Change(keys.SETTINGS, encode(after))]
+    if after.lease_duration_ns > catalog.largest_lease.duration_ns:
+        changes.append(_largest(after.lease_duration_ns))
+    return tuple(changes)
+
+
+def largest_lease_lowered(catalog: Catalog) -> tuple[Change, ...]:
+    """Lowers the largest lease to the duration set; only for a leader that has seen every longer grant end."""
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    duration_ns = catalog.settings.lease_duration_ns
+    return (_largest(duration_ns),) if duration_ns < catalog.largest_lease.duration_ns else ()
+
+
+def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
+    """For each setting its name, value, range and meaning; then what no statement sets."""
+    settings, largest = catalog.settings, catalog.largest_lease
+    assert settings is not None
+    assert largest is not None
+    drift = f"{settings.drift_ppm * 100 / MILLION:g}%"
+    counted = render_duration(largest.duration_ns)
+    return (
+        *((one.name, one.shown(one.value_of(settings)), one.range, one.meaning) for one in SETTINGS),
+        ("largest_lease", counted, "fixed", "the longest lease that may be out: what a new leader waits for"),
+        ("clock_drift", drift, "fixed", "how much a clock may gain or lose"),
+    )
+
+
+def _largest(duration_ns: int) -> Change:
+    return Change(keys.LARGEST_LEASE, encode(LargestLeaseRecord(duration_ns=duration_ns)))

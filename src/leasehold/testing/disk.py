@@ -1,0 +1,385 @@
+"""The segment files of one simulated host, with the crashes of real ones (`storage/files.py`).
+
+A file's content is the ids of its rows. Names move in one order: a crash of the machine keeps a prefix of the moves
+since the last sync, as a journalling file system does, and a file is never torn, since its bytes are synced before it
+is moved into place.
+
+| what happens   | finished, synced | finished, not synced | trashed, not synced | half written           |
+| -------------- | ---------------- | -------------------- | ------------------- | ---------------------- |
+| `kill`         | stays            | stays                | stays trashed       | stays until `open`     |
+| `crash`        | stays            | may be gone          | may be back         | gone                   |
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+from typing import Self
+
+import msgspec
+
+from leasehold.core.messages import FetchTicket
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, OutcomeUnknown, Refused
+from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
+from leasehold.limits import BUCKETS_MAX, FETCH_BASE_NS, SEGMENT_ROWS_MAX
+from leasehold.node.fetch import check_record
+from leasehold.testing.rows import Content, RowId, closing, content_of, rows_in
+from leasehold.wire.ports import Clock, Transport
+
+OnRemoved = Callable[[ObjectId, BucketNumber, SegmentId], None]
+
+
+_Files = dict[OnDisk, Content]
+
+
+class SegmentDisk:
+    """What outlives the process. `latency_ns` is drawn for each move of a name and spent half before, half after it.
+
+    With `full` nothing more can be written. `on_removed` is told of each whole finished file that a process moves to
+    the trash; not of a damaged one, nor of what a crash takes.
+    """
+
+    def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
+        self.latency_ns = latency_ns
+        self.full = False
+        self.on_removed: OnRemoved = lambda _table, _bucket, _segment: None
+        self._files: _Files = {}
+        self._durable: _Files = {}
+        self._moves: list[dict[OnDisk, Content | None]] = []
+        self._staging: dict[OnDisk, None] = {}
+        self._trash: dict[OnDisk, None] = {}
+        self._damaged: set[OnDisk] = set()
+        self._holder: MemoryDisk | None = None
+
+    # ------------------------------------------------------------ the process and the machine
+
+    def open(self, *, clock: Clock, transport: Transport) -> "MemoryDisk":
+        """For a new process; removes what an earlier one left half written, and syncs what it moved."""
+        assert self._holder is None, "a directory belongs to one process"
+        self._staging.clear()
+        self.sync()
+        self._holder = MemoryDisk(self, clock, transport)
+        return self._holder
+
+    def kill(self) -> None:
+        """The process is gone, and nothing it wrote is lost."""
+        if self._holder is not None:
+            self._holder.detach()
+            self._holder = None
+
+    def crash(self, random: Random) -> None:
+        """The machine is gone: of the moves after the last sync a prefix is left, its length drawn."""
+        self.kill()
+        for move in self._moves[: random.randint(0, len(self._moves))]:
+            _apply(self._durable, move)
+        self._moves.clear()
+        self._staging.clear()
+        self._files = dict(self._durable)
+        self._trash = {one: None for one in self._trash if one not in self._files}
+
+    def damage(self, one: OnDisk) -> None:
+        """Changes the bytes of a finished file, not their number: its rows are others now."""
+        content = self._files[one]
+        spoiled = tuple(RowId(~row) for row in content.rows)
+        wrong = msgspec.structs.replace(content, rows=spoiled, sha256=hashlib.sha256(content.sha256).digest())
+        self._damaged.add(one)
+        self._files[one] = wrong
+        for files in (self._durable, *self._moves):
+            if files.get(one) == content:
+                files[one] = wrong
+
+    # ------------------------------------------------------------ for observers
+
+    def holds(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> bool:
+        """Whether the segment is here whole, and would be after a crash."""
+        one = OnDisk(table, bucket, segment)
+        if one in self._damaged or one not in self._files or self._files[one] != self._durable.get(one):
+            return False
+        return all(one not in move for move in self._moves)
+
+    def listing(self) -> frozenset[OnDisk]:
+        """The finished files, as a process sees them."""
+        return frozenset(self._files)
+
+    def half_written(self) -> frozenset[OnDisk]:
+        """The files that are being written, or were when their process ended."""
+        return frozenset(self._staging)
+
+    def trashed(self) -> frozenset[OnDisk]:
+        """What waits to be deleted for good."""
+        return frozenset(self._trash)
+
+    # ------------------------------------------------------------ for the process
+
+    def content(self, one: OnDisk) -> Content | None:
+        """What a finished file holds now."""
+        return self._files.get(one)
+
+    def stage(self, one: OnDisk) -> None:
+        """Begins a file. Raises `AlreadyExists` if it is there or being written."""
+        if one in self._staging or one in self._files:
+            how = "is being written" if one in self._staging else "is there already"
+            raise AlreadyExists(f"segment {one.segment} {how}", hint="write the rows again as a segment with a new id")
+        self._staging[one] = None
+
+    def unstage(self, one: OnDisk) -> None:
+        """Removes a half written file."""
+        self._staging.pop(one, None)
+
+    def place(self, one: OnDisk, content: Content) -> None:
+        """Moves a file whose bytes are synced into place."""
+        del self._staging[one]
+        self._damaged.discard(one)
+        self._move({one: content})
+
+    def remove(self, which: Iterable[OnDisk]) -> bool:
+        """Moves finished files to the trash, all at once; whether there were any."""
+        gone = sorted(one for one in which if one in self._files)
+        if not gone:
+            return False
+        self._move(dict.fromkeys(gone))
+        self._trash.update(dict.fromkeys(gone))
+        for one in gone:
+            if one not in self._damaged:
+                self.on_removed(one.table, one.bucket, one.segment)
+        self._damaged.difference_update(gone)
+        return True
+
+    def sync(self) -> None:
+        """All moves so far survive the machine."""
+        for move in self._moves:
+            _apply(self._durable, move)
+        self._moves.clear()
+
+    def delete_trash(self, max_files: int) -> int:
+        """Deletes what was trashed first; how many files."""
+        doomed = list(self._trash)[:max_files]
+        for one in doomed:
+            del self._trash[one]
+        return len(doomed)
+
+    def release(self, holder: "MemoryDisk") -> None:
+        """The process has ended in order."""
+        if self._holder is holder:
+            self.kill()
+
+    def _move(self, move: dict[OnDisk, Content | None]) -> None:
+        _apply(self._files, move)
+        self._moves.append(move)
+
+
+def _apply(files: _Files, move: dict[OnDisk, Content | None]) -> None:
+    for one, content in move.items():
+        if content is None:
+            files.pop(one, None)
+        else:
+            files[one] = content
+
+
+class MemoryDisk:
+    """Implements `wire.ports.Disk` on a `SegmentDisk`, and what a node's writes and scans need of it.
+
+    Useless once its process is gone. It waits on the node's clock, so that a paused process does nothing here.
+    """
+
+    def __init__(self, disk: SegmentDisk, clock: Clock, transport: Transport) -> None:
+        self.disk = disk
+        self._clock = clock
+        self._transport = transport
+        self._gone = False
+
+    # ------------------------------------------------------------ the port
+
+    async def listing(self) -> frozenset[OnDisk]:
+        """The finished segments."""
+        await self.wait()
+        return self.disk.listing()
+
+    async def trash(self, one: OnDisk) -> bool:
+        """Moves a segment to the trash, durably; False if it was not there."""
+        _check_name(one)
+        return await self._remove(lambda: (one,))
+
+    async def trash_table(self, table: ObjectId) -> bool:
+        """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
+        if table < 1:
+            raise Refused(f"table {table} has no folder", code="BAD_SEGMENT_NAME", hint="table ids count from 1")
+        return await self._remove(lambda: [one for one in self.disk.listing() if one.table == table])
+
+    async def empty_trash(self, max_files: int) -> int:
+        """Deletes up to `max_files` files of the trash for good; how many."""
+        if not self.disk.trashed():
+            return 0
+        await self.wait()
+        return self.disk.delete_trash(max_files)
+
+    async def verify(self, record: SegmentRecord) -> bool:
+        """Whether the segment is here and what the manifest says; a file that is not goes to the trash."""
+        check_record(record)
+        await self.wait()
+        one = _of(record)
+        if self.disk.content(one) is None:
+            return False
+        if not self._is_whole(record):
+            await self.trash(one)
+            return False
+        self.disk.sync()
+        return True
+
+    async def fetch(
+        self,
+        record: SegmentRecord,
+        places: Sequence[tuple[NodeId, str]],
+        cluster_id: ClusterId,
+        on_asked: Callable[[NodeId, LeaseholdError | None], None],
+    ) -> bool:
+        """As `node.fetch.fetch_segment`, over the simulated network."""
+        check_record(record)
+        one = _of(record)
+        _check_name(one)
+        if self.disk.content(one) is not None:
+            return self._is_whole(record)
+        for node, address in places:
+            try:
+                file = self.create(one)
+            except AlreadyExists:
+                return False
+            with file:
+                error = await self._copied(file, record, address, cluster_id)
+                if error is None:
+                    await file.finish()
+            on_asked(node, error)
+            if error is None:
+                return True
+        return False
+
+    # ------------------------------------------------------------ files
+
+    def create(self, one: OnDisk) -> "MemoryFile":
+        """Opens a new segment file for writing. Raises `AlreadyExists` if it is there or being written."""
+        self.check()
+        _check_name(one)
+        self.disk.stage(one)
+        return MemoryFile(self, one)
+
+    def content(self, one: OnDisk) -> Content | None:
+        """What a finished file holds now; who has it reads on after it is trashed."""
+        self.check()
+        _check_name(one)
+        return self.disk.content(one)
+
+    def close(self) -> None:
+        """The process ends in order; idempotent."""
+        self.disk.release(self)
+
+    def detach(self) -> None:
+        """The process is gone."""
+        self._gone = True
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process is."""
+        return self._gone
+
+    def check(self) -> None:
+        """Raises `OutcomeUnknown` once the process is gone."""
+        if self._gone:
+            raise OutcomeUnknown("the process that held this disk is gone", code="DISK")
+
+    async def wait(self) -> None:
+        """Half of what one move takes; for as long as the process is paused in any case."""
+        await self._clock.sleep_until(self._clock.now_ns() + self.disk.latency_ns() // 2)
+        self.check()
+
+    async def _remove(self, which: Callable[[], Iterable[OnDisk]]) -> bool:
+        await self.wait()
+        if not self.disk.remove(which()):
+            return False
+        await self.wait()
+        self.disk.sync()
+        return True
+
+    def _is_whole(self, record: SegmentRecord) -> bool:
+        content = self.disk.content(_of(record))
+        return content is not None and (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256)
+
+    async def _copied(
+        self, file: "MemoryFile", record: SegmentRecord, address: str, cluster_id: ClusterId
+    ) -> LeaseholdError | None:
+        """None once `file` holds exactly the segment, else what the peer did wrong."""
+        request = FetchTicket(cluster_id=cluster_id, table=record.table, bucket=record.bucket, segment=record.id)
+        connection = self._transport.connect(address)
+        try:
+            async with closing(connection.stream(request, timeout_ns=FETCH_BASE_NS)) as chunks:
+                while True:
+                    # Only what the peer does wrong is caught: an error of this disk would be the same with the next.
+                    try:
+                        message = await anext(chunks, None)
+                        if message is None:
+                            break
+                        rows = rows_in(message)
+                    except LeaseholdError as error:
+                        return error
+                    file.write(rows)
+        finally:
+            await connection.close()
+        content = file.content
+        if (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256):
+            return None
+        return Corrupt(f"the copy of segment {record.id} at {address} is not what the manifest says")
+
+
+class MemoryFile:
+    """One segment being written, as `storage.files.SegmentFile`; discarded at the end unless finished."""
+
+    def __init__(self, disk: MemoryDisk, one: OnDisk) -> None:
+        self._disk = disk
+        self._one = one
+        self._rows: list[RowId] = []
+        self._is_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    @property
+    def content(self) -> Content:
+        """What has been written."""
+        return content_of(self._rows)
+
+    def write(self, rows: Iterable[RowId]) -> None:
+        """Appends rows. Raises `Refused` with code DISK_FULL, and then nothing of the file is left."""
+        assert self._is_open, "a finished or discarded file takes no rows"
+        self._disk.check()
+        if self._disk.disk.full:
+            self.discard()
+            raise Refused("no space is left", code="DISK_FULL", hint="free space on this disk, then try again")
+        self._rows.extend(rows)
+        assert len(self._rows) <= SEGMENT_ROWS_MAX
+
+    async def finish(self) -> None:
+        """Makes the segment visible: once this returns it survives a loss of power."""
+        assert self._is_open, "a file is finished once"
+        await self._disk.wait()
+        self._is_open = False
+        self._disk.disk.place(self._one, self.content)
+        await self._disk.wait()
+        self._disk.disk.sync()
+
+    def discard(self) -> None:
+        """Removes what was written. Idempotent, and without effect on a finished segment or a dead process's one."""
+        if self._is_open and not self._disk.gone:
+            self._disk.disk.unstage(self._one)
+        self._is_open = False
+
+
+def _of(record: SegmentRecord) -> OnDisk:
+    return OnDisk(record.table, record.bucket, record.id)
+
+
+def _check_name(one: OnDisk) -> None:
+    if one.table < 1 or not 0 <= one.bucket < BUCKETS_MAX or not is_segment_id(one.segment):
+        raise Refused(f"{one} names no segment file", code="BAD_SEGMENT_NAME")

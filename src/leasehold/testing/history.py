@@ -1,0 +1,207 @@
+"""The history of a simulated meta storage, as an observer of every commit knows it: all of it, at every revision.
+
+Nothing here goes through the code under test but the decoding of records: folds are made key by key, so that what a
+leader decides on, a node publishes or a vault holds can be compared with them.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias, TypeVar
+
+import msgspec
+from rpds import HashTrieMap
+
+from leasehold.core import keys
+from leasehold.core.codec import decode_record
+from leasehold.core.lineage import GENESIS, next_lineage
+from leasehold.core.operations import RevisionChanges
+from leasehold.core.records import (
+    BucketRecord,
+    LeaderRecord,
+    ProcedureRecord,
+    Record,
+    SegmentRecord,
+    SettingsRecord,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+)
+from leasehold.ids import (
+    BucketNumber,
+    LineageHash,
+    NodeId,
+    ObjectId,
+    Revision,
+    SchemaVersion,
+    SegmentId,
+    Term,
+    TransactionId,
+    segment_transaction,
+)
+
+COMMITS_MAX: Final = 1_000_000
+"""A run that commits more often than this is too long to be remembered whole."""
+
+Fold: TypeAlias = "HashTrieMap[bytes, bytes]"
+R = TypeVar("R", bound=Record)
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """A revision of the watched range: what it wrote, decoded, and what stood under those keys before it."""
+
+    revision: Revision
+    wrote: Mapping[bytes, Record | None]
+    """By key, None where it was deleted; the lineage left out."""
+    before: Mapping[bytes, Record]
+    """Of the same keys, those that were there."""
+    lineage: LineageHash
+    follows: bool
+    """Whether its lineage follows from the one before it."""
+    real_ns: int
+
+    def written(self, kind: type[R]) -> list[R]:
+        """The records of a kind that it wrote."""
+        return [one for one in self.wrote.values() if isinstance(one, kind)]
+
+    def deleted(self, kind: type[R]) -> list[R]:
+        """The records of a kind that it deleted, as they were."""
+        return [one for key, one in self.before.items() if isinstance(one, kind) and self.wrote[key] is None]
+
+
+class Elected(msgspec.Struct, frozen=True, kw_only=True):
+    """A term began; `newest` is LM at that revision, what its leader has to take for its first floor."""
+
+    term: Term
+    newest: Revision
+
+
+class History:
+    """Every revision of the watched range, its fold and its lineage."""
+
+    def __init__(self) -> None:
+        self.newest = Revision(0)
+        """LM: the newest revision of the watched range."""
+        self.term = Term(0)
+        self.records: dict[bytes, Record] = {}
+        """Everything as of `newest`, decoded."""
+        self.committed_at_ns: dict[Revision, int] = {}
+        self.versions: dict[tuple[ObjectId, SchemaVersion], TableRecord] = {}
+        """Each schema of each table, as it was first committed."""
+        self.first_seen: dict[bytes, Revision] = {}
+        """When each statement's, table's and segment's key was first written."""
+        self._fold: Fold = HashTrieMap()
+        self._folds: dict[Revision, Fold] = {Revision(0): self._fold}
+        self._lineages: dict[Revision, LineageHash] = {Revision(0): GENESIS}
+
+    def take(self, batch: RevisionChanges, real_ns: int) -> Committed | Elected | None:
+        """Takes one revision of the store, of whatever keys; None where there is nothing new in it."""
+        changes = [one for one in batch.changes if keys.WATCH_START <= one.key < keys.WATCH_END]
+        if not changes:
+            return self._leadership(batch)
+        assert len(self._folds) <= COMMITS_MAX, "a run this long is not remembered"
+        wrote: dict[bytes, Record | None] = {}
+        before: dict[bytes, Record] = {}
+        claimed = self.lineage
+        fold = self._fold
+        for change in changes:
+            key, value = change.key, change.value
+            fold = fold.discard(key) if value is None else fold.insert(key, value)
+            if key == keys.LINEAGE:
+                claimed = LineageHash(value or b"")
+                continue
+            old = self.records.pop(key, None)
+            if old is not None:
+                before[key] = old
+            wrote[key] = record = None if value is None else decode_record(Record, value)
+            if record is not None:
+                self.records[key] = record
+                self.first_seen.setdefault(key, batch.revision)
+                if isinstance(record, TableRecord):
+                    self.versions.setdefault((record.id, record.schema_version), record)
+        follows = claimed == next_lineage(self.lineage, changes)
+        self.newest, self._fold = batch.revision, fold
+        self._folds[batch.revision] = fold
+        self._lineages[batch.revision] = claimed
+        self.committed_at_ns[batch.revision] = real_ns
+        return Committed(
+            revision=batch.revision, wrote=wrote, before=before, lineage=claimed, follows=follows, real_ns=real_ns
+        )
+
+    def _leadership(self, batch: RevisionChanges) -> Elected | None:
+        for change in batch.changes:
+            if change.key == keys.LEADER and change.value is not None:
+                term = decode_record(LeaderRecord, change.value).term
+                if term > self.term:
+                    self.term = term
+                    return Elected(term=term, newest=self.newest)
+        return None
+
+    # ------------------------------------------------------------ at a revision
+
+    @property
+    def lineage(self) -> LineageHash:
+        """At the newest revision."""
+        return self._lineages[self.newest]
+
+    def lineage_at(self, revision: Revision) -> LineageHash | None:
+        """The history hash at a revision; None if no revision of the watched range has that number."""
+        return self._lineages.get(revision)
+
+    def fold_at(self, revision: Revision) -> Fold:
+        """Every key with its value at a revision of the watched range, the lineage among them."""
+        return self._folds[revision]
+
+    def record_at(self, revision: Revision, key: bytes) -> Record | None:
+        """One record as it stood at a revision of the watched range."""
+        value = self._folds[revision].get(key)
+        return None if value is None else decode_record(Record, value)
+
+    def segments_at(self, revision: Revision, table: ObjectId) -> list[SegmentRecord]:
+        """The manifest of a table at a revision of the watched range, in the order of keys."""
+        prefix = b"%s%010d/" % (keys.SEGMENTS, table)
+        found = sorted(key for key in self._folds[revision] if key.startswith(prefix))
+        entries = (self.record_at(revision, key) for key in found)
+        return [one for one in entries if isinstance(one, SegmentRecord)]
+
+    def at_most(self, revision: Revision) -> Revision:
+        """The newest revision of the watched range that is not above `revision`."""
+        while revision not in self._folds:
+            revision = Revision(revision - 1)
+        return revision
+
+    # ------------------------------------------------------------ now
+
+    def settings(self) -> SettingsRecord | None:
+        """The cluster's settings, None before it is initialised."""
+        found = self.records.get(keys.SETTINGS)
+        return found if isinstance(found, SettingsRecord) else None
+
+    def running(self) -> list[ProcedureRecord]:
+        """Procedures that have not ended."""
+        return [one for one in self.records.values() if isinstance(one, ProcedureRecord)]
+
+    def may_go(
+        self, revision: Revision, table: ObjectId, bucket: BucketNumber, segment: SegmentId, node: NodeId
+    ) -> bool:
+        """Whether what is known at a revision lets this node delete this segment file.
+
+        It may once the table is past the point of no return of its drop, or the manifest does not know the segment
+        and its write has ended, or the manifest has it and neither the bucket nor the entry names this node.
+        """
+        table_key = keys.table(table)
+        if self.first_seen.get(table_key, revision + 1) <= revision and table_key not in self._folds[revision]:
+            return True
+        entry = self.record_at(revision, keys.segment(table, bucket, segment))
+        if isinstance(entry, SegmentRecord):
+            place = self.record_at(revision, keys.bucket(table, bucket))
+            assigned = isinstance(place, BucketRecord) and node in place.replicas
+            return not assigned and node not in entry.holders
+        return self._ended(revision, segment_transaction(segment))
+
+    def _ended(self, revision: Revision, transaction: TransactionId) -> bool:
+        key = keys.transaction(transaction)
+        record = self.record_at(revision, key)
+        if isinstance(record, TransactionRecord):
+            return record.state is not TransactionState.OPEN
+        # Purged, so it had ended; or the store has never heard of it, and what was staged under it is nobody's.
+        seen = self.first_seen.get(key)
+        return seen is None or seen <= revision

@@ -1,0 +1,79 @@
+"""INV-REP-1: an acknowledged commit survives the loss of any (min_in_sync - 1) nodes.
+
+At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders (or `replication`, where
+that is less). From then on, until its table is dropped, it never has fewer durable copies than that, less the machines
+whose disks were lost, and the copies that were damaged, on purpose. Counted on the disks themselves; in a world without
+segment disks only the holders are counted.
+"""
+
+from collections import Counter
+
+from leasehold.core import keys
+from leasehold.core.records import SegmentRecord, TableRecord
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.testing.history import Committed
+from leasehold.testing.news import Damaged, DisksShrank, Removed
+from leasehold.testing.oracle import Oracle
+
+Spot = tuple[ObjectId, BucketNumber, SegmentId]
+
+
+class Promised:
+    """How many copies each committed segment was promised, and how many were damaged on purpose."""
+
+    def __init__(self) -> None:
+        self.copies: dict[Spot, int] = {}
+        self.damaged: Counter[SegmentId] = Counter()
+
+
+def check(oracle: Oracle) -> str | None:
+    """New segments at their commit; all that may have lost a copy."""
+    promised = oracle.recall(Promised)
+    for damage in oracle.of(Damaged):
+        promised.damaged[damage.segment] += 1
+    new: list[SegmentRecord] = []
+    for news in oracle.of(Committed):
+        new.extend(one for key, one in news.wrote.items() if isinstance(one, SegmentRecord) and key not in news.before)
+        for table in news.deleted(TableRecord):
+            promised.copies = {spot: count for spot, count in promised.copies.items() if spot[0] != table.id}
+        for gone in news.deleted(SegmentRecord):
+            promised.copies.pop((gone.table, gone.bucket, gone.id), None)
+    for segment in new:
+        wrong = _at_commit(oracle, promised, segment)
+        if wrong is not None:
+            return wrong
+    return _afterwards(oracle, promised)
+
+
+def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord) -> str | None:
+    table = oracle.history.records.get(keys.table(segment.table))
+    settings = oracle.history.settings()
+    if not isinstance(table, TableRecord) or settings is None:
+        return None  # dropped in the same pass
+    spot = (segment.table, segment.bucket, segment.id)
+    needed = min(settings.min_in_sync, table.replication)
+    holders = set(segment.holders)
+    if oracle.disks:
+        holders &= _on_disk(oracle, spot)
+    if len(holders) < needed:
+        return f"segment {segment.id} was committed with {len(holders)} durable copies, {needed} are promised"
+    promised.copies[spot] = needed
+    return None
+
+
+def _afterwards(oracle: Oracle, promised: Promised) -> str | None:
+    if not oracle.disks:
+        return None
+    if oracle.of(DisksShrank):
+        spots = list(promised.copies)
+    else:
+        spots = [(one.table, one.bucket, one.segment) for one in oracle.of(Removed)]
+    for spot in spots:
+        needed = promised.copies.get(spot, 0) - oracle.disks_lost - promised.damaged[spot[2]]
+        if needed > 0 and len(_on_disk(oracle, spot)) < needed:
+            return f"segment {spot[2]} is left with {len(_on_disk(oracle, spot))} durable copies of {needed}"
+    return None
+
+
+def _on_disk(oracle: Oracle, spot: Spot) -> set[NodeId]:
+    return {oracle.nodes.get(host, NodeId(0)) for host, disk in oracle.disks.items() if disk.holds(*spot)}

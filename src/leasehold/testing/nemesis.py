@@ -1,0 +1,283 @@
+"""The nemesis: breaks a simulated cluster at random, one fault after the other, and mends it in the end.
+
+| what       | how it breaks                                                                                        |
+| ---------- | ---------------------------------------------------------------------------------------------------- |
+| a process  | killed, killed without a word, stopped in order, paused; started again, perhaps under another address |
+| a machine  | crashes: what was not synced is lost                                                                  |
+| a clock    | another drift within the bound; a node's jumps forward                                                |
+| the way    | cut both ways or one way, slow, lossy, doubling late answers                                          |
+| the store  | slow, out of reach for one coordinator, requests or answers lost                                      |
+
+Each fault lies within what the design promises to withstand: no clock drifts beyond the bound, and a coordinator's
+clock never jumps, since nothing could be concluded from it then.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+from typing import Final
+
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
+from leasehold.testing.metastorage import Fate
+from leasehold.testing.network import Link
+from leasehold.testing.oracle import Oracle
+
+Fault = Callable[[], Awaitable[str | None]]
+"""Breaks or mends something and says what, None if there was nothing to break."""
+PAUSES_S: Final = (0.05, 0.5, 3.0, 6.0)
+STORE_LATENCY_S: Final = 0.01
+LINGER_MAX_S: Final = 2.0
+"""How long a process is still there after it has handed over."""
+JUMP_MAX_NS: Final = 5 * SECOND_NS
+
+
+class Nemesis:
+    """Draws faults from `random`. Where it is `steady`, coordinators and their store are left alone."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        group: asyncio.TaskGroup,
+        random: Random,
+        oracle: Oracle,
+        *,
+        steady: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._random = random
+        self._oracle = oracle
+        self._steady = steady
+        self._paused: dict[str, SimulatedNode | SimulatedCoordinator] = {}
+        self.faults: Counter[str] = Counter()
+        """How often each kind of fault was injected."""
+        self._kinds: list[tuple[float, str, Fault]] = [
+            (3, "node killed or started", self._kill_or_start_a_node),
+            (2, "node paused or resumed", self._pause_or_resume_a_node),
+            (1, "node stopped", self._stop_a_node),
+            (1, "machine crashed", self._crash_a_machine),
+            (1, "clock drift changed", self._change_a_drift),
+            (0.5, "clock jumped", self._jump_a_clock),
+            (3, "network cut", self._cut),
+            (3, "network mended", self._mend),
+            (1, "link worsened", self._worsen),
+            (1.5, "all healed", self._heal_all),
+        ]
+        if not steady:
+            self._kinds += [
+                (1.5, "coordinator killed or started", self._kill_or_start_a_coordinator),
+                (1, "coordinator paused or resumed", self._pause_or_resume_a_coordinator),
+                (0.5, "coordinator handed over", self._hand_over),
+                (1, "store cut off or healed", self._cut_off_the_store),
+            ]
+        if len(cluster.coordinators) > 1:
+            # One that holds its store by a lock ends when it can't know what it wrote: a supervisor starts it again.
+            self._kinds.append((0.7, "store answers lost", self._lose_answers))
+
+    async def run(self, for_ns: int) -> None:
+        """Faults for so long, with pauses between them that range from hardly any to seconds."""
+        end_ns = self._cluster.loop.now_ns() + for_ns
+        weights = [weight for weight, _, _ in self._kinds]
+        while self._cluster.loop.now_ns() < end_ns:
+            await asyncio.sleep(self._random.choice(PAUSES_S) * self._random.random())
+            _, kind, fault = self._random.choices(self._kinds, weights)[0]
+            what = await fault()
+            if what is not None:
+                self.faults[kind] += 1
+                self._oracle.note(f"fault: {what}")
+
+    async def heal(self) -> None:
+        """Everything runs, reaches everything and is undisturbed; clocks drift on within the bound."""
+        await self._mend()
+        for one in list(self._paused.values()):
+            self._resume(one)
+        for coordinator in self._cluster.coordinators:
+            coordinator.heal_store()
+            self._oracle.undisturb(f"store of {coordinator.name}")
+            if coordinator.task is None:
+                await self.start_coordinator(coordinator)
+            self._slow_store(coordinator)
+        for node in self._cluster.nodes:
+            if node.task is None:
+                node.start(self._group)
+        self._oracle.note("healed")
+
+    async def _heal_all(self) -> str | None:
+        await self.heal()
+        return None
+
+    async def start_coordinator(self, coordinator: SimulatedCoordinator) -> None:
+        """Starts one, with a store that takes its time, so that a kill finds requests half done."""
+        await coordinator.start(self._group)
+        self._slow_store(coordinator)
+
+    # ------------------------------------------------------------ nodes
+
+    async def _kill_or_start_a_node(self) -> str | None:
+        node = self._random.choice(self._cluster.nodes)
+        if node.task is None:
+            port = 9000 + self._random.randrange(2)
+            node.start(self._group, port=port)
+            return f"{node.name} starts at port {port}"
+        silent = self._random.random() < 0.3
+        await self._end(node, silent=silent)
+        return f"{node.name} is killed{' silently' if silent else ''}"
+
+    async def _end(self, node: SimulatedNode, *, silent: bool = False) -> None:
+        await node.kill(silent=silent)
+        if node.name in self._paused:
+            self._resume(node)
+
+    async def _stop_a_node(self) -> str | None:
+        node = self._random.choice(self._cluster.nodes)
+        if node.task is None or node.name in self._paused:
+            return None
+        await node.stop()
+        return f"{node.name} stopped in order"
+
+    async def _crash_a_machine(self) -> str | None:
+        node = self._random.choice(self._cluster.nodes)
+        if node.task is None:
+            return None
+        await self._end(node, silent=True)
+        node.crash(self._random)
+        return f"the machine of {node.name} crashed"
+
+    async def _pause_or_resume_a_node(self) -> str | None:
+        node = self._random.choice(self._cluster.nodes)
+        if node.name in self._paused:
+            self._resume(node)
+            return f"{node.name} goes on"
+        if node.task is None:
+            return None
+        self._paused[node.name] = node
+        node.pause()
+        return f"{node.name} is paused"
+
+    def _resume(self, one: SimulatedNode | SimulatedCoordinator) -> None:
+        del self._paused[one.name]
+        one.resume()
+        self._oracle.undisturb(one.name)
+
+    # ------------------------------------------------------------ clocks
+
+    async def _change_a_drift(self) -> str | None:
+        one = self._random.choice([*self._cluster.nodes, *self._cluster.coordinators])
+        most = self._cluster.settings.drift_ppm
+        drift_ppm = self._random.choice((-most, most, self._random.randint(-most, most)))
+        one.clock.set_drift(drift_ppm)
+        return f"the clock of {one.name} drifts by {drift_ppm} ppm"
+
+    async def _jump_a_clock(self) -> str | None:
+        node = self._random.choice(self._cluster.nodes)
+        jump_ns = self._random.randrange(1, JUMP_MAX_NS)
+        node.clock.jump(jump_ns)
+        return f"the clock of {node.name} jumps by {jump_ns} ns"
+
+    # ------------------------------------------------------------ the network
+
+    async def _cut(self) -> str | None:
+        nodes = [node.name for node in self._cluster.nodes]
+        coordinators = [one.name for one in self._cluster.coordinators]
+        draw = self._random.random()
+        if draw < 0.25:
+            pair = self._random.sample(nodes, 2)
+        elif draw < 0.35 and not self._steady:
+            pair = [CLIENT, self._random.choice(coordinators)]
+        else:
+            pair = [self._random.choice(nodes), self._random.choice(coordinators)]
+        src, dst = self._random.sample(pair, 2)
+        both_ways = self._random.random() < 0.5
+        self._cluster.network.partition(src, dst, both_ways=both_ways)
+        return f"{src} {'and' if both_ways else 'to'} {dst} are cut"
+
+    async def _mend(self) -> str | None:
+        hosts = [CLIENT, *(one.name for one in (*self._cluster.nodes, *self._cluster.coordinators))]
+        for src in hosts:
+            for dst in hosts:
+                self._cluster.network.set_link(src, dst, None)
+        self._cluster.network.heal_all()
+        return "all ways are mended"
+
+    async def _worsen(self) -> str | None:
+        peer = self._random.choice(self._cluster.coordinators)
+        # A client that hears no answer asks again by the same id.
+        other = self._random.choice([CLIENT, *(node.name for node in self._cluster.nodes)])
+        src, dst = self._random.sample((other, peer.name), 2)
+        delay_ms = self._random.choice((20, 500))
+        slow = Link(delay_max_ns=delay_ms * MILLISECOND_NS, loss=0.1, late=0.1)
+        self._cluster.network.set_link(src, dst, slow)
+        return f"{src} to {dst} takes up to {delay_ms} ms and loses"
+
+    # ------------------------------------------------------------ coordinators and their store
+
+    async def _kill_or_start_a_coordinator(self) -> str | None:
+        one = self._random.choice(self._cluster.coordinators)
+        if one.task is None:
+            await self.start_coordinator(one)
+            return f"{one.name} starts"
+        await one.kill()
+        if one.name in self._paused:
+            self._resume(one)
+        return f"{one.name} is killed"
+
+    async def _hand_over(self) -> str | None:
+        one = self._cluster.leading
+        if one is None or one.name in self._paused or one.cut_off:
+            return None
+        await one.stop(linger_s=LINGER_MAX_S * self._random.random())
+        return f"{one.name} handed over and stopped"
+
+    async def _pause_or_resume_a_coordinator(self) -> str | None:
+        one = self._random.choice(self._cluster.coordinators)
+        if one.name in self._paused:
+            self._resume(one)
+            return f"{one.name} goes on"
+        if one.task is None:
+            return None
+        self._paused[one.name] = one
+        one.pause()
+        self._oracle.disturb(one.name)
+        return f"{one.name} is paused"
+
+    async def _cut_off_the_store(self) -> str | None:
+        one = self._random.choice(self._cluster.coordinators)
+        if one.cut_off:
+            one.heal_store()
+            self._oracle.undisturb(f"store of {one.name}")
+            return f"{one.name} reaches the store again"
+        one.cut_off_store()
+        self._oracle.disturb(f"store of {one.name}")
+        return f"{one.name} is cut off from the store"
+
+    async def _lose_answers(self) -> str | None:
+        one = self._random.choice(self._cluster.coordinators)
+        left = self._random.randint(1, 3)
+        random = self._random
+
+        async def before(request: str) -> Fate:
+            nonlocal left
+            await asyncio.sleep(random.random() * STORE_LATENCY_S)
+            if left and request in {"txn", "get"}:
+                left -= 1
+                return random.choice((Fate.LOST_BEFORE, Fate.LOST_AFTER))
+            return Fate.ANSWERED
+
+        one.before = before
+        return f"the next {left} answers of the store to {one.name} are lost"
+
+    def _slow_store(self, coordinator: SimulatedCoordinator) -> None:
+        random = self._random
+
+        async def before(request: str) -> Fate:
+            if request == "txn":
+                await asyncio.sleep(random.random() * STORE_LATENCY_S)
+            return Fate.ANSWERED
+
+        async def after(request: str) -> None:
+            if request == "txn":
+                await asyncio.sleep(random.random() * STORE_LATENCY_S)
+
+        coordinator.before, coordinator.after = before, after

@@ -1,0 +1,248 @@
+"""Observation: the production runtimes of a simulated cluster, and what they stand on, made visible to an oracle.
+
+Nothing is changed by being watched: each watched part is the production class with an ear, handed in where the
+runtime takes that part anyway. `Watch` is the one door; what it hands out tells the oracle by itself.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from leasehold.core.barrier import Proceed
+from leasehold.core.catalog import Catalog
+from leasehold.core.codec import decode_record
+from leasehold.core.grantor import (
+    BarrierRequested,
+    Grantor,
+    GrantorEffect,
+    GrantorEvent,
+    IncarnationJoined,
+    LeadershipEnded,
+    LeadershipExtended,
+    RenewalReceived,
+    ReportVerdict,
+    SendGrant,
+    SurrenderReceived,
+)
+from leasehold.core.lease import NO_LEASE, Lease
+from leasehold.core.messages import Renewal, Surrender
+from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
+from leasehold.ids import ClusterId, Incarnation, NodeId, Session, Term
+from leasehold.node.published import Published
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.loop import VirtualLoop
+from leasehold.testing.metastorage import MemoryStore
+from leasehold.testing.news import (
+    DiskImage,
+    Granted,
+    Heard,
+    LeaderSeen,
+    Leased,
+    LetIn,
+    Proceeded,
+    RealClock,
+    SegmentHolder,
+    Spoke,
+    VaultChanged,
+    Viewed,
+)
+from leasehold.testing.oracle import Oracle
+from leasehold.testing.vault import VaultDisk, VaultState, VaultStep
+
+
+class Watch:
+    """Ties a simulated cluster to an oracle: built before anything is committed, on the loop that it runs on."""
+
+    def __init__(self, oracle: Oracle, loop: VirtualLoop, store: MemoryStore) -> None:
+        self.oracle = oracle
+        store.on_commit.append(oracle.committed)
+        loop.on_pass = self._look
+        self._directories: dict[VaultDisk, int] = {}
+
+    def _look(self) -> None:
+        if self.oracle.anything_new:
+            self.oracle.check()
+
+    def grantor(self, name: str, clock: RealClock, kind: type[Grantor] = Grantor) -> type[Grantor]:
+        """What a coordinator makes its grantors of; `clock` is that coordinator's own."""
+        return watched_grantor(self.oracle, name, clock, kind)
+
+    def published(self, host: str, clock: SimulatedClock) -> "WatchedPublished":
+        """What a new process on a host publishes through; the older process of that host is gone."""
+        return WatchedPublished(self.oracle, host, clock)
+
+    def process_ended(self, published: Published) -> None:
+        """A process is gone, by a kill or by itself."""
+        assert isinstance(published, WatchedPublished)
+        self.oracle.ended(published)
+
+    def vault(self, host: str, disk: VaultDisk) -> None:
+        """Follows a host's directory; another disk under the same host is a directory put in its place."""
+        seen = WatchedVault(disk)
+        directory = self._directories.setdefault(disk, len(self._directories))
+        self.oracle.vaults[host] = seen
+
+        def changed(step: VaultStep) -> None:
+            image, durable = seen.image, seen.durable
+            if isinstance(durable.identity, Allocated | Joining):
+                self.oracle.nodes[host] = durable.identity.node
+            self.oracle.saw(VaultChanged(host=host, directory=directory, step=step, image=image, durable=durable))
+            self.oracle.note(f"the vault of {host}: {step.name.lower()}, {image.applied} ({durable.applied})")
+
+        disk.on_change = changed
+
+    def segments(self, host: str, disk: SegmentHolder) -> None:
+        """Counts a host's segment files as copies, and hears of those that go; another disk under the same host takes
+        the older one's place."""
+        self.oracle.disks[host] = disk
+        disk.on_removed = partial(self.oracle.removed, host)
+
+
+class WatchedVault:
+    """A directory as an observer sees it; implements `news.VaultSeen`."""
+
+    def __init__(self, disk: VaultDisk) -> None:
+        self._disk = disk
+        self._decoded: dict[bytes, IdentityRecord] = {}
+
+    @property
+    def image(self) -> DiskImage:
+        """As the process sees it."""
+        return self._image(self._disk.state)
+
+    @property
+    def durable(self) -> DiskImage:
+        """What would survive the machine."""
+        return self._image(self._disk.durable)
+
+    def _image(self, state: VaultState) -> DiskImage:
+        return DiskImage(
+            identity=self._identity(state.identity), applied=state.applied, lineage=state.lineage, items=state.items
+        )
+
+    def _identity(self, blob: bytes) -> IdentityRecord | None:
+        if not blob:
+            return None
+        known = self._decoded.get(blob)
+        if known is None:
+            decoded = decode_record(Record, blob)
+            assert isinstance(decoded, Claiming | Allocated | Joining), "only such a record was written"
+            # The present one and the one before are asked for again and again, older ones never.
+            while len(self._decoded) > 1:
+                del self._decoded[next(iter(self._decoded))]
+            known = self._decoded[blob] = decoded
+        return known
+
+
+class WatchedPublished(Published):
+    """A `Published` whose view, lease and identity are told of as they are assigned; a `news.ProcessSeen`."""
+
+    _ear: Oracle | None = None
+
+    def __init__(self, oracle: Oracle, host: str, clock: RealClock) -> None:
+        super().__init__()
+        self.name = host
+        self._clock = clock
+        self._ear = oracle
+        oracle.began(self)
+        oracle.note(f"{host} starts")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if self._ear is None:
+            return
+        if name == "view":
+            self._viewed(self._ear, value)
+        elif name == "lease":
+            self._leased(self._ear, value)
+
+    def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:
+        """As `Published.joined`."""
+        super().joined(cluster_id, node, incarnation)
+        oracle = self._ear
+        assert oracle is not None
+        vault = oracle.vaults.get(self.name)
+        identity = None if vault is None else vault.durable.identity
+        oracle.saw(Spoke(host=self.name, node=node, incarnation=incarnation, identity=identity))
+        oracle.note(f"{self.name} goes on as node {node}, incarnation {incarnation}")
+
+    def lease_ends_ns(self) -> int:
+        """The real instant at which its lease ends."""
+        return self._clock.real_ns(self.lease.deadline_ns)
+
+    def _viewed(self, oracle: Oracle, view: Catalog) -> None:
+        oracle.saw(Viewed(process=self, view=view))
+        oracle.note(f"{self.name} shows {view.revision}")
+
+    def _leased(self, oracle: Oracle, lease: Lease) -> None:
+        oracle.saw(Leased(process=self, lease=lease, showing=self.view.revision))
+        what = "gives its lease back" if lease is NO_LEASE else f"is leased by {lease.term}.{lease.sequence}"
+        oracle.note(f"{self.name} {what}")
+
+
+def watched_grantor(oracle: Oracle, name: str, clock: RealClock, kind: type[Grantor] = Grantor) -> type[Grantor]:
+    """A grantor that tells the oracle what it hears, grants and lets proceed; `kind` may be a broken one."""
+
+    class WatchedGrantor(kind):
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            term: Term = given["term"]
+            self._session_hash: Callable[[Session], bytes] = given["hash_session"]
+            _, newest = oracle.elections.get(term, (0, given["floor"]))
+            self._seen = LeaderSeen(name=name, term=term, clock=clock, grantor=self, due_floor=newest)
+            self._seen.leads_until_ns = given["leads_until_ns"]
+            oracle.leads(self._seen)
+
+        def step(self, event: GrantorEvent, now_ns: int) -> tuple[GrantorEffect, ...]:
+            if isinstance(event, RenewalReceived):
+                return self._hear(event, event.renewal, now_ns)
+            if isinstance(event, SurrenderReceived):
+                return self._hear(event, event.surrender, now_ns)
+            _note(oracle, self._seen, event, now_ns)
+            return self._told(super().step(event, now_ns))
+
+        def _hear(self, event: GrantorEvent, message: Renewal | Surrender, now_ns: int) -> tuple[GrantorEffect, ...]:
+            before = self.held(message.node)
+            same = before is not None and self._session_hash(message.session) == before.session_hash
+            effects = super().step(event, now_ns)
+            oracle.saw(
+                Heard(
+                    leader=self._seen,
+                    message=message,
+                    same_session=same,
+                    before=before,
+                    after=self.held(message.node),
+                    effects=effects,
+                )
+            )
+            if isinstance(message, Renewal):
+                key = (message.node, message.incarnation)
+                reports = self._seen.reports
+                reports[key] = max(message.applied, reports.get(key, message.applied))
+                for effect in effects:
+                    if isinstance(effect, SendGrant):
+                        floor = self._seen.due_floor
+                        oracle.saw(Granted(leader=self._seen, renewal=message, grant=effect.grant, due_floor=floor))
+            return self._told(effects)
+
+        def _told(self, effects: tuple[GrantorEffect, ...]) -> tuple[GrantorEffect, ...]:
+            for effect in effects:
+                if isinstance(effect, ReportVerdict) and isinstance(effect.verdict, Proceed):
+                    oracle.saw(Proceeded(leader=self._seen, receipt=effect.verdict.receipt))
+            return effects
+
+    return WatchedGrantor
+
+
+def _note(oracle: Oracle, seen: LeaderSeen, event: GrantorEvent, now_ns: int) -> None:
+    match event:
+        case BarrierRequested(revision=revision):
+            seen.due_floor = max(seen.due_floor, revision)
+        case LeadershipExtended(until_ns=until_ns):
+            seen.leads_until_ns = until_ns
+        case LeadershipEnded():
+            seen.leads_until_ns = now_ns
+        case IncarnationJoined(node=node, incarnation=incarnation):
+            oracle.saw(LetIn(node=node, incarnation=incarnation, required=seen.due_floor))
+        case _:
+            pass

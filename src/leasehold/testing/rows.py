@@ -1,0 +1,83 @@
+"""Rows in the simulator: a row is its id, a file is the ids in it, and they travel as the message `Rows`."""
+
+import hashlib
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NewType
+
+import msgspec
+
+from leasehold.core.messages import BatchMark, Message, Rows
+from leasehold.errors import Refused
+from leasehold.ids import Revision, Term
+from leasehold.ids import Sequence as SequenceNumber
+
+RowId = NewType("RowId", int)
+"""Stands for a whole row; unique in a simulated world."""
+
+FOOTER_BYTES: Final = 64
+ROW_BYTES: Final = 8
+MARK_NUMBERS: Final = 4
+NO_REVISION: Final = Revision(0)
+
+
+class Content(msgspec.Struct, frozen=True):
+    """The rows of a file, and its bytes' number and hash."""
+
+    rows: tuple[RowId, ...]
+    size_bytes: int
+    sha256: bytes
+
+
+def content_of(rows: Iterable[RowId]) -> Content:
+    """What a file of these rows is, on any node."""
+    whole = tuple(rows)
+    return Content(whole, FOOTER_BYTES + ROW_BYTES * len(whole), hashlib.sha256(array("q", whole).tobytes()).digest())
+
+
+def rows_message(rows: Sequence[RowId], columns: tuple[str, ...] = (), revision: Revision = NO_REVISION) -> Rows:
+    """Rows as they travel: each is its id alone, whatever the columns."""
+    return Rows(columns=columns, rows=tuple((row,) for row in rows), revision=revision)
+
+
+def rows_in(message: Message) -> tuple[RowId, ...]:
+    """The rows of a message; raises `Refused` with code BAD_MESSAGE."""
+    if not isinstance(message, Rows):
+        raise Refused(f"a {type(message).__name__} where rows should be", code="BAD_MESSAGE")
+    found: list[RowId] = []
+    for row in message.rows:
+        if len(row) != 1 or not isinstance(row[0], int):
+            raise Refused("not a row of the simulator", code="BAD_MESSAGE")
+        found.append(RowId(row[0]))
+    return tuple(found)
+
+
+def batch_message(rows: Sequence[RowId], columns: tuple[str, ...], mark: BatchMark) -> Rows:
+    """A batch of a scan with its mark, in one message as over Flight: the mark goes first, as a row of its numbers."""
+    row = (mark.next_row, mark.view_revision, mark.term, mark.sequence)
+    return Rows(columns=columns, rows=(row, *((one,) for one in rows)), revision=mark.view_revision)
+
+
+def batch_in(message: Message) -> tuple[tuple[RowId, ...], BatchMark]:
+    """The batch in a message; raises `Refused` with code BAD_MESSAGE."""
+    if not isinstance(message, Rows) or not message.rows:
+        raise Refused(f"a {type(message).__name__} where a batch should be", code="BAD_MESSAGE")
+    numbers = [number for number in message.rows[0] if isinstance(number, int)]
+    if len(numbers) != MARK_NUMBERS:
+        raise Refused("a batch without its mark", code="BAD_MESSAGE")
+    next_row, revision, term, sequence = numbers
+    mark = BatchMark(
+        next_row=next_row, view_revision=Revision(revision), term=Term(term), sequence=SequenceNumber(sequence)
+    )
+    return rows_in(msgspec.structs.replace(message, rows=message.rows[1:])), mark
+
+
+@asynccontextmanager
+async def closing(answers: AsyncIterator[Message]) -> AsyncGenerator[AsyncIterator[Message], None]:
+    """The answers of `Connection.stream`; however they are left, the stream ends with them."""
+    try:
+        yield answers
+    finally:
+        if isinstance(answers, AsyncGenerator):
+            await answers.aclose()

@@ -1,0 +1,247 @@
+"""One run of the simulator: a whole cluster of production coordinators and nodes, and its clients, under faults.
+
+Everything is drawn from one seed: how many machines there are, how their clocks drift, what clients ask, what breaks
+and when, and in which order tasks that are ready together run. The oracle holds every invariant after each step; when
+the faults are over and all is healed, every node must serve again and every statement have its one outcome.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from random import Random  # noqa: TID251 a type alone, and generators seeded by the run
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core.catalog import Catalog
+from leasehold.core.lease import Pass
+from leasehold.core.messages import ReadTicket, Receipt
+from leasehold.errors import CheckFailed, Definite, gravest
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.clients import DATABASES, TABLES, Asked, Client, check_catalog, check_outcomes
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
+from leasehold.testing.dataplane import OnReleased
+from leasehold.testing.invariants import INVARIANTS, finish
+from leasehold.testing.invariants.liveness import healed
+from leasehold.testing.loop import VirtualLoop, run_virtual
+from leasehold.testing.nemesis import Nemesis
+from leasehold.testing.observe import WatchedPublished
+from leasehold.testing.oracle import Invariant, Oracle
+from leasehold.testing.readers import Reader, Scanned
+from leasehold.testing.rows import RowId
+from leasehold.testing.writers import Fate, Habits, Writer, Written
+
+SECONDS: Final = 40
+"""How long faults go on in one run, in simulated time."""
+CLIENTS: Final = 3
+SETUP_S: Final = 60.0
+WRITERS: Final = 1
+READERS: Final = 1
+NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table in TABLES)
+HABITS: Final = Habits(rows_max=8, tasks_max=2, pause_max_ns=2 * SECOND_NS)
+READ_PAUSE_MAX_NS: Final = 2 * SECOND_NS
+VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
+DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
+BATCH_DELAYS_NS: Final = (MILLISECOND_NS, 10 * MILLISECOND_NS, 300 * MILLISECOND_NS)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to. The same seed gives the same digest, on any machine and under any hash seed."""
+
+    seed: int
+    nodes: int
+    coordinators: int
+    steady: bool
+    simulated_ns: int
+    steps: int
+    statements: int
+    batches: int
+    scans: int
+    writes: int
+    faults: dict[str, int]
+    digest: str
+    trace: tuple[str, ...]
+
+
+class _Over(Exception):
+    """The run has ended: what still runs is cancelled."""
+
+
+class Simulation:
+    """One seed's cluster. `steady`: coordinators are left alone, so that every statement has to keep its bound."""
+
+    def __init__(self, random: Random, oracle: Oracle, seed: int, seconds: int) -> None:
+        self._random = random
+        self._seconds = seconds
+        self._oracle = oracle
+        self._seed = seed
+        self.steady = seed % 2 == 0
+        coordinators = 1 if self.steady else random.choice((1, 2, 3))
+        # Without a margin, what the bounds allow for drift has to be enough by itself.
+        margin_ns = random.choice((0, DEFAULT_SETTINGS.lease_margin_ns))
+        self.cluster = SimulatedCluster(
+            random,
+            nodes=random.choice((2, 3, 3, 4)),
+            coordinators=coordinators,
+            settings=msgspec.structs.replace(DEFAULT_SETTINGS, lease_margin_ns=margin_ns),
+            oracle=oracle,
+            supervised=True,
+        )
+        self.asked: list[Asked] = []
+        self.writes: Counter[Fate] = Counter()
+        self.scans = 0
+        self.batches = 0
+        self._nemesis: Nemesis | None = None
+
+    async def run(self) -> None:
+        """Raises `InvariantViolated`, or `CheckFailed` where the end is not what it has to be."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._live(group)
+                raise _Over
+        except* _Over:
+            pass
+
+    async def _live(self, group: asyncio.TaskGroup) -> None:
+        cluster, random = self.cluster, self._random
+        nemesis = self._nemesis = Nemesis(cluster, group, self._fork(), self._oracle, steady=self.steady)
+        for node in cluster.nodes:
+            node.disk.latency_ns = lambda: random.randrange(VAULT_LATENCY_MAX_NS)
+            node.data.disk.latency_ns = lambda: random.randrange(DISK_LATENCY_MAX_NS)
+            node.data.batch_delay_ns = lambda: random.choice(BATCH_DELAYS_NS)
+            node.data.on_released = self._released_by(node)
+        # One may get its id, and join for the first time, among faults.
+        await cluster.start(group, late=random.choice((0, 1)) if len(cluster.nodes) > 2 else 0)
+        first = Client(cluster, self._fork(), self.asked, self._on_end)
+        for database in DATABASES:
+            await first.ask(f"CREATE DATABASE {database}", patience_s=SETUP_S)
+        for name in NAMES:
+            await first.ask(f"CREATE TABLE {name} (a INT, b INT)", patience_s=SETUP_S)
+        async with asyncio.TaskGroup() as busy:
+            tasks = [busy.create_task(work) for work in self._work(group)]
+            await nemesis.run(self._seconds * SECOND_NS)
+            await nemesis.heal()
+            for task in tasks:
+                task.cancel()
+        await self._end_well()
+
+    def _work(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
+        clients = [Client(self.cluster, self._fork(), self.asked, self._on_end).run() for _ in range(CLIENTS)]
+        rows = itertools.count(1)
+        writers = [self._writer(f"w{number}", rows, group).run(NAMES) for number in range(1, WRITERS + 1)]
+        readers = [self._reader(f"r{number}").run(NAMES) for number in range(1, READERS + 1)]
+        return [*clients, *writers, *readers]
+
+    def _writer(self, host: str, rows: Iterator[int], group: asyncio.TaskGroup) -> Writer:
+        return Writer(
+            transport=self.cluster.network.host(host),
+            coordinators=self.cluster.addresses,
+            clock=SimulatedClock(self.cluster.loop),
+            entropy=self.cluster.entropy,
+            random=self._fork(),
+            rows=rows,
+            group=group,
+            habits=HABITS,
+            on_commit=lambda transaction, table, added: self._oracle.wrote(transaction, table, _named(added)),
+            on_written=self._on_written,
+        )
+
+    def _reader(self, host: str) -> Reader:
+        return Reader(
+            transport=self.cluster.network.host(host),
+            coordinators=self.cluster.addresses,
+            clock=SimulatedClock(self.cluster.loop),
+            entropy=self.cluster.entropy,
+            random=self._fork(),
+            pause_max_ns=READ_PAUSE_MAX_NS,
+            on_scanned=self._on_scanned,
+        )
+
+    def _fork(self) -> Random:
+        """A generator of its own for each actor, so that what one draws does not depend on another's turn."""
+        return Random(self._random.getrandbits(64))  # noqa: S311 not for secrets: a seed has to give the same run again
+
+    def _on_end(self, one: Asked, end: Receipt | Definite) -> None:
+        if isinstance(end, Receipt) and end.statement_id != one.id:
+            raise CheckFailed(f"asked {one.id}, heard of {end.statement_id}")
+        self._oracle.answered(one.id, end)
+
+    def _on_written(self, written: Written) -> None:
+        self.writes[written.fate] += 1
+
+    def _on_scanned(self, scanned: Scanned) -> None:
+        self.scans += 1
+        self._oracle.scanned(scanned.table, scanned.revision, _named(scanned.rows))
+
+    def _released_by(self, node: SimulatedNode) -> OnReleased:
+        def released(passed: Pass[Catalog], ticket: ReadTicket, _rows: tuple[RowId, ...]) -> None:
+            process = node.published
+            assert isinstance(process, WatchedPublished)
+            self.batches += 1
+            self._oracle.passed(process, passed, ticket.table)
+
+        return released
+
+    async def _end_well(self) -> None:
+        """Liveness, and what only the end can tell."""
+        cluster = self.cluster
+        await healed(self._oracle, not_serving=lambda: [node.name for node in cluster.nodes if node.guard() is None])
+        await check_outcomes(cluster, self.asked, self._on_end)
+        await check_catalog(cluster, self.asked)
+        finish(self._oracle)
+
+    def outcome(self, loop: VirtualLoop) -> Outcome:
+        """What it came to."""
+        assert self._nemesis is not None
+        return Outcome(
+            seed=self._seed,
+            nodes=len(self.cluster.nodes),
+            coordinators=len(self.cluster.coordinators),
+            steady=self.steady,
+            simulated_ns=loop.now_ns(),
+            steps=self._oracle.step,
+            statements=len(self.asked),
+            batches=self.batches,
+            scans=self.scans,
+            writes=self.writes[Fate.COMMITTED],
+            faults=dict(sorted(self._nemesis.faults.items())),
+            digest=self._oracle.digest(),
+            trace=tuple(self._oracle.trace),
+        )
+
+
+def _named(rows: tuple[RowId, ...]) -> Counter[str]:
+    return Counter(str(row) for row in rows)
+
+
+def simulate(
+    seed: int, *, seconds: int = SECONDS, invariants: tuple[Invariant, ...] = INVARIANTS, command: str | None = None
+) -> Outcome:
+    """One run. Raises `InvariantViolated` or another `CheckFailed`; what else comes up is a defect, and raised too."""
+    ended: list[Outcome] = []
+
+    async def main(random: Random) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        oracle = Oracle(invariants, now_ns=loop.now_ns, seed=seed, command=command)
+        simulation = Simulation(random, oracle, seed, seconds)
+        try:
+            await simulation.run()
+        except BaseExceptionGroup as errors:
+            failed, _ = errors.split(CheckFailed)
+            cause = gravest(errors if failed is None else failed)
+            raise _located(cause, oracle) from errors
+        ended.append(simulation.outcome(loop))
+
+    run_virtual(main, seed, shuffle=True)
+    return ended[0]
+
+
+def _located(cause: BaseException, oracle: Oracle) -> BaseException:
+    """A defect that no invariant names is told with the trace and the command all the same."""
+    if isinstance(cause, CheckFailed) and cause.code == "INVARIANT_VIOLATED":
+        return cause
+    return oracle.violation("the run", f"{type(cause).__name__}: {cause}")

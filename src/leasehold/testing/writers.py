@@ -1,0 +1,327 @@
+"""A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
+
+Where to write and when to try elsewhere are the rules of `client/append.py`, over the same `client.places`; what is
+sent is rows by their ids. A row's bucket is its id modulo the buckets.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from leasehold.client.append import FINAL
+from leasehold.client.places import Places
+from leasehold.core.messages import (
+    AbortTransaction,
+    AskTable,
+    CommitTransaction,
+    OpenTransaction,
+    RowsEnd,
+    StagedSegment,
+    TableFacts,
+    TransactionFacts,
+    WriteTicket,
+)
+from leasehold.core.records import TransactionState
+from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
+from leasehold.limits import MILLISECOND_NS, SECOND_NS, STAGE_CALL_NS, STAGE_GIVE_UP_NS, STAGE_PAUSE_NS
+from leasehold.testing.asking import Asking, Lookup
+from leasehold.testing.rows import RowId, rows_message
+from leasehold.wire.ports import Clock, Duplex, Entropy, Transport
+
+T = TypeVar("T")
+
+CHUNK_ROWS: Final = 4
+"""Rows in one message of a stage."""
+
+
+class Fate(Enum):
+    """What a client knows of a write in the end."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """None of its rows is ever visible."""
+    UNKNOWN = "unknown"
+    """The client asked for the commit and never heard: all of its rows, or none."""
+    DIED = "died"
+    """The driver died before it asked for the commit: none of its rows is ever visible."""
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A write transaction as its client knows it. `revision`: committed there or before, if it is."""
+
+    transaction: TransactionId
+    table: ObjectId
+    name: str
+    rows: tuple[RowId, ...]
+    fate: Fate
+    revision: Revision | None = None
+    error: str | None = None
+
+
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a writer works: the most of each, and probabilities from 0 to 1."""
+
+    rows_max: int = 24
+    tasks_max: int = 3
+    pause_max_ns: int = 500 * MILLISECOND_NS
+    """Between two writes, and before a task begins."""
+    dies: float = 0.05
+    """Its driver dies before the commit."""
+    doubles: float = 0.1
+    """A task is attempted twice at once; the loser goes on after the commit, if it takes that long."""
+
+
+class Writer:
+    """One client that writes. `rows` gives the ids of new rows; writers that share it write different rows.
+
+    `on_commit` is told of a transaction and its rows before its commit is asked for the first time, `on_written` how
+    each one ended. Attempts that lost run on in `group`.
+    """
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        coordinators: Sequence[str],
+        clock: Clock,
+        entropy: Entropy,
+        random: Random,
+        rows: Iterator[int],
+        group: asyncio.TaskGroup,
+        habits: Habits | None = None,
+        on_commit: Callable[[TransactionId, ObjectId, tuple[RowId, ...]], None] = lambda *_: None,
+        on_written: Callable[[Written], None] = lambda _: None,
+    ) -> None:
+        self._transport = transport
+        self._asking = Asking(transport, coordinators, clock)
+        self._clock = clock
+        self._entropy = entropy
+        self._random = random
+        self._rows = rows
+        self._group = group
+        self._habits = habits or Habits()
+        self._on_commit = on_commit
+        self._on_written = on_written
+
+    async def run(self, tables: Sequence[str]) -> NoReturn:
+        """Writes to one of `tables` after the other, as luck has it, until cancelled."""
+        while True:
+            await self._pause()
+            try:
+                await self.write(self._random.choice(tables), self._random.randint(0, self._habits.rows_max))
+            except LeaseholdError:
+                continue  # not even opened: the table is not there, or nobody answers
+
+    async def write(self, name: str, count: int) -> Written:
+        """Appends so many new rows to a table; how that ended. Raises what stands against opening it."""
+        facts = await self._asking.ask(AskTable(cluster_id=None, name=name), TableFacts)
+        transaction = TransactionId(self._entropy.hex_128())
+        opened = await self._asking.ask(
+            OpenTransaction(
+                cluster_id=facts.cluster_id,
+                transaction=transaction,
+                table=facts.table,
+                schema_version=facts.schema_version,
+            ),
+            TransactionFacts,
+        )
+        rows = tuple(RowId(next(self._rows)) for _ in range(count))
+        written = Written(transaction=transaction, table=facts.table, name=name, rows=rows, fate=Fate.DIED)
+        try:
+            segments = await self._stage_all(facts, transaction, opened.revision, rows)
+        except LeaseholdError as error:
+            written = msgspec.structs.replace(written, fate=Fate.ABORTED, error=error.code)
+            # Once, as a courtesy: what is not aborted expires by itself.
+            await self._abort(facts, transaction, patience_ns=0)
+        else:
+            if self._random.random() >= self._habits.dies:
+                self._on_commit(transaction, facts.table, rows)
+                written = await self._commit(facts, written, segments)
+        self._on_written(written)
+        return written
+
+    async def resolve(self, written: Written, *, patience_ns: int = 60 * SECOND_NS) -> Written:
+        """Learns what became of an unknown one, by aborting it unless it is committed. Raises `OutcomeUnknown`."""
+        facts = await self._asking.ask(AskTable(cluster_id=None, name=written.name), TableFacts)
+        answer = await self._abort(facts, written.transaction, patience_ns=patience_ns)
+        return written if answer is None else _ended(written, answer)
+
+    # ------------------------------------------------------------ the driver
+
+    async def _commit(self, facts: TableFacts, written: Written, segments: tuple[StagedSegment, ...]) -> Written:
+        request = CommitTransaction(cluster_id=facts.cluster_id, transaction=written.transaction, segments=segments)
+        try:
+            return _ended(written, await self._asking.ask(request, TransactionFacts))
+        except Indefinite as error:
+            return msgspec.structs.replace(written, fate=Fate.UNKNOWN, error=error.code)
+        except LeaseholdError as error:
+            # As Spark does: whatever was refused is aborted, and the answer says what it was in truth.
+            answer = await self._abort(facts, written.transaction)
+            if answer is None:
+                return msgspec.structs.replace(written, fate=Fate.UNKNOWN, error=error.code)
+            return msgspec.structs.replace(_ended(written, answer), error=error.code)
+
+    async def _abort(
+        self, facts: TableFacts, transaction: TransactionId, *, patience_ns: int = 10 * SECOND_NS
+    ) -> TransactionFacts | None:
+        request = AbortTransaction(cluster_id=facts.cluster_id, transaction=transaction)
+        try:
+            return await self._asking.ask(request, TransactionFacts, patience_ns=patience_ns)
+        except LeaseholdError:
+            return None
+
+    async def _stage_all(
+        self, facts: TableFacts, transaction: TransactionId, revision: Revision, rows: tuple[RowId, ...]
+    ) -> tuple[StagedSegment, ...]:
+        """Divides the rows among tasks and each task's rows among buckets; what to commit."""
+        tasks = self._random.randint(1, self._habits.tasks_max)
+        work: list[list[asyncio.Task[Attempted]]] = []
+        for number in range(tasks):
+            shares = _by_bucket(rows[number::tasks], len(facts.buckets))
+            attempts = 2 if self._random.random() < self._habits.doubles else 1
+            work.append(
+                [
+                    self._group.create_task(self._attempt(_Task(facts, transaction, revision, shares)))
+                    for _ in range(attempts)
+                ]
+            )
+        try:
+            return tuple([segment for attempts in work for segment in await _first(attempts)])
+        except LeaseholdError:
+            for attempt in (one for attempts in work for one in attempts):
+                attempt.cancel()
+            raise
+
+    async def _pause(self) -> None:
+        await self._clock.sleep_until(self._clock.now_ns() + self._random.randint(0, self._habits.pause_max_ns))
+
+    # ------------------------------------------------------------ a task
+
+    async def _attempt(self, task: "_Task") -> "Attempted":
+        """One attempt of a task: a segment for each bucket that it has rows for, or why not."""
+        lookup = Lookup(self._asking, task.facts.name)
+        places = Places(task.facts, lookup, now_ns=self._clock.now_ns)
+        await self._pause()
+        try:
+            return [await self._stage(task, bucket, share, places, lookup) for bucket, share in task.shares]
+        except LeaseholdError as error:
+            return error
+
+    async def _stage(
+        self, task: "_Task", bucket: BucketNumber, share: tuple[RowId, ...], places: Places, lookup: Lookup
+    ) -> StagedSegment:
+        """Tries the replicas in order, round after round, until one has answered for the rows."""
+        give_up_ns = self._clock.now_ns() + STAGE_GIVE_UP_NS
+        reasons: dict[NodeId, LeaseholdError] = {}
+        while True:
+            for node in places.in_turn(places.replicas(bucket)):
+                address = places.address(node)
+                if address is None:
+                    continue
+                try:
+                    staged = await self._send(task, address, bucket, share, places.revision)
+                except LeaseholdError as error:
+                    if error.code in FINAL:
+                        raise
+                    reasons[node] = error
+                    places.failed(node, error)
+                else:
+                    places.served(node)
+                    return staged
+            if self._clock.now_ns() >= give_up_ns:
+                raise places.nobody(f"no replica takes rows for bucket {bucket} of {task.facts.name}", reasons)
+            await self._clock.sleep_until(self._clock.now_ns() + STAGE_PAUSE_NS)
+            await lookup.ask()
+            places.look_again()
+
+    async def _send(
+        self, task: "_Task", address: str, bucket: BucketNumber, share: tuple[RowId, ...], revision: Revision
+    ) -> StagedSegment:
+        ticket = WriteTicket(
+            cluster_id=task.facts.cluster_id,
+            transaction=task.transaction,
+            segment=SegmentId(f"{task.transaction}-{self._entropy.hex_128()}"),
+            table=task.facts.table,
+            bucket=bucket,
+            schema_version=task.facts.schema_version,
+            revision=max(task.revision, revision),
+        )
+        connection = self._transport.connect(address)
+        try:
+            async with asyncio.timeout(STAGE_CALL_NS / SECOND_NS):
+                staged = await _converse(await connection.session(), ticket, task.columns, share)
+        except TimeoutError as error:
+            raise Unreachable(f"{address}: no answer in time", code="TIMED_OUT") from error
+        finally:
+            await connection.close()
+        if (staged.id, staged.bucket, staged.rows) != (ticket.segment, bucket, len(share)) or not staged.holders:
+            raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")
+        return staged
+
+
+Attempted = list[StagedSegment] | LeaseholdError
+
+
+class _Task(msgspec.Struct, frozen=True):
+    """What one task of a write is given."""
+
+    facts: TableFacts
+    transaction: TransactionId
+    revision: Revision
+    shares: list[tuple[BucketNumber, tuple[RowId, ...]]]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns as the driver looked them up."""
+        return tuple(field.name for field in self.facts.fields)
+
+
+def _by_bucket(rows: Sequence[RowId], buckets: int) -> list[tuple[BucketNumber, tuple[RowId, ...]]]:
+    parted = (
+        (BucketNumber(bucket), tuple(row for row in rows if row % buckets == bucket)) for bucket in range(buckets)
+    )
+    return [(bucket, share) for bucket, share in parted if share]
+
+
+async def _converse(
+    duplex: Duplex, ticket: WriteTicket, columns: tuple[str, ...], share: tuple[RowId, ...]
+) -> StagedSegment:
+    try:
+        await duplex.send(ticket)
+        for start in range(0, len(share), CHUNK_ROWS):
+            await duplex.send(rows_message(share[start : start + CHUNK_ROWS], columns))
+        await duplex.send(RowsEnd(rows=len(share)))
+    except Unreachable:
+        pass  # the node may have said why before it ended the stream
+    answer = await duplex.receive()
+    if answer is None:
+        raise Unreachable("the stream ended without an answer")
+    if not isinstance(answer, StagedSegment):
+        raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE")
+    return answer
+
+
+async def _first(attempts: Sequence["asyncio.Task[Attempted]"]) -> list[StagedSegment]:
+    """What the first attempt to succeed has staged; raises what the last one failed with."""
+    waiting = list(attempts)
+    while True:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for attempt in [one for one in waiting if one.done()]:
+            waiting.remove(attempt)
+            result = attempt.result()
+            if not isinstance(result, LeaseholdError):
+                return result
+            if not waiting:
+                raise result
+
+
+def _ended(written: Written, answer: TransactionFacts) -> Written:
+    if answer.state is TransactionState.COMMITTED:
+        return msgspec.structs.replace(written, fate=Fate.COMMITTED, revision=answer.revision)
+    fate = Fate.ABORTED if answer.state is TransactionState.ABORTED else Fate.UNKNOWN
+    return msgspec.structs.replace(written, fate=fate)

@@ -1,0 +1,5 @@
+"""All mutants, by the part of the protocol that they break."""
+
+from tests.mutants import identities, leaders, leases, tables
+
+MUTANTS = (*leases.MUTANTS, *leaders.MUTANTS, *identities.MUTANTS, *tables.MUTANTS)

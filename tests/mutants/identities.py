@@ -1,0 +1,170 @@
+"""Breaks of identity: ids, tokens, joins, incarnations, sessions."""
+
+from tests.mutants.model import Edit, Mutant
+
+ADMISSION = "core/admission.py"
+IDENTITY = "core/identity.py"
+SESSIONS = "coordinator/sessions.py"
+LEADERS = "tests/sim/test_leaders.py"
+SCENARIOS = "tests/scenarios/test_identity.py"
+
+MUTANTS = (
+    Mutant(
+        name="an id given twice",
+        invariant="INV-ID-1",
+        rule="the counter that ids are drawn from moves on with each of them",
+        edits=(Edit(ADMISSION, "next_node=NodeId(counters.next_node + 1)", "next_node=counters.next_node"),),
+        hunters=("tests/unit/core/test_admission.py", f"{SCENARIOS}::test_I2_nodes_that_start_at_once_get_an_id_each"),
+    ),
+    Mutant(
+        name="a token given two ids",
+        invariant="INV-ID-1",
+        rule="a known token gets its id back",
+        edits=(
+            Edit(ADMISSION, "        if node.token_hash == token_hash:\n", "        if False:\n"),
+            Edit(ADMISSION, "rejected = _bad_attributes(request, None, known)", "rejected = None"),
+        ),
+        hunters=(f"{SCENARIOS}::test_I1_a_lost_answer_does_not_cost_the_id",),
+    ),
+    Mutant(
+        name="a token thrown away on a failure",
+        invariant="INV-ID-1",
+        rule="only an explicit rejection discards a token; every other failure asks again with the same one",
+        edits=(
+            Edit(
+                "node/joining.py",
+                "                answer = await self._coordinators.ask(request, AllocateAnswer)\n",
+                "                token = Token(self._entropy.hex_128())\n"
+                "                request = type(request)(cluster_id=request.cluster_id, token=token, name=request.name,"
+                " address=request.address)\n"
+                "                answer = await self._coordinators.ask(request, AllocateAnswer)\n",
+            ),
+        ),
+        hunters=(f"{SCENARIOS}::test_I1_a_lost_answer_does_not_cost_the_id",),
+    ),
+    Mutant(
+        name="asked for an id before the claim is durable",
+        invariant="INV-ID-3",
+        rule="CLAIMING and its token are durable before the id is asked for",
+        edits=(
+            Edit(
+                IDENTITY,
+                "                return self._write(Claiming(token=start.token))\n",
+                "                self._record = Claiming(token=start.token)\n                return self._next()\n",
+            ),
+        ),
+        hunters=(
+            "tests/unit/core/test_identity.py",
+            f"{SCENARIOS}::test_I1_killed_anywhere_on_its_way_in_a_node_gets_the_same_id",
+        ),
+    ),
+    Mutant(
+        name="incarnation used before it is durable",
+        invariant="INV-ID-3",
+        rule="an incarnation is durable before anything is sent under it",
+        fact="incarnation used before it is durable",
+        edits=(
+            Edit(
+                IDENTITY,
+                "                self._admitted = incarnation\n                return effect\n",
+                "                return Joined(node=record.node, incarnation=incarnation)\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_identity.py",),
+    ),
+    Mutant(
+        name="a join that doesn't wait",
+        invariant="INV-LEASE-1",
+        rule="a join waits until the lease of the incarnation before it has ended",
+        fact="a join that doesn't wait",
+        edits=(
+            Edit(ADMISSION, "if held is not None and held.closed is None and now_ns < held.bound_ns:", "if False:"),
+            Edit(
+                "core/grantor.py",
+                '        assert held.closed is not None or now_ns >= held.bound_ns, "a join waits',
+                '        assert True, "a join waits',
+            ),
+        ),
+        hunters=(
+            "tests/scenarios/test_identity_clusters.py::test_a_join_waits_for_the_lease_before_it_and_no_longer",
+            "tests/sim/test_cluster.py::test_a_copy_of_a_live_node_is_refused",
+        ),
+    ),
+    Mutant(
+        name="same nonce, same answer for two sessions",
+        invariant="INV-ID-2",
+        rule="the same nonce from another session raises the incarnation once more",
+        fact="same nonce, same answer for two sessions",
+        edits=(
+            Edit(
+                ADMISSION,
+                "if node.nonce == request.nonce and node.session_hash == session_hash:",
+                "if node.nonce == request.nonce:",
+            ),
+        ),
+        hunters=(
+            f"{SCENARIOS}::test_I4_two_processes_of_one_attempt_in_one_transaction_leave_the_newer_one",
+            "tests/unit/core/test_admission.py",
+        ),
+    ),
+    Mutant(
+        name="a stale copy let in",
+        invariant="INV-ID-2",
+        rule="a previous incarnation that is not the newest one means a copy: refused",
+        edits=(
+            Edit(
+                ADMISSION,
+                "if not own_attempt and node.incarnation != request.previous:",
+                "if False:",
+            ),
+        ),
+        hunters=(f"{SCENARIOS}::test_I4_a_copy_that_the_original_has_left_behind_is_refused",),
+        unseen="no directory is copied in a random cluster",
+    ),
+    Mutant(
+        name="a closed connection as proof of death",
+        invariant="INV-LEASE-1",
+        rule="a connection that closes, or any other hint, says nothing about a lease",
+        fact="a closed connection as proof of death",
+        edits=(
+            Edit(
+                SESSIONS,
+                "            if self._open.get(opening.node) is one:\n",
+                "            surrender = Surrender(\n"
+                "                node=opening.node, incarnation=opening.incarnation, session=opening.session\n"
+                "            )\n"
+                "            leasing.step(SurrenderReceived(surrender=surrender))\n"
+                "            if self._open.get(opening.node) is one:\n",
+            ),
+        ),
+        hunters=("tests/scenarios/test_lease_shortcuts.py", "tests/scenarios/test_lease_fence.py"),
+    ),
+    Mutant(
+        name="reports of an older incarnation taken",
+        invariant="INV-ID-2",
+        rule="what a superseded incarnation had reported changes nothing, however long it waited",
+        edits=(
+            Edit("coordinator/data.py", "if live.get(message.node) != message.incarnation:", "if False:"),
+            Edit(
+                SESSIONS,
+                "if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:",
+                "if True:",
+            ),
+        ),
+        hunters=("tests/scenarios/test_lease_shortcuts.py",),
+        unseen="",
+    ),
+    Mutant(
+        name="a stream of an older term kept",
+        invariant="INV-DDL-1",
+        rule="a node leaves the stream of a leader whose term is over (liveness)",
+        edits=(
+            Edit("node/agent.py", "if opened.term < self._holder.term:", "if False:"),
+            Edit("node/agent.py", 'if refused.code == "NOT_LEADER":', "if False:"),
+        ),
+        hunters=(
+            f"{LEADERS}::test_a_leader_cut_off_from_the_store_ends_in_time_and_a_node_stranded_with_it_is_fenced",
+            "tests/scenarios/test_lease_shortcuts.py",
+        ),
+    ),
+)

@@ -1,0 +1,212 @@
+"""Breaks of leadership and of what a leader writes: terms, elections, the writer, statements, settings."""
+
+from tests.mutants.model import Edit, Mutant
+
+LEADERSHIP = "core/leadership.py"
+RUNTIME = "coordinator/runtime.py"
+WRITER = "coordinator/writer.py"
+PROCEDURES = "coordinator/procedures.py"
+DDL = "core/ddl.py"
+SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
+QUEUE = "tests/unit/coordinator/test_writer_deadline.py"
+FAULTS = "tests/sim/test_cluster_faults.py"
+
+MUTANTS = (
+    # ------------------------------------------------------------ leadership
+    Mutant(
+        name="leadership without drift and margin",
+        invariant="INV-LEASE-3",
+        rule="a challenger outlasts the reign on the fastest clock against the slowest, plus a margin",
+        fact="leadership deadline without drift",
+        edits=(
+            Edit(
+                LEADERSHIP,
+                "wait_ns = outlast_ns(standing.record.duration_ns, self._timing.drift_ppm) + self._timing.margin_ns",
+                "wait_ns = standing.record.duration_ns",
+            ),
+        ),
+        hunters=("tests/unit/core/test_leadership.py", "tests/sim/test_leaders.py"),
+    ),
+    Mutant(
+        name="a beat counts from its answer",
+        invariant="INV-LEASE-3",
+        rule="a reign lasts from when its last successful beat was sent",
+        edits=(
+            Edit(
+                LEADERSHIP,
+                "max(self._ends_ns, sent_ns + standing.record.duration_ns)",
+                "max(self._ends_ns, now_ns + standing.record.duration_ns)",
+            ),
+        ),
+        hunters=("tests/unit/core/test_leadership.py",),
+    ),
+    Mutant(
+        name="LM read before winning",
+        invariant="INV-LEASE-2",
+        rule="the catalog that a leader starts from is read after it has won",
+        fact="LM read before winning",
+        edits=(
+            Edit(
+                RUNTIME,
+                "        leadership = self._leadership = await self._storage.campaign(self._name)\n",
+                "        self._early = await read_catalog(self._storage)\n"
+                "        leadership = self._leadership = await self._storage.campaign(self._name)\n",
+            ),
+            Edit(
+                RUNTIME,
+                "        catalog = await read_catalog(self._storage)\n        if catalog.cluster is None:",
+                "        catalog = self._early\n        if catalog.cluster is None:",
+            ),
+        ),
+        hunters=(f"{SHORTCUTS}::test_what_a_new_leader_starts_from_is_read_after_it_has_won",),
+    ),
+    Mutant(
+        name="a leader's transaction without its term",
+        invariant="INV-REC-1",
+        rule="every transaction of a leader compares its term, and the lineage that it was decided on",
+        fact="a leader's transaction without its term",
+        edits=(Edit(WRITER, "compares=(*self._leadership.fence(), previous)", "compares=()"),),
+        hunters=("tests/unit/coordinator/test_writer.py::test_a_leader_that_was_overtaken_writes_nothing_and_says_so",),
+    ),
+    Mutant(
+        name="leadership checked before the queue",
+        invariant="INV-DDL-1",
+        rule="a leader reads the clock after it has taken a request from its queue",
+        fact="leadership checked before the request is taken from the queue",
+        edits=(Edit(WRITER, "if ends_ns is not None and self._now_ns() >= ends_ns:", "if False:"),),
+        hunters=(f"{QUEUE}::test_the_clock_is_read_after_a_command_is_taken_from_the_queue",),
+    ),
+    Mutant(
+        name="an old leader answers",
+        invariant="INV-DDL-1",
+        rule="a leader answers only inside its own leadership deadline",
+        edits=(
+            Edit(
+                RUNTIME,
+                "if leadership is None or (ends_ns is not None and self._clock.now_ns() >= ends_ns):",
+                "if leadership is None:",
+            ),
+        ),
+        hunters=(
+            "tests/sim/test_leaders.py::test_a_leader_that_was_paused_past_its_end_answers_nothing_and_stands_by",
+        ),
+    ),
+    # ------------------------------------------------------------ statements
+    Mutant(
+        name="a statement returned before its barrier",
+        invariant="INV-SERVE-1",
+        rule="a statement returns once no older view can be served",
+        edits=(
+            Edit(
+                PROCEDURES,
+                "barrier = await self._leasing.barrier(revision, note)",
+                "barrier = BarrierReceipt(revision=revision, term=1, sequence=0, settled=())\n"
+                "        if procedure.step is Step.PRE_STATE:\n"
+                "            barrier = await self._leasing.barrier(revision, note)",
+            ),
+        ),
+        hunters=("tests/sim/test_cluster.py",),
+    ),
+    Mutant(
+        name="the point of no return before the barrier",
+        invariant="INV-DROP-1",
+        rule="the point of no return follows the barrier of its pre-state",
+        edits=(
+            Edit(
+                PROCEDURES,
+                "barrier = await self._leasing.barrier(revision, note)",
+                "barrier = BarrierReceipt(revision=revision, term=1, sequence=0, settled=())\n"
+                "        if procedure.step is not Step.PRE_STATE:\n"
+                "            barrier = await self._leasing.barrier(revision, note)",
+            ),
+        ),
+        hunters=("tests/sim/test_cluster.py", "tests/sim/test_settings.py"),
+    ),
+    Mutant(
+        name="a drop without its pre-state",
+        invariant="INV-DROP-1",
+        rule="what is taken away is hidden first, by the procedure that takes it away",
+        edits=(
+            Edit(
+                DDL,
+                '    return "destructive", table.id, None, _counters(catalog), [put(keys.table(table.id), hidden)]\n',
+                '    return "additive", table.id, None, _counters(catalog), _remove_table(hidden, catalog)\n',
+            ),
+        ),
+        hunters=("tests/unit/core/test_ddl.py",),
+    ),
+    Mutant(
+        name="PROCEED kept only in memory",
+        invariant="INV-DROP-1",
+        rule="a procedure that is resumed waits for a barrier of its own leader",
+        fact="PROCEED kept only in memory",
+        edits=(
+            Edit(
+                PROCEDURES,
+                'await self._leasing.barrier(self._elected, lambda number: setattr(running, "barrier", number))',
+                "self._leasing._newest = BarrierReceipt(revision=self._elected, term=1, sequence=0, settled=())",
+            ),
+        ),
+        hunters=("tests/scenarios/test_lease_shortcuts.py", "tests/sim/test_leaders.py"),
+    ),
+    Mutant(
+        name="a statement that nobody resumes",
+        invariant="INV-DDL-1",
+        rule="a new leader resumes what it finds exactly where it stands",
+        edits=(Edit("coordinator/leader.py", "        self._procedures.resume()\n", ""),),
+        hunters=(
+            "tests/sim/test_cluster.py::test_a_coordinator_that_restarts_resumes_a_statement_and_tells_its_outcome",
+        ),
+    ),
+    Mutant(
+        name="an outcome forgotten",
+        invariant="INV-DDL-1",
+        rule="the outcome of a statement is kept when its procedure goes",
+        edits=(
+            Edit(DDL, "put(keys.statement(procedure.statement), closed),", "Change(keys.statement(closed.id), None),"),
+        ),
+        hunters=("tests/unit/core/test_ddl_steps.py", "tests/sim/test_cluster.py"),
+    ),
+    Mutant(
+        name="a statement run twice",
+        invariant="INV-DDL-1",
+        rule="a statement that is asked for again by its id is not run again",
+        edits=(
+            Edit(
+                PROCEDURES,
+                "known = request.statement in self._writer.catalog.statements or request.statement in self._unrecorded",
+                "known = False",
+            ),
+        ),
+        hunters=(f"{FAULTS}::test_a_refusal_stays_one_when_a_late_copy_of_the_request_could_be_carried_out",),
+    ),
+    # ------------------------------------------------------------ settings
+    Mutant(
+        name="a longer lease that is not noted first",
+        invariant="INV-LEASE-3",
+        rule="the largest duration is raised in the transaction that sets it, before the first longer grant",
+        edits=(
+            Edit(
+                "core/settings.py",
+                "if after.lease_duration_ns > catalog.largest_lease.duration_ns:",
+                "if False:",
+            ),
+        ),
+        hunters=("tests/sim/test_settings.py::test_l10_a_leader_that_never_heard_of_a_longer_lease_waits_it_out",),
+    ),
+    Mutant(
+        name="the largest lease lowered too early",
+        invariant="INV-LEASE-3",
+        rule="the largest duration is lowered after the last longer lease has ended",
+        edits=(
+            Edit(
+                "coordinator/settings.py",
+                "if catalog.settings != grantor.settings or clock.now_ns() < grantor.older_until_ns:",
+                "if catalog.settings != grantor.settings:",
+            ),
+        ),
+        hunters=(
+            "tests/sim/test_settings.py::test_the_largest_lease_is_lowered_only_after_the_last_longer_lease_has_ended",
+        ),
+    ),
+)

@@ -1,0 +1,94 @@
+"""What a mutant is: a patch of production code that breaks one rule, and who is expected to notice."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = "LEASEHOLD_MUTANT_PACKAGE"
+"""The environment variable that names the folder of the patched copy."""
+LEASE_WORLD = frozenset(f"core/{name}.py" for name in ("lease", "grantor", "barrier", "drift"))
+"""The files that the lease world runs; a break of any other file can't show there."""
+
+
+class Edit(NamedTuple):
+    """Replaces `before`, which occurs exactly once in `file` (under src/leasehold), by `after`."""
+
+    file: str
+    before: str
+    after: str
+
+
+class Mutant(NamedTuple):
+    """One rule broken. `hunters` are pytest ids, tried in this order; the worlds hunt by seed beside them."""
+
+    name: str
+    invariant: str
+    """Its id in DESIGN, section 10: the check that is expected to fire, and that the worlds hunt with first."""
+    rule: str
+    """What the sound code does."""
+    edits: tuple[Edit, ...]
+    hunters: tuple[str, ...] = ()
+    fact: str | None = None
+    """The item of the model checker's list that it is, if it is one (`FACTS`)."""
+    unseen: str = ""
+    """Why a random cluster does not show it, where it does not."""
+
+    @property
+    def in_lease_world(self) -> bool:
+        """Whether the lease world runs any of the code that it breaks."""
+        return any(edit.file in LEASE_WORLD for edit in self.edits)
+
+
+class Stale(Exception):
+    """A mutant does not fit the code any more: the text it replaces is not there exactly once."""
+
+
+def patched(mutant: Mutant, package: Path) -> dict[str, str]:
+    """The files that it changes, as they are then; nothing is written. Raises `Stale`, and `SyntaxError`."""
+    texts: dict[str, str] = {}
+    for edit in mutant.edits:
+        text = texts[edit.file] if edit.file in texts else (package / edit.file).read_text(encoding="utf-8")
+        found = text.count(edit.before)
+        if found != 1:
+            raise Stale(f"{mutant.name}: in {edit.file} this text occurs {found} times:\n{edit.before}")
+        texts[edit.file] = text.replace(edit.before, edit.after)
+    for file, text in texts.items():
+        compile(text, file, "exec")
+    return texts
+
+
+def apply(mutant: Mutant, package: Path) -> None:
+    """Patches the copy of the package at `package`. Raises `Stale`; then the copy is as it was."""
+    for file, text in patched(mutant, package).items():
+        (package / file).write_text(text, encoding="utf-8")
+
+
+INVARIANTS = (
+    *("INV-ID-1", "INV-ID-2", "INV-ID-3"),
+    *("INV-LEASE-1", "INV-LEASE-2", "INV-LEASE-3"),
+    *("INV-BARRIER-1", "INV-SERVE-1", "INV-DDL-1", "INV-DROP-1"),
+    *("INV-WRITE-1", "INV-WRITE-2", "INV-REP-1"),
+    *("INV-REC-1", "INV-REC-2", "INV-REC-3"),
+)
+"""Every id of DESIGN, section 10."""
+
+FACTS = (
+    "deadline from the receive time",
+    "no floor",
+    "a new leader that doesn't wait",
+    "guard only at the start",
+    "no drift factor",
+    "a closed connection as proof of death",
+    "a join that doesn't wait",
+    "an old incarnation heard",
+    "an old or doubled surrender heard",
+    "a leader's transaction without its term",
+    "leadership deadline without drift",
+    "incarnation used before it is durable",
+    "acks kept across a join",
+    "PROCEED kept only in memory",
+    "LM read before winning",
+    "view read before the clock",
+    "leadership checked before the request is taken from the queue",
+    "same nonce, same answer for two sessions",
+)
+"""The breaks that a model checker of the protocol had caught before it was built."""

@@ -1,0 +1,276 @@
+"""Breaks of data and recovery: commits, copies, scans, files, vaults, views."""
+
+from tests.mutants.model import Edit, Mutant
+
+COMMIT = "core/commit.py"
+AGENT = "node/agent.py"
+CATALOG = "core/catalog.py"
+SIMULATED = "testing/dataplane.py"
+"""The data plane that stands in for Flight in the simulator takes the same steps: where a break of the real one can't
+show in a random cluster, the same break is made here too."""
+UNIT = "tests/unit/core/test_commit.py"
+
+MUTANTS = (
+    # ------------------------------------------------------------ writes
+    Mutant(
+        name="no schema check at commit",
+        invariant="INV-WRITE-1",
+        rule="a commit compares the columns that were written with those that are alive",
+        edits=(Edit(COMMIT, "        if gone:\n", "        if False:\n"),),
+        hunters=(f"{UNIT}::test_a_column_dropped_meanwhile_refuses_the_rows_that_have_it",),
+    ),
+    Mutant(
+        name="a commit to a dropped table",
+        invariant="INV-WRITE-1",
+        rule="a commit compares that the table is in use",
+        edits=(
+            Edit(
+                COMMIT,
+                "    table = _writable(record.table,",
+                "    table = catalog.tables.get(record.table) or _writable(record.table,",
+            ),
+        ),
+        hunters=(f"{UNIT}::test_a_dropped_table_takes_no_rows",),
+    ),
+    Mutant(
+        name="an aborted write committed",
+        invariant="INV-WRITE-2",
+        rule="a write transaction ends once",
+        edits=(Edit(COMMIT, "    if record.state is TransactionState.ABORTED:\n", "    if False:\n"),),
+        hunters=(f"{UNIT}::test_a_transaction_ends_once",),
+    ),
+    Mutant(
+        name="a commit told to be another",
+        invariant="INV-WRITE-2",
+        rule="a transaction that is opened again by its id stays what it is",
+        edits=(Edit(COMMIT, "if request.transaction in catalog.transactions:", "if False:"),),
+        hunters=(f"{UNIT}::test_opening_again_changes_nothing_whatever_became_of_it",),
+    ),
+    Mutant(
+        name="half a write visible",
+        invariant="INV-WRITE-2",
+        rule="a commit makes all segments visible in one revision",
+        edits=(
+            Edit(
+                COMMIT,
+                "    for number, entries in sorted(buckets.items()):\n",
+                "    for number, entries in sorted(buckets.items())[:1]:\n",
+            ),
+        ),
+        hunters=(f"{UNIT}::test_a_commit_shows_all_segments_and_ends_the_transaction_at_once",),
+    ),
+    # ------------------------------------------------------------ copies
+    Mutant(
+        name="too few holders",
+        invariant="INV-REP-1",
+        rule="a commit counts enough distinct holders of each segment",
+        edits=(Edit(COMMIT, "        if len(holders) < needed:\n", "        if False:\n"),),
+        hunters=(f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",),
+    ),
+    Mutant(
+        name="holders of older incarnations counted",
+        invariant="INV-ID-2",
+        rule="a holder counts while its incarnation is the one that wrote",
+        edits=(
+            Edit(
+                COMMIT,
+                " and incarnations.get(holder.node) == holder.incarnation\n",
+                "\n",
+            ),
+        ),
+        hunters=(
+            f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",
+            "tests/sim/test_dataplane.py::test_a_commit_of_a_node_that_started_anew_since_is_refused",
+        ),
+    ),
+    Mutant(
+        name="an answer before the file is durable",
+        invariant="INV-REP-1",
+        rule="a holder is named after its file and folder are synced",
+        edits=(
+            Edit("node/appends.py", "            file.finish()\n            myself", "            myself"),
+            Edit(SIMULATED, "                await file.finish()\n                myself", "                myself"),
+        ),
+        hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
+    ),
+    Mutant(
+        name="a file that is not synced",
+        invariant="INV-REP-1",
+        rule="a finished segment survives a loss of power: the file is synced before it is renamed",
+        edits=(
+            Edit(
+                "storage/files.py",
+                "            os.fsync(fd)\n            self._fd = None\n",
+                "            self._fd = None\n",
+            ),
+        ),
+        hunters=("tests/unit/storage/test_files_sync.py",),
+        unseen="the files of the real disk are outside the simulation",
+    ),
+    Mutant(
+        name="an ack of a copy that is not durable",
+        invariant="INV-REP-1",
+        rule="a peer answers for a copy after its file is finished",
+        edits=(
+            Edit(
+                "node/appends.py",
+                "            self._admit_forward(ticket)\n            file.finish()\n",
+                "            self._admit_forward(ticket)\n",
+            ),
+            Edit(
+                SIMULATED,
+                "            self._admit_forward(ticket)\n            await file.finish()\n",
+                "            self._admit_forward(ticket)\n",
+            ),
+        ),
+        hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
+    ),
+    # ------------------------------------------------------------ scans
+    Mutant(
+        name="guard only at the start of a scan",
+        invariant="INV-SERVE-1",
+        rule="the guard runs again before each batch",
+        fact="guard only at the start",
+        edits=(
+            Edit(
+                "node/scans.py",
+                "        table: TableRecord | None = None\n",
+                "        table: TableRecord | None = None\n        passed = None\n",
+            ),
+            Edit(
+                "node/scans.py",
+                "                passed = guarded(self._published, self._now_ns,",
+                "                passed = passed or guarded(self._published, self._now_ns,",
+            ),
+            Edit(
+                SIMULATED,
+                "            table: TableRecord | None = None\n",
+                "            table: TableRecord | None = None\n            passed = None\n",
+            ),
+            Edit(
+                SIMULATED,
+                "                passed = guarded(self._published, self._clock.now_ns)\n",
+                "                passed = passed or guarded(self._published, self._clock.now_ns)\n",
+            ),
+        ),
+        hunters=("tests/unit/node/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
+    ),
+    Mutant(
+        name="a scan authorised once",
+        invariant="INV-SERVE-1",
+        rule="a drop ends a running scan within one batch",
+        edits=(
+            Edit(
+                "node/scans.py",
+                "if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:",
+                "if authorised is not None:",
+            ),
+        ),
+        hunters=(
+            "tests/unit/node/test_scans.py",
+            "tests/sim/test_dataplane.py::test_a_drop_ends_a_running_scan_within_a_batch",
+        ),
+    ),
+    Mutant(
+        name="rows that are not committed served",
+        invariant="INV-WRITE-2",
+        rule="only what the manifest names is served",
+        edits=(Edit("node/scans.py", "    if entry is None or entry.sha256 != ticket.sha256:\n", "    if False:\n"),),
+        hunters=("tests/unit/node/test_scans.py::test_rows_that_are_not_committed_are_not_served",),
+        unseen="a client asks for what its plan names, and a plan names what is committed",
+    ),
+    # ------------------------------------------------------------ files
+    Mutant(
+        name="a reconciler that deletes what is not decided",
+        invariant="INV-DROP-1",
+        rule="a file of an open write stays",
+        edits=(
+            Edit(
+                "core/reconcile.py", "    return transaction.state is not TransactionState.OPEN\n", "    return True\n"
+            ),
+        ),
+        hunters=("tests/unit/core/test_reconcile.py",),
+    ),
+    Mutant(
+        name="files deleted before the vault is durable",
+        invariant="INV-REC-1",
+        rule="the revision that lets a file go is durable on the machine before the file goes",
+        edits=(
+            Edit(
+                "node/reconciler.py",
+                "            await self._vault.sync()\n        for table in planned.clean:",
+                "            pass\n        for table in planned.clean:",
+            ),
+        ),
+        hunters=("tests/unit/node/test_reconciler.py", "tests/sim/test_dataplane.py"),
+    ),
+    Mutant(
+        name="files deleted on the view that is served",
+        invariant="INV-REC-1",
+        rule="plans for the disk are made on the durable catalog, which may be behind the view",
+        edits=(
+            Edit(
+                "node/reconciler.py",
+                "            self._agent.durable,\n            self._published.node,\n",
+                "            self._published.view,\n            self._published.node,\n",
+            ),
+            Edit(
+                "node/reconciler.py",
+                "            await self._vault.sync()\n        for table in planned.clean:",
+                "            pass\n        for table in planned.clean:",
+            ),
+        ),
+        hunters=("tests/unit/node/test_reconciler.py", "tests/sim/test_dataplane.py"),
+    ),
+    # ------------------------------------------------------------ vaults and views
+    Mutant(
+        name="a vault that loses revisions",
+        invariant="INV-REC-1",
+        rule="every revision goes into the vault, in order",
+        edits=(Edit(AGENT, "[batch for batch, _ in batches]", "[batch for batch, _ in batches][-1:]"),),
+        hunters=("tests/sim/test_invariants.py", "tests/sim/test_cluster.py"),
+    ),
+    Mutant(
+        name="a vault whose hash is behind",
+        invariant="INV-REC-1",
+        rule="projection, applied revision and hash change together",
+        edits=(Edit(AGENT, "batches], durable.lineage)", "batches], batches[0][1].lineage)"),),
+        hunters=("tests/sim/test_invariants.py", "tests/sim/test_cluster.py"),
+    ),
+    Mutant(
+        name="a revision skipped",
+        invariant="INV-REC-2",
+        rule="revisions are applied in order, each once, and the history hash proves it",
+        edits=(
+            Edit(AGENT, "watch_from=Revision(view.revision + 1)", "watch_from=Revision(view.revision + 2)"),
+            Edit(CATALOG, "        if claimed != lineage:\n", "        if False:\n"),
+            Edit(
+                CATALOG,
+                "self.changed(batch.changes), revision=batch.revision, lineage=lineage)",
+                "self.changed(batch.changes), revision=batch.revision, lineage=claimed or lineage)",
+            ),
+        ),
+        hunters=("tests/sim/test_cluster.py", "tests/unit/core/test_catalog.py"),
+    ),
+    Mutant(
+        name="a lost event that nobody notices",
+        invariant="INV-REC-2",
+        rule="a revision whose hash does not follow is refused",
+        edits=(Edit(CATALOG, "        if claimed != lineage:\n", "        if False:\n"),),
+        hunters=("tests/unit/core/test_catalog.py",),
+        unseen="the simulated watch loses nothing: the hash is the second lock on that door",
+    ),
+    Mutant(
+        name="a drop that a view does not show",
+        invariant="INV-REC-2",
+        rule="replay ends in the state that the store has",
+        edits=(
+            Edit(
+                CATALOG,
+                'fold(old.name)), key)\n        draft.drop("tables", key)\n',
+                "fold(old.name)), key)\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_catalog.py",),
+    ),
+)

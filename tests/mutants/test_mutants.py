@@ -1,0 +1,87 @@
+"""The mutants fit the code, cover all that they have to, and are hunted for real: a few of them, here, each time."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.model import FACTS, INVARIANTS, Edit, Mutant, Stale, patched
+from tests.mutants.page import names_in
+from tests.mutants.runner import ROOT, by_tests, hunt, snapshot
+
+PACKAGE = ROOT / "src" / "leasehold"
+QUICK = ("no floor", "an id given twice")
+HARMLESS = Mutant(
+    name="harmless",
+    invariant="INV-LEASE-1",
+    rule="a comment breaks nothing",
+    edits=(Edit("core/drift.py", "MILLION = 1_000_000\n", "MILLION = 1_000_000  # so many\n"),),
+    hunters=("tests/unit/core/test_drift.py",),
+)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+def test_a_mutant_fits_the_code_and_changes_it(mutant: Mutant) -> None:
+    for file, text in patched(mutant, PACKAGE).items():
+        assert text != (PACKAGE / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)
+def test_who_is_to_notice_exists(mutant: Mutant) -> None:
+    assert mutant.hunters
+    for hunter in mutant.hunters:
+        file, _, name = hunter.partition("::")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"def {name.partition('[')[0]}(" in text if name else text
+
+
+def test_names_are_unique() -> None:
+    assert [name for name, count in Counter(one.name for one in MUTANTS).items() if count > 1] == []
+
+
+def test_every_invariant_and_every_break_that_is_known_has_a_mutant() -> None:
+    assert {one.invariant for one in MUTANTS} == set(INVARIANTS)
+    assert {one.fact for one in MUTANTS if one.fact} == set(FACTS)
+
+
+def test_a_mutant_that_does_not_fit_is_told() -> None:
+    absent = HARMLESS._replace(edits=(Edit("core/drift.py", "no such text", ""),))
+    with pytest.raises(Stale, match="occurs 0 times"):
+        patched(absent, PACKAGE)
+    often = HARMLESS._replace(edits=(Edit("core/drift.py", "drift_ppm", ""),))
+    with pytest.raises(Stale, match="occurs"):
+        patched(often, PACKAGE)
+
+
+def test_the_page_lists_exactly_these() -> None:
+    assert names_in() == [one.name for one in MUTANTS], "make mutants, or `python -m tests.mutants --write-docs`"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return snapshot(tmp_path_factory.mktemp("mutants"))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mutant_is_noticed_by_its_scenario_and_by_seeds(base: Path, name: str) -> None:
+    mutant = next(one for one in MUTANTS if one.name == name)
+    said: list[str] = []
+    verdict = hunt(mutant, base, 2, said.append)
+    assert verdict.scenario is not None
+    assert verdict.scenario.by.startswith(mutant.hunters[0])
+    assert verdict.cluster is not None
+    assert verdict.cluster.by == mutant.invariant
+    if mutant.in_lease_world:
+        assert verdict.leases is not None
+        assert verdict.leases.by == mutant.invariant
+    assert len(said) == 1
+
+
+def test_what_breaks_nothing_survives(base: Path) -> None:
+    verdict = hunt(HARMLESS, base, 1, lambda _line: None)
+    assert not verdict.caught
+
+
+def test_the_sound_code_passes_what_hunts(base: Path) -> None:
+    assert by_tests(base, [one for name in QUICK for one in next(m for m in MUTANTS if m.name == name).hunters]) is None

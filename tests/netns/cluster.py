@@ -1,0 +1,316 @@
+"""A coordinator and three nodes as real processes, each on a host of its own, one of them behind a slow proxy.
+
+Nothing here waits by sleeping: what has to come is looked for until a deadline.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from leasehold.client.locate import CLUSTER_FILE, ClusterFile
+from leasehold.core import keys
+from leasehold.core.audit import ServeRecord
+from leasehold.core.codec import decode_record
+from leasehold.core.messages import ClusterStatus, NodeStatus, Receipt, Rows
+from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord
+from leasehold.ids import ClusterId, StatementId
+from leasehold.limits import FORMAT_VERSION
+from leasehold.storage.servelog import read_serve_log
+from leasehold.wire.clock import BoottimeClock
+from tests.netns.hosts import Hosts
+from tests.netns.remote import Asked, Failed, Remote, wait_until
+
+COORDINATOR, PROXY, CLIENT = "coordinator", "proxy", "client"
+NODES = ("node-1", "node-2", "node-3")
+BEHIND_PROXY = "node-3"
+SCANNED = ("node-1", "node-3")
+"""Nodes with a client of their own beside them."""
+PORT = 7400
+
+now_ns = BoottimeClock().now_ns
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that was answered, as its client saw it."""
+
+    sent_ns: int
+    answered_ns: int
+    receipt: Receipt
+    how: dict[str, str]
+    """By node, how it was settled."""
+
+
+class Look(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt of a scanner to read from its node."""
+
+    asked_ns: int
+    answered_ns: int
+    outcome: str
+    view: int
+    rows: int
+
+
+class Statement:
+    """One statement under way."""
+
+    def __init__(self, cluster: "NetworkCluster", id_: StatementId, asked: Asked) -> None:
+        self.id = id_
+        self._cluster = cluster
+        self._asked = asked
+
+    def wait_until_sent(self) -> None:
+        self._asked.event("sent")
+
+    def wait_until_it_waits_for(self, *nodes: str) -> None:
+        """Until the leader says that it waits for these nodes and no other."""
+        self._asked.event("waiting", lambda event: sorted(event["nodes"]) == sorted(nodes))
+
+    def wait_until_answered(self) -> None:
+        self._asked.answer()
+
+    def ended(self) -> Ended:
+        """Once it is answered. Raises `Failed`."""
+        answer = self._asked.answer()
+        receipt = msgspec.convert(answer["answer"], Receipt)
+        how = {self._cluster.names[one.node]: one.how.value for one in receipt.settled}
+        return Ended(sent_ns=answer["sent_ns"], answered_ns=answer["answered_ns"], receipt=receipt, how=how)
+
+
+class Scanner:
+    """A client on a node's own host that reads from that node alone, all the time: no cut separates the two."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def looks(self) -> list[Look]:
+        """All attempts so far, in order."""
+        return msgspec.convert(self._remote.call("looks", first=0), list[Look])
+
+    def wait_until(self, outcome: str, *, since_ns: int, view: int = 0) -> Look:
+        """The first attempt begun after `since_ns` that ended so, on this view or a later one."""
+
+        def find() -> Look | None:
+            seen = (look for look in self.looks() if look.asked_ns >= since_ns)
+            return next((look for look in seen if look.outcome == outcome and look.view >= view), None)
+
+        return wait_until(find, said=lambda: f"{outcome} at view {view} or later; last was {self.looks()[-1:]}")
+
+
+class NetworkCluster:
+    """Made by `start`; a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.hosts = Hosts(COORDINATOR, *NODES, PROXY, CLIENT)
+        self.names: dict[int, str] = {}
+        """Of the nodes, by id: these never change."""
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._remotes: dict[str, Remote] = {}
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True)
+        self.hosts.__enter__()
+        try:
+            self._start_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for remote in self._remotes.values():
+            remote.close()
+        for name in [*NODES, COORDINATOR]:
+            if name in self._processes:
+                self.kill(name)
+        self.hosts.__exit__()
+
+    def _start_all(self) -> None:
+        self.proxy = Remote(self.hosts[PROXY], "tests.netns.proxy", self.address(PROXY), self.address(COORDINATOR))
+        self._remotes[PROXY] = self.proxy
+        for name in [CLIENT, *SCANNED]:
+            self._remotes[name] = Remote(self.hosts[name], "tests.netns.driver")
+        for name in [COORDINATOR, *NODES]:
+            self.start(name)
+        cluster_id = ClusterId(wait_until(self._initialised, seconds=60))
+        known = ClusterFile(
+            format=FORMAT_VERSION, cluster_id=cluster_id, coordinator=self.address(COORDINATOR), nodes=NODES
+        )
+        (self.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(known))
+        self.wait_until_active()
+        self.names = {node.id: node.name for node in self.status().nodes}
+
+    def _initialised(self) -> str | None:
+        try:
+            return self._ask("initialise").answer()
+        except Failed:
+            return None
+
+    # ------------------------------------------------------------ processes
+
+    def address(self, name: str) -> str:
+        """`host:port`; a process keeps it over restarts."""
+        return f"{self.hosts[name].address}:{PORT}"
+
+    def start(self, name: str) -> None:
+        """Starts a process that does not run; returns at once."""
+        words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
+        if name != COORDINATOR:
+            words += ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
+        command = [sys.executable, "-m", "leasehold.cli.main", COORDINATOR if name == COORDINATOR else "node", *words]
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
+        with (self.directory / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.hosts[name].command(*command), env=clean, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._processes[name] = process
+
+    def kill(self, name: str) -> None:
+        """SIGKILL; returns once the process is gone."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM: it is told to stop in order; returns at once."""
+        self._processes[name].terminate()
+
+    def pause(self, name: str) -> None:
+        """Stops a process in its tracks; it does not run any more when this returns."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+        state = Path(f"/proc/{self._processes[name].pid}/stat")
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
+
+    def resume(self, name: str) -> None:
+        self._processes[name].send_signal(signal.SIGCONT)
+
+    def runs(self, name: str) -> bool:
+        return self._processes[name].poll() is None
+
+    def waits_to_be_read(self, name: str, sender: str) -> int:
+        """Bytes from a host that have arrived at a process which has not read them yet."""
+        far = "".join(f"{int(part):02X}" for part in reversed(self.hosts[sender].address.split(".")))
+        net = Path(f"/proc/{self._processes[name].pid}/net")
+        lines = [line.split() for table in ("tcp", "tcp6") for line in (net / table).read_text().splitlines()[1:]]
+        return sum(int(line[4].partition(":")[2], 16) for line in lines if line[2].partition(":")[0].endswith(far))
+
+    def pace(self, way: str, *, bytes_per_second: int | None = None, delay_seconds: float = 0.0) -> dict[str, int]:
+        """How the proxy hands on `down`, from the coordinator, or `up`, to it; answers the bytes it has handed on."""
+        return self.proxy.call("pace", way=way, bytes_per_second=bytes_per_second, delay_seconds=delay_seconds)
+
+    def heal(self) -> None:
+        """Everything runs and reaches everything again."""
+        self.hosts.heal()
+        self.pace("up")
+        self.pace("down")
+        for name, process in self._processes.items():
+            if process.poll() is None:
+                self.resume(name)
+            else:
+                self.start(name)
+
+    # ------------------------------------------------------------ the cluster, from the client's host
+
+    def _ask(self, do: str, **words: Any) -> Asked:
+        return self._remotes[CLIENT].ask(do, target=self.address(COORDINATOR), **words)
+
+    def begin(self, text: str, id_: str | None = None) -> Statement:
+        """Sends a statement and returns at once."""
+        statement = StatementId(id_ or secrets.token_hex(16))
+        return Statement(self, statement, self._ask("sql", text=text, statement=statement))
+
+    def run(self, text: str, id_: str | None = None) -> Ended:
+        """Runs a statement to its end."""
+        return self.begin(text, id_).ended()
+
+    def query(self, text: str) -> tuple[tuple[str | int | bool | None, ...], ...]:
+        """The rows of a SHOW or DESCRIBE."""
+        answer = self._ask("sql", text=text, statement=secrets.token_hex(16)).answer()["answer"]
+        return msgspec.convert(answer, Rows).rows
+
+    def status(self) -> ClusterStatus:
+        return msgspec.convert(self._ask("status").answer(), ClusterStatus)
+
+    def node(self, name: str) -> NodeStatus:
+        return next(node for node in self.status().nodes if node.name == name)
+
+    def append(self, table: str, rows: dict[str, list[Any]]) -> None:
+        count = len(next(iter(rows.values())))
+        assert self._ask("append", table=table, rows=rows).answer() == count
+
+    def rows(self, table: str) -> dict[str, list[Any]]:
+        """All rows, by column, from whichever nodes serve them."""
+        return self._ask("rows", table=table).answer()
+
+    def verify(self) -> dict[str, Any]:
+        """`leasehold verify` over the serve logs of all nodes."""
+        return self._ask("verify", directory=str(self.directory)).answer()
+
+    def wait_until_active(self) -> dict[str, NodeStatus]:
+        """Until every node holds a lease on all that the cluster has, as the node itself knows: to the leader, what is
+        gone looks alive until its lease has run out. Answers the nodes by name."""
+
+        def find() -> dict[str, NodeStatus] | None:
+            try:
+                revision = self.status().revision
+                nodes = {name: self.health(name) for name in NODES}
+            except Failed:
+                return None
+            ready = all(one.state == "ACTIVE" and (one.applied_revision or 0) >= revision for one in nodes.values())
+            return nodes if ready else None
+
+        return wait_until(find, said=self.status, seconds=60)
+
+    def health(self, node: str) -> NodeStatus:
+        """How a node sees itself. Raises `Failed` if it does not answer."""
+        return msgspec.convert(self._remotes[CLIENT].call("health", address=self.address(node)), NodeStatus)
+
+    @contextmanager
+    def scanning(self, node: str, table: str) -> Iterator[Scanner]:
+        """Reads `table` from `node` on the node's own host, from before this returns until the end."""
+        remote = self._remotes[node]
+        remote.call("scan", address=self.address(node), plan=self._ask("plan", table=table).answer())
+        try:
+            scanner = Scanner(remote)
+            scanner.wait_until("SERVED", since_ns=0)
+            yield scanner
+        finally:
+            remote.call("stop")
+
+    # ------------------------------------------------------------ what lies on disk
+
+    def served(self) -> Iterator[ServeRecord]:
+        """What all nodes have released so far, as they logged it."""
+        for name in NODES:
+            yield from read_serve_log(self.directory / name / "servelog")
+
+    def standing(self, statement: StatementId) -> str:
+        """How far a statement had come when the coordinator was killed, by its meta storage: NOTHING, the step of its
+        procedure, or its outcome. Looks at a copy: the next coordinator finds it as it was left."""
+        assert not self.runs(COORDINATOR)
+        with tempfile.TemporaryDirectory() as copied:
+            for file in (self.directory / COORDINATOR).glob("meta.db*"):
+                shutil.copy(file, copied)
+            connection = sqlite3.connect(Path(copied) / "meta.db")
+            newest = "SELECT value FROM kv WHERE key = ? ORDER BY revision DESC LIMIT 1"
+            try:
+                found = connection.execute(newest, (keys.statement(statement),)).fetchone()
+                if found is None:
+                    return "NOTHING"
+                record = decode_record(StatementRecord, found[0])
+                if record.outcome is not Outcome.RUNNING:
+                    return record.outcome.value
+                (blob,) = connection.execute(newest, (keys.procedure(record.order),)).fetchone()
+                return decode_record(ProcedureRecord, blob).step.value
+            finally:
+                connection.close()

@@ -1,0 +1,192 @@
+"""A client on one of the hosts: does what the lines on its standard input say, one JSON object each.
+
+Each request runs on a thread of its own and ends with one line, which holds its `id` and an `answer` or an `error`.
+Before that there may be lines with an `event`. Instants are of the machine's clock, which all namespaces share.
+"""
+
+import base64
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from leasehold.client.cluster import Cluster, connect
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
+from leasehold.errors import LeaseholdError
+from leasehold.ids import Revision, StatementId
+from leasehold.limits import SECOND_NS
+from leasehold.node.serving import HEALTH
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.flight import calling, expect, reader_to, ticket, within
+
+SCAN_PAUSE_SECONDS = 0.005
+LOOKS_MAX = 100_000
+
+now_ns = BoottimeClock().now_ns
+
+
+class Say:
+    """Lines out; threads take turns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        with self._lock:
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+
+
+class Scanner:
+    """Reads the first segment of a plan from one node, again and again, and remembers what each attempt met."""
+
+    def __init__(self, address: str, plan: ScanPlan) -> None:
+        self._address = address
+        segment = plan.segments[0]
+        self._ticket = ReadTicket(
+            cluster_id=plan.facts.cluster_id,
+            request="f" * 32,
+            table=segment.table,
+            bucket=segment.bucket,
+            segment=segment.id,
+            sha256=segment.sha256,
+            row_offset=0,
+            fields=plan.fields,
+            revision=Revision(0),  # it has seen nothing: whatever the node may serve is good enough
+        )
+        self._stopped = threading.Event()
+        self.looks: list[tuple[int, int, str, int, int]] = []
+        """When it was asked and answered, SERVED or the code of the refusal, at which view, and how many rows."""
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(SCAN_PAUSE_SECONDS) and len(self.looks) < LOOKS_MAX:
+            asked_ns = now_ns()
+            outcome, view, rows = self._look()
+            self.looks.append((asked_ns, now_ns(), outcome, view, rows))
+
+    def _look(self) -> tuple[str, int, int]:
+        view, rows = 0, 0
+        try:
+            with calling(self._address):
+                stream = reader_to(self._address).do_get(ticket(self._ticket), within(SECOND_NS))
+                while True:
+                    try:
+                        chunk = stream.read_chunk()
+                    except StopIteration:
+                        return "SERVED", view, rows
+                    view = expect(BatchMark, chunk.app_metadata).view_revision
+                    rows += chunk.data.num_rows
+        except LeaseholdError as error:
+            return error.code, view, rows
+
+
+class Driver:
+    """What it can be told to do: the public methods below, by name."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._idle: dict[tuple[str, bool], list[Cluster]] = {}
+        """By address; those that have run a statement know which cluster it is, and send the next one at once."""
+        self._scanner: Scanner | None = None
+
+    # ------------------------------------------------------------ the cluster
+
+    def sql(self, request: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
+        """Runs a statement; says when it is about to be sent, and whom it waits for."""
+
+        def waiting(message: WaitingFor) -> None:
+            self._say({"id": request["id"], "event": "waiting", "nodes": message.nodes})
+
+        self._say({"id": request["id"], "event": "sent"})
+        sent_ns = now_ns()
+        answer = cluster.sql(request["text"], statement_id=StatementId(request["statement"]), on_wait=waiting)
+        return {"sent_ns": sent_ns, "answered_ns": now_ns(), "answer": msgspec.to_builtins(answer)}
+
+    def status(self, request: dict[str, Any], cluster: Cluster) -> Any:
+        return msgspec.to_builtins(cluster.status())
+
+    def append(self, request: dict[str, Any], cluster: Cluster) -> int:
+        return cluster.table(request["table"]).append(pa.table(request["rows"]))
+
+    def rows(self, request: dict[str, Any], cluster: Cluster) -> dict[str, list[Any]]:
+        return cluster.table(request["table"]).scan().read_all().to_pydict()
+
+    def plan(self, request: dict[str, Any], cluster: Cluster) -> str:
+        return base64.b64encode(encode(cluster.plan(request["table"]))).decode()
+
+    def initialise(self, request: dict[str, Any], cluster: Cluster) -> str:
+        return cluster.initialise().cluster_id
+
+    def verify(self, request: dict[str, Any], cluster: Cluster) -> Any:
+        from leasehold.cli.verify import verify
+
+        return msgspec.to_builtins(verify(Path(request["directory"])))
+
+    # ------------------------------------------------------------ one node
+
+    def scan(self, request: dict[str, Any], cluster: Cluster) -> None:
+        """Begins to read from the node at `address`, until told to stop."""
+        assert self._scanner is None
+        plan = decode_message(base64.b64decode(request["plan"]))
+        assert isinstance(plan, ScanPlan)
+        self._scanner = Scanner(request["address"], plan)
+
+    def looks(self, request: dict[str, Any], cluster: Cluster) -> list[Any]:
+        """What the scanner has met from the attempt of this number on."""
+        assert self._scanner is not None
+        return self._scanner.looks[request["first"] :]
+
+    def health(self, request: dict[str, Any], cluster: Cluster) -> Any:
+        """How the node at `address` sees itself; raises if it does not answer."""
+        with calling(request["address"]):
+            client = reader_to(request["address"])
+            (answer,) = client.do_action(flight.Action(HEALTH, b""), within(SECOND_NS))
+            return json.loads(answer.body.to_pybytes())
+
+    def stop(self, request: dict[str, Any], cluster: Cluster) -> None:
+        if self._scanner is not None:
+            self._scanner.stop()
+            self._scanner = None
+
+    # ------------------------------------------------------------ the lines
+
+    def serve(self, request: dict[str, Any]) -> None:
+        """One request, to its last line."""
+        target = request.get("target", "127.0.0.1:1")
+        idle = self._idle.setdefault((target, request["do"] == "sql"), [])
+        try:
+            cluster = idle.pop()
+        except IndexError:
+            cluster = connect(target)
+        try:
+            answer = getattr(self, request["do"])(request, cluster)
+        except LeaseholdError as error:
+            kind = type(error).__name__
+            self._say({"id": request["id"], "error": {"kind": kind, "code": error.code, "text": error.text}})
+        else:
+            self._say({"id": request["id"], "answer": answer})
+        idle.append(cluster)
+
+
+def main() -> None:
+    driver = Driver(Say())
+    for line in sys.stdin:
+        threading.Thread(target=driver.serve, args=(json.loads(line),), daemon=True).start()
+    os._exit(0)  # whoever told it what to do is gone
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""Renewals to a leader of the past, and grants that answer nothing or come from it: nobody is granted anything."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core.grantor import Grantor
+from leasehold.core.identity import hash_secret
+from leasehold.core.lineage import GENESIS
+from leasehold.core.messages import (
+    Allocate,
+    AllocateAnswer,
+    ClusterFacts,
+    Grant,
+    Join,
+    JoinAnswer,
+    Message,
+    Renewal,
+    RenewalRefused,
+    SessionOpened,
+    WhoAreYou,
+)
+from leasehold.ids import (
+    Generation,
+    Incarnation,
+    NodeId,
+    RequestNumber,
+    Revision,
+    Sequence,
+    Term,
+)
+from leasehold.limits import LEASE_DURATION_NS, SECOND_NS
+from leasehold.node.agent import Agent
+from leasehold.node.published import Published
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.cluster import SeededEntropy
+from leasehold.testing.loop import run_virtual
+from leasehold.testing.network import Network
+from leasehold.testing.vault import VaultDisk
+from leasehold.wire.ports import Duplex
+from tests.scenarios.bad_words import CLUSTER, OWN, renewal, until
+
+# ---------------------------------------------------------------- terms
+
+
+def test_a_renewal_to_a_deposed_leader_is_refused_and_notes_nothing() -> None:
+    """Its leadership ended by its own clock a moment ago: it can't know whether another one leads."""
+
+    async def main(random: object) -> None:
+        loop = asyncio.get_running_loop()
+        clock = SimulatedClock(loop)  # pyright: ignore[reportArgumentType]
+        sent: list[tuple[NodeId, Message]] = []
+        grantor = Grantor(
+            term=Term(4),
+            floor=Revision(1),
+            settings=DEFAULT_SETTINGS,
+            largest_outstanding_ns=LEASE_DURATION_NS,
+            registered={NodeId(1): (Incarnation(2), hash_secret(OWN))},
+            hash_session=hash_secret,
+            leads_until_ns=clock.now_ns() + SECOND_NS,
+            now_ns=clock.now_ns(),
+        )
+        leasing = Leasing(grantor, clock, lambda node, message: sent.append((node, message)))
+        leasing.committed(Revision(1), GENESIS)
+        leasing.renew(renewal())
+        assert isinstance(sent.pop()[1], Grant)
+        before = grantor.held(NodeId(1)), grantor.sequence
+        await clock.sleep_until(clock.now_ns() + SECOND_NS)
+        leasing.renew(renewal(request=RequestNumber(2), applied=Revision(5)))
+        ((_, refused),) = sent
+        assert isinstance(refused, RenewalRefused)
+        assert refused.code == "NOT_LEADER"
+        assert (grantor.held(NodeId(1)), grantor.sequence) == before
+        leasing.stop()
+
+    run_virtual(main, 1)
+
+
+def test_a_revision_that_has_never_been_settles_nothing() -> None:
+    """What a node claims to have applied counts up to what its leader knows, however it came to claim more."""
+
+    async def main(random: object) -> None:
+        clock = SimulatedClock(asyncio.get_running_loop())  # pyright: ignore[reportArgumentType]
+        grantor = Grantor(
+            term=Term(4),
+            floor=Revision(1),
+            settings=DEFAULT_SETTINGS,
+            largest_outstanding_ns=LEASE_DURATION_NS,
+            registered={NodeId(1): (Incarnation(2), hash_secret(OWN))},
+            hash_session=hash_secret,
+            leads_until_ns=None,
+            now_ns=clock.now_ns(),
+        )
+        leasing = Leasing(grantor, clock, lambda _node, _message: None)
+        leasing.committed(Revision(1), GENESIS)
+        leasing.renew(renewal(applied=Revision(2**40)))
+        held = grantor.held(NodeId(1))
+        assert held is not None
+        assert held.applied == 1
+        leasing.committed(Revision(2), GENESIS)
+        waiting = asyncio.get_running_loop().create_task(leasing.barrier(Revision(2)))
+        await asyncio.sleep(1)
+        assert not waiting.done(), "it has not been heard of revision 2 since there is one"
+        leasing.renew(renewal(request=RequestNumber(2), applied=Revision(2)))
+        await waiting
+        leasing.stop()
+
+    run_virtual(main, 1)
+
+
+class Impostor:
+    """A coordinator that answers as one would, and on a session says what its script makes of each renewal."""
+
+    def __init__(self, script: list[Any]) -> None:
+        self._script = script
+        self.renewals: list[Renewal] = []
+        self.said = 0
+
+    async def call(self, request: Message) -> Message:
+        match request:
+            case WhoAreYou():
+                return ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=Term(5), leader=True)
+            case Allocate():
+                return AllocateAnswer(node=NodeId(1))
+            case Join():
+                return JoinAnswer(incarnation=Incarnation(1))
+            case _:
+                raise AssertionError(request)
+
+    def stream(self, request: Message) -> AsyncIterator[Message]:
+        raise AssertionError(request)
+
+    async def session(self, duplex: Duplex) -> None:
+        await duplex.receive()
+        await duplex.send(SessionOpened(term=Term(5), renew_every_ns=SECOND_NS, latest=Revision(0)))
+        while True:
+            message = await duplex.receive()
+            if message is None:
+                return
+            assert isinstance(message, Renewal)
+            self.renewals.append(message)
+            if self.said < len(self._script):
+                answer = self._script[self.said](message)
+                self.said += 1
+                await duplex.send(answer)
+
+
+def granting(term: int, sequence: int, *, floor: int = 0, behind: int = 0) -> Any:
+    def answer(asked: Renewal) -> Message:
+        return Grant(
+            request=RequestNumber(asked.request - behind),
+            term=Term(term),
+            sequence=Sequence(sequence),
+            duration_ns=60 * SECOND_NS,
+            floor=Revision(floor),
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param([granting(4, 9)], id="an older term"),
+        pytest.param([granting(5, 3)], id="an older grant of this term"),
+        pytest.param([granting(5, 9, behind=-7)], id="a renewal never sent"),
+        pytest.param([granting(5, 9, behind=1)], id="a renewal answered before"),
+        pytest.param([granting(5, 9, floor=7)], id="a floor above what it shows"),
+        pytest.param([granting(6, 9, floor=7)], id="a newer term, a floor above what it shows"),
+        pytest.param([granting(6, 9, behind=-7)], id="a newer term, a renewal never sent"),
+    ],
+)
+def test_a_grant_that_answers_nothing_or_is_of_an_older_term_moves_no_deadline(script: list[Any]) -> None:
+    async def main(random: Any) -> None:
+        loop: Any = asyncio.get_running_loop()
+        network = Network(loop, random)
+        impostor = Impostor([granting(5, 3), *script])
+        faults: list[BaseException] = []
+        await network.host("c1").serve("c1:7000", impostor, on_fault=faults.append)
+        published = Published()
+        agent = Agent(
+            name="n1",
+            address="n1:1",
+            coordinators=("c1:7000",),
+            vault=VaultDisk().open(),
+            transport=network.host("n1"),
+            clock=SimulatedClock(loop),
+            entropy=SeededEntropy(random),
+            published=published,
+        )
+        async with asyncio.TaskGroup() as group:
+            life = group.create_task(agent.run())
+            await until(lambda: published.had_lease)
+            first, view = published.lease, published.view
+            await until(lambda: len(impostor.renewals) >= len(script) + 4)
+            assert impostor.said == len(script) + 1
+            assert published.lease is first
+            assert published.view is view
+            assert not life.done(), "it goes on, and asks as ever"
+            life.cancel()
+        assert faults == []
+
+    run_virtual(main, 1)

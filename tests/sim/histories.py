@@ -1,0 +1,323 @@
+"""Hand-made histories: what a store, vaults, disks and clients would tell an oracle, one statement of it at a time."""
+
+import hashlib
+from collections import Counter
+
+import msgspec
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.codec import encode
+from leasehold.core.identity import hash_secret
+from leasehold.core.lease import NO_LEASE, Lease
+from leasehold.core.lineage import GENESIS, next_lineage
+from leasehold.core.messages import Receipt
+from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.records import (
+    BucketRecord,
+    ColumnStatistics,
+    CountersRecord,
+    Field,
+    LeaderRecord,
+    NodeRecord,
+    Outcome,
+    ProcedureRecord,
+    SegmentRecord,
+    StatementRecord,
+    Step,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+    UseState,
+)
+from leasehold.testing.leases.ground import SETTINGS
+from leasehold.testing.news import DiskImage, Leased, Spoke, VaultChanged, Viewed
+from leasehold.testing.oracle import Oracle
+from leasehold.testing.vault import VaultStep
+
+SECOND_NS = 1_000_000_000
+IN_USE, PRE_DELETE = UseState.IN_USE, UseState.PRE_DELETE
+
+
+def hex_128(number):
+    return f"{number:032x}"
+
+
+def segment_id(transaction, number=1):
+    return f"{hex_128(transaction)}-{hex_128(number)}"
+
+
+def node(number=1, token=None, incarnation=0):
+    return NodeRecord(
+        id=number,
+        name=f"n{number}",
+        address=f"n{number}:9000",
+        token_hash=hash_secret(hex_128(token or number)),
+        incarnation=incarnation,
+        nonce=None,
+        session_hash=None,
+        removed=False,
+    )
+
+
+def counters(next_node=9):
+    return CountersRecord(next_node=next_node, next_object=9, next_procedure=9, next_transaction=9)
+
+
+def field(number, kind="INT", state=IN_USE, *, nullable=True):
+    return Field(id=number, name=f"c{number}", type=kind, nullable=nullable, state=state)
+
+
+def table(version=1, state=IN_USE, fields=None):
+    return TableRecord(
+        id=5,
+        database=4,
+        name="t",
+        state=state,
+        schema_version=version,
+        fields=(field(1), field(2)) if fields is None else fields,
+        next_field=3,
+        cluster_by=None,
+        buckets=1,
+        replication=2,
+        ttl_ns=None,
+        time_column=None,
+        properties={},
+    )
+
+
+def bucket(*replicas):
+    return BucketRecord(table=5, bucket=0, replicas=replicas, in_sync=replicas)
+
+
+def statistics(*fields):
+    return tuple(ColumnStatistics(field=one, nulls=0, minimum=None, maximum=None) for one in fields)
+
+
+def segment(transaction=7, number=1, *, holders=(1, 2), rows=10, version=1, fields=(1, 2)):
+    return SegmentRecord(
+        id=segment_id(transaction, number),
+        table=5,
+        bucket=0,
+        schema_version=version,
+        rows=rows,
+        size_bytes=100,
+        sha256=hashlib.sha256(b"").digest(),
+        statistics=statistics(*fields),
+        holders=holders,
+    )
+
+
+def transaction(state=TransactionState.COMMITTED, number=7, *, rows=10, version=1):
+    return TransactionRecord(id=hex_128(number), order=1, table=5, schema_version=version, state=state, rows=rows)
+
+
+def procedure(step=Step.PRE_STATE, kind="destructive", column=None):
+    return ProcedureRecord(
+        number=1, statement=hex_128(1), text="DROP TABLE d.t", step=step, kind=kind, target=5, field=column
+    )
+
+
+def statement(outcome=Outcome.RUNNING, revision=None):
+    return StatementRecord(
+        id=hex_128(1),
+        order=1,
+        text="DROP TABLE d.t",
+        outcome=outcome,
+        revision=revision,
+        elapsed_ns=0,
+        bound_ns=4 * SECOND_NS,
+        barriers=(),
+        pending=(),
+    )
+
+
+def receipt(outcome=Outcome.COMMITTED, revision=1, elapsed_ns=SECOND_NS):
+    return Receipt(
+        statement_id=hex_128(1),
+        text="DROP TABLE d.t",
+        revision=revision,
+        outcome=outcome,
+        elapsed_ns=elapsed_ns,
+        bound_ns=4 * SECOND_NS,
+        settled=(),
+        pending=(),
+        cleaning=(),
+    )
+
+
+KEYS = {
+    NodeRecord: lambda one: keys.node(one.id),
+    CountersRecord: lambda one: keys.COUNTERS,
+    TableRecord: lambda one: keys.table(one.id),
+    BucketRecord: lambda one: keys.bucket(one.table, one.bucket),
+    SegmentRecord: lambda one: keys.segment(one.table, one.bucket, one.id),
+    TransactionRecord: lambda one: keys.transaction(one.id),
+    ProcedureRecord: lambda one: keys.procedure(one.number),
+    StatementRecord: lambda one: keys.statement(one.id),
+    type(SETTINGS): lambda one: keys.SETTINGS,
+}
+
+
+def key_of(record):
+    return KEYS[type(record)](record)
+
+
+class TrueClock:
+    """Reads real time."""
+
+    def real_ns(self, local_ns):
+        return local_ns
+
+
+class Process:
+    """A node's process as an oracle sees it."""
+
+    def __init__(self, number=1, incarnation=1):
+        self.name = f"n{number}"
+        self.node = number
+        self.incarnation = incarnation
+        self.lease = NO_LEASE
+        self.view = Catalog()
+
+    def lease_ends_ns(self):
+        return self.lease.deadline_ns
+
+
+class Segments:
+    """A segment disk that holds what it is told to."""
+
+    def __init__(self):
+        self.files = set()
+
+    def holds(self, table, bucket, segment):
+        return (table, bucket, segment) in self.files
+
+
+class Vault:
+    """A directory that holds what it is told to."""
+
+    def __init__(self):
+        self.image = self.durable = DiskImage()
+
+
+class Told:
+    """An oracle and its world, one second after the other; `n1` .. `n3` have vaults and segment disks."""
+
+    def __init__(self, invariants):
+        self.real_ns = 0
+        self.oracle = Oracle(invariants, now_ns=lambda: self.real_ns, seed=1, command="again")
+        self.revision = 0
+        self.lineage = GENESIS
+        self.vaults = {f"n{number}": Vault() for number in (1, 2, 3)}
+        self.disks = {f"n{number}": Segments() for number in (1, 2, 3)}
+        self.oracle.vaults.update(self.vaults)
+        self.oracle.disks.update(self.disks)
+        self.oracle.nodes.update({"n1": 1, "n2": 2, "n3": 3})
+
+    def step(self):
+        """Everything told so far is looked at."""
+        self.oracle.check()
+        self.real_ns += SECOND_NS
+
+    def commit(self, *records, gone=(), lineage=None):
+        """One revision of the store; `gone` are records whose keys are deleted."""
+        changes = [Change(key_of(one), encode(one)) for one in records] + [Change(key_of(one), None) for one in gone]
+        self.lineage = next_lineage(self.lineage, changes) if lineage is None else lineage
+        changes.append(Change(keys.LINEAGE, self.lineage))
+        self.revision += 1
+        self.oracle.committed(RevisionChanges(self.revision, tuple(sorted(changes, key=lambda one: one.key))))
+        self.step()
+        return self.revision
+
+    def elect(self, term):
+        record = LeaderRecord(generation=1, term=term, holder="c1", beat=0, duration_ns=0)
+        self.revision += 1
+        self.oracle.committed(RevisionChanges(self.revision, (Change(keys.LEADER, encode(record)),)))
+        self.step()
+
+    def process(self, number=1, *, revision=0, leased_s=0.0, term=1):
+        """A process with a view, and a lease for so long from now."""
+        process = Process(number)
+        process.view = self.catalog(revision)
+        if leased_s:
+            process.lease = Lease(term=term, sequence=1, deadline_ns=self.real_ns + round(leased_s * SECOND_NS))
+        self.oracle.began(process)
+        return process
+
+    def catalog(self, revision):
+        """What replay gives."""
+        history = self.oracle.history
+        items = [Change(key, value) for key, value in history.fold_at(revision).items()]
+        return Catalog.restored(revision, history.lineage_at(revision), items)
+
+    def publish(self, process, view):
+        process.view = view
+        self.oracle.saw(Viewed(process=process, view=view))
+        self.step()
+
+    def lease(self, process, seconds=1.0):
+        process.lease = Lease(term=1, sequence=1, deadline_ns=self.real_ns + round(seconds * SECOND_NS))
+        self.oracle.saw(Leased(process=process, lease=process.lease, showing=process.view.revision))
+        self.step()
+
+    def identity(self, record, host="n1", directory=1, step=VaultStep.WRITTEN):
+        """A vault's identity record becomes durable."""
+        vault = self.vaults[host]
+        self.hold(msgspec.structs.replace(vault.image, identity=record), host, directory, step)
+
+    def hold(self, image, host="n1", directory=1, step=VaultStep.WRITTEN, durable=None):
+        """A vault is as given after a step."""
+        vault = self.vaults[host]
+        vault.image, vault.durable = image, durable or image
+        self.oracle.saw(
+            VaultChanged(host=host, directory=directory, step=step, image=vault.image, durable=vault.durable)
+        )
+        self.step()
+
+    def image(self, revision, host="n1", **changes):
+        """What a vault should hold at a revision."""
+        history = self.oracle.history
+        items = dict(history.fold_at(revision).items())
+        identity = self.vaults[host].image.identity
+        image = DiskImage(identity=identity, applied=revision, lineage=history.lineage_at(revision), items=items)
+        return msgspec.structs.replace(image, **changes)
+
+    def go_on(self, incarnation, host="n1"):
+        identity = self.vaults[host].durable.identity
+        self.oracle.saw(Spoke(host=host, node=1, incarnation=incarnation, identity=identity))
+        self.step()
+
+    def keep(self, one, *hosts):
+        """A segment file lies on these disks."""
+        for host in hosts:
+            self.disks[host].files.add((one.table, one.bucket, one.id))
+
+    def remove(self, one, host="n1"):
+        """A segment file leaves a disk."""
+        self.disks[host].files.discard((one.table, one.bucket, one.id))
+        self.oracle.removed(host, one.table, one.bucket, one.id)
+        self.step()
+
+    def written(self, one=None, hosts=("n1", "n2")):
+        """A table with one committed segment, which every vault knows of."""
+        one = segment() if one is None else one
+        self.commit(SETTINGS, counters(), table(), bucket(1, 2))
+        self.commit(transaction(TransactionState.OPEN, rows=0))
+        self.keep(one, *hosts)
+        self.commit(transaction(), one)
+        for host in self.vaults:
+            self.hold(self.image(self.revision, host), host, directory=int(host[1:]))
+        return one
+
+    def answer(self, what):
+        self.oracle.answered(hex_128(1), what)
+        self.step()
+
+    def scan(self, rows, revision=None):
+        self.oracle.scanned(5, self.revision if revision is None else revision, rows)
+        self.step()
+
+    def wrote(self, **rows):
+        self.oracle.wrote(hex_128(7), 5, Counter(rows))
+        self.step()

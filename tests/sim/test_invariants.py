@@ -1,0 +1,303 @@
+"""Every invariant is proven: a history that breaks it, and nothing else, is noticed by exactly that invariant.
+
+Those of the lease are proven by production code that is broken on purpose (`broken.py`), the rest by histories made by
+hand (`broken_histories.py`). A sound history, and the production runtimes, are noticed by none.
+"""
+
+import asyncio
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from leasehold.core.grantor import Grantor
+from leasehold.core.records import Claiming, Outcome, Step
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.cluster import SimulatedCluster
+from leasehold.testing.invariants import INVARIANTS, finish, named
+from leasehold.testing.invariants.liveness import healed
+from leasehold.testing.loop import run_virtual
+from leasehold.testing.news import LetIn
+from leasehold.testing.observe import watched_grantor
+from leasehold.testing.oracle import InvariantViolated, Oracle
+from leasehold.testing.vault import VaultDisk, VaultStep
+from tests.sim.broken import BREAKS, FollowsTheBound
+from tests.sim.broken_histories import BROKEN, allocated, entered, hidden
+from tests.sim.histories import (
+    PRE_DELETE,
+    SECOND_NS,
+    Told,
+    hex_128,
+    node,
+    procedure,
+    receipt,
+    statement,
+    table,
+)
+
+ALL = [(history, invariants) for histories in BROKEN.values() for history, invariants in histories]
+
+
+@pytest.mark.parametrize(("history", "invariants"), ALL, ids=[history.__name__ for history, _ in ALL])
+def test_a_broken_history_is_noticed_by_its_invariant_and_by_no_other(history, invariants):
+    for invariant in invariants:
+        with pytest.raises(InvariantViolated) as caught:
+            history(Told(named(invariant)))
+        assert caught.value.invariant == invariant
+    others = tuple(one for one in INVARIANTS if one.id not in invariants)
+    told = Told(others)
+    history(told)
+    finish(told.oracle)
+
+
+def test_every_invariant_has_something_that_it_catches():
+    assert {one.id for one in INVARIANTS} == {broken.invariant for broken in BREAKS.values()} | set(BROKEN)
+    with pytest.raises(KeyError):
+        named("INV-NONE")
+
+
+# ---------------------------------------------------------------- what is sound
+
+
+def test_a_sound_history_is_noticed_by_none():
+    told = Told(INVARIANTS)
+    told.elect(1)
+    entered(told)
+    told.go_on(1)
+    told.oracle.saw(LetIn(node=1, incarnation=1, required=2))
+    one = told.written()
+    process = told.process(revision=told.revision)
+    told.publish(process, told.catalog(told.revision))
+    told.lease(process, 60)
+    told.wrote(a=10)
+    told.scan(Counter(a=10))
+    told.scan({one.id: one.rows})
+    told.scan({}, revision=told.revision - 1)
+    at = told.commit(table(state=PRE_DELETE), procedure(), statement())
+    told.publish(process, told.catalog(at))
+    told.commit(procedure(Step.FINISHED), gone=[table(), one])
+    told.answer(receipt(revision=at))
+    told.commit(statement(Outcome.COMMITTED, at), gone=[procedure()])
+    told.answer(receipt(revision=at))
+    for host in ("n1", "n2"):
+        told.hold(told.image(told.revision, host), host, directory=int(host[1:]), step=VaultStep.OPENED)
+        told.remove(one, host)
+    finish(told.oracle)
+    assert told.oracle.history.running() == []
+
+
+def test_a_rolled_back_drop_crosses_nothing():
+    told = Told(INVARIANTS)
+    hidden(told)
+    told.process(revision=1, leased_s=9)
+    told.commit(table(), statement(Outcome.ROLLED_BACK), gone=[procedure()])
+    finish(told.oracle)
+
+
+def test_a_directory_put_in_the_place_of_another_may_have_another_id():
+    told = Told(INVARIANTS)
+    entered(told)
+    told.identity(None, directory=2)
+    told.identity(Claiming(token=hex_128(2)), directory=2)
+    told.commit(node(2))
+    told.identity(allocated(0, number=2, token=2), directory=2)
+
+
+@pytest.mark.parametrize("lost", ["disk", "damage"])
+def test_what_is_lost_on_purpose_need_not_stay(lost):
+    told = Told(INVARIANTS)
+    one = told.written(hosts=("n1",))
+    if lost == "disk":
+        told.disks["n1"].files.clear()
+        told.oracle.disk_lost("n1")
+        told.step()
+    else:
+        told.oracle.damaged("n1", one.id)
+        told.remove(one)
+
+
+# Elapsed, seconds of disturbance, changes of leader, and whether the bound allows that.
+BOUNDS = [(5, 0, 0, False), (5, 1, 0, True), (5, 0.5, 0, False), (11, 0, 1, True), (12, 0, 1, False), (18, 0, 2, True)]
+
+
+@pytest.mark.parametrize(("elapsed_s", "disturbed_s", "changes", "allowed"), BOUNDS)
+def test_the_bound_grows_with_what_disturbed_the_leader(elapsed_s, disturbed_s, changes, allowed):
+    told = Told(named("INV-DDL-1"))
+    told.real_ns = 100 * SECOND_NS
+    told.oracle.disturb("store")
+    told.oracle.disturb("process")
+    told.real_ns += round(disturbed_s * SECOND_NS)
+    told.oracle.undisturb("store")
+    told.oracle.undisturb("process")
+    for term in range(1, changes + 1):
+        told.elect(term)
+    if allowed:
+        told.answer(receipt(elapsed_ns=elapsed_s * SECOND_NS))
+    else:
+        with pytest.raises(InvariantViolated, match="INV-DDL-1"):
+            told.answer(receipt(elapsed_ns=elapsed_s * SECOND_NS))
+
+
+def test_a_disturbance_long_ago_allows_nothing():
+    told = Told(named("INV-DDL-1"))
+    told.oracle.disturb("store")
+    told.real_ns += 10 * SECOND_NS
+    told.oracle.undisturb("store")
+    told.real_ns += 1000 * SECOND_NS
+    with pytest.raises(InvariantViolated, match="INV-DDL-1"):
+        told.answer(receipt(elapsed_ns=5 * SECOND_NS))
+
+
+# ---------------------------------------------------------------- clocks
+
+
+@pytest.mark.parametrize("drift_ppm", [-10_000, -1, 0, 3, 10_000])
+def test_an_observer_knows_the_first_instant_of_a_reading(drift_ppm):
+    async def main(random):
+        loop = asyncio.get_running_loop()
+        clock = SimulatedClock(loop, drift_ppm=drift_ppm, offset_ns=random.randrange(SECOND_NS))
+
+        async def reaches(local_ns):
+            real_ns = clock.real_ns(local_ns)
+            await asyncio.sleep((real_ns - 1 - loop.now_ns()) / SECOND_NS)
+            assert loop.now_ns() == real_ns - 1
+            assert clock.now_ns() < local_ns
+            await asyncio.sleep(1 / SECOND_NS)
+            assert clock.now_ns() >= local_ns
+            assert clock.real_ns(clock.now_ns()) <= loop.now_ns()
+
+        for _ in range(20):
+            await reaches(clock.now_ns() + random.randrange(1_000, 3 * SECOND_NS))
+            clock.jump(random.randrange(SECOND_NS))
+            assert clock.real_ns(clock.now_ns()) <= loop.now_ns()
+            await reaches(clock.now_ns() + random.randrange(1_000, 3 * SECOND_NS))
+            clock.set_drift(random.randrange(-10_000, 10_000))
+
+    run_virtual(main, 1)
+
+
+# ---------------------------------------------------------------- the production runtimes
+
+
+class Over(Exception):
+    """The scenario has ended: what still runs is cancelled."""
+
+
+def live(body, seed=1, invariants=INVARIANTS, grantor=Grantor, **options):
+    """Runs `body(cluster, group)` on a watched cluster; answers the oracle."""
+    oracles = []
+
+    async def main(random):
+        loop = asyncio.get_running_loop()
+        oracle = Oracle(invariants, now_ns=loop.now_ns, seed=seed, command=f"leasehold-sim reproduce --seed {seed}")
+        oracles.append(oracle)
+        cluster = SimulatedCluster(random, oracle=oracle, **options)
+        cluster.watch.grantor = partial(watched_grantor, oracle, kind=grantor)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await cluster.start(group)
+                await body(cluster, group)
+                finish(oracle)
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, seed, shuffle=True)
+    return oracles[0]
+
+
+async def change_the_catalog(cluster, group):
+    del group
+    for text in (
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b INT)",
+        "ALTER TABLE d.t ADD COLUMN c INT",
+        "ALTER TABLE d.t DROP COLUMN c",
+        "DROP TABLE d.t",
+        "DROP DATABASE d",
+    ):
+        answer = await cluster.sql(text)
+        cluster.watch.oracle.answered(answer.statement_id, answer)
+
+
+@pytest.mark.parametrize("coordinators", [1, 3])
+def test_the_production_runtimes_are_seen_and_sound(coordinators):
+    async def body(cluster, group):
+        await change_the_catalog(cluster, group)
+        for one in cluster.nodes:
+            passed = one.guard()
+            assert passed is not None
+            cluster.watch.oracle.passed(one.published, passed)
+
+    oracle = live(body, coordinators=coordinators)
+    assert oracle.proceeded > 0
+    assert oracle.returned > 0
+    assert len(oracle.serves) == 3
+    assert oracle.newest_term == 1
+    assert sorted(oracle.nodes.values()) == [1, 2, 3]
+    assert all(one.view.revision >= oracle.returned for one in oracle.processes.values())
+    trace = "\n".join(oracle.trace)
+    for words in ("goes on as node", "is leased by 1.", "shows", "the vault of n1"):
+        assert words in trace
+    assert oracle.digest() == live(body, coordinators=coordinators).digest()
+
+
+@pytest.mark.parametrize("invariant", ["INV-BARRIER-1", "INV-SERVE-1"])
+def test_a_broken_grantor_in_the_production_runtime_is_caught(invariant):
+    async def body(cluster, group):
+        cluster.nodes[0].pause()
+        await change_the_catalog(cluster, group)
+
+    with pytest.raises(InvariantViolated, match=f"{invariant} violated at seed 1, .*: n1 ") as caught:
+        live(body, invariants=named(invariant), grantor=FollowsTheBound)
+    assert caught.value.invariant == invariant
+
+
+def test_liveness_waits_for_the_nodes_and_says_who_is_left():
+    async def body(cluster, group):
+        del group
+        oracle, first = cluster.watch.oracle, cluster.nodes[0]
+        first.pause()
+        await asyncio.sleep(10)
+
+        def not_serving():
+            return [one.name for one in cluster.nodes if one.guard() is None]
+
+        with pytest.raises(InvariantViolated, match="n1 can't serve") as caught:
+            await healed(oracle, not_serving=not_serving, limit_ns=5 * SECOND_NS)
+        assert caught.value.invariant == "LIVENESS"
+        first.resume()
+        assert 0 < await healed(oracle, not_serving=not_serving) < 5 * SECOND_NS
+        with pytest.raises(InvariantViolated, match="2 statements have no answer, the first is a"):
+            await healed(oracle, not_serving=not_serving, unanswered=lambda: ["a", "b"], limit_ns=SECOND_NS)
+
+    live(body)
+
+
+def test_a_violation_in_a_cluster_ends_the_run_and_says_how_to_repeat_it():
+    async def body(cluster, group):
+        await change_the_catalog(cluster, group)
+        cluster.watch.oracle.returned += 1_000
+        await asyncio.sleep(10)
+
+    with pytest.raises(InvariantViolated) as caught:
+        live(body, seed=7)
+    violation = caught.value
+    assert violation.invariant == "INV-SERVE-1"
+    assert violation.hint == "leasehold-sim reproduce --seed 7"
+    assert f"INV-SERVE-1 violated at seed 7, step {violation.step}, {violation.real_ns / 1e9:.6f} s: " in violation.text
+    assert len(violation.text.splitlines()) > 10
+
+
+def test_a_directory_is_followed_wherever_it_is_put():
+    async def body(cluster, group):
+        del group
+        first, second = cluster.nodes[:2]
+        watch = cluster.watch
+        watch.vault(second.name, VaultDisk())
+        assert watch.oracle.vaults[second.name].durable.identity is None
+        watch.vault(second.name, second.disk)
+        assert watch.oracle.vaults[second.name].durable.identity.node == watch.oracle.nodes[second.name]
+        assert watch.oracle.vaults[first.name].durable.applied <= watch.oracle.vaults[first.name].image.applied
+
+    live(body)

@@ -1,0 +1,138 @@
+"""What has to hold of a real cluster once its faults are mended and its clients are silent."""
+
+from bisect import bisect_left
+from pathlib import Path
+from typing import Any
+
+from leasehold.cli.verify import verify
+from leasehold.client.cluster import Cluster, connect
+from leasehold.core.messages import AskOutcome, Receipt, Rows, WaitingFor
+from leasehold.core.records import Outcome
+from leasehold.errors import Definite, LeaseholdError
+from leasehold.ids import Revision
+from leasehold.limits import SECOND_NS
+from leasehold.storage.servelog import read_serve_log
+from leasehold.testing.clients import Model
+from leasehold.wire.blocking import BlockingConnection
+from tests.soak.ledger import Ledger, TableLedger, Told
+
+OUTCOME_SECONDS = 30
+
+
+class Checks:
+    """Notes in the ledger what does not hold."""
+
+    def __init__(self, address: str, directory: Path, ledger: Ledger, tables: dict[str, TableLedger]) -> None:
+        self._address = address
+        self._directory = directory
+        self._ledger = ledger
+        self._tables = tables
+
+    def run(self) -> list[dict[str, Any]]:
+        """Answers the statements that took longer than their bound: the caller knows what was broken meanwhile."""
+        heard = [one for one in self._ledger.statements if isinstance(one.heard, Receipt)]
+        late = [_late(one) for one in heard if one.heard.elapsed_ns > one.heard.bound_ns]  # type: ignore[union-attr]
+        try:
+            self._check_served(heard)
+            with connect(self._address) as cluster:
+                self._check_outcomes()
+                self._check_catalog(cluster)
+                self._check_rows(cluster)
+        except LeaseholdError as error:
+            self._ledger.violated(f"liveness: all is mended, and yet: {type(error).__name__} [{error.code}] {error}")
+        return late
+
+    def _check_served(self, heard: list[Told]) -> None:
+        """INV-SERVE-1, twice: by the rule of `leasehold verify`, and by the clock that all processes here share."""
+        verified = verify(self._directory)
+        self._ledger.count("batches", verified.batches)
+        if verified.stale_serves:
+            self._ledger.violated(f"INV-SERVE-1: {verified.stale_serves} stale serves: {verified.examples}")
+        answered: list[int] = []
+        revisions: list[Revision] = []
+        # A receipt for which nothing was to be done waited for nobody.
+        for one in sorted((one for one in heard if not one.nothing_done), key=lambda each: each.answered_ns):
+            assert isinstance(one.heard, Receipt)
+            assert one.heard.revision is not None
+            answered.append(one.answered_ns)
+            revisions.append(max(one.heard.revision, revisions[-1] if revisions else Revision(0)))
+        for log in sorted(self._directory.glob("node-*/servelog")):
+            for serve in read_serve_log(log):
+                earlier = bisect_left(answered, serve.released_ns)
+                if earlier and serve.view < revisions[earlier - 1]:
+                    self._ledger.violated(f"INV-SERVE-1: {revisions[earlier - 1]} had been answered, then {serve}")
+
+    def _check_outcomes(self) -> None:
+        """INV-DDL-1: asked again by its id, every statement has the outcome that its client was told of."""
+        connection = BlockingConnection(self._address)
+        try:
+            for one in self._ledger.statements:
+                again = _outcome(connection, one)
+                if not _agree(one, again):
+                    self._ledger.violated(f"INV-DDL-1: {one.text} ({one.id}): {one.heard!r}, asked again {again!r}")
+                elif one.heard is None and isinstance(again, Receipt):
+                    one.heard = again
+        finally:
+            connection.close()
+
+    def _check_catalog(self, cluster: Cluster) -> None:
+        """The catalog is what the acknowledged statements make of it, in the order of their revisions."""
+        model = Model()
+        done = [(one.heard, one) for one in self._ledger.statements if one.modelled and isinstance(one.heard, Receipt)]
+        for _, one in sorted(done, key=lambda each: (each[0].revision or 0, each[1].nothing_done)):
+            try:
+                model.take(one.text)
+            except (AssertionError, KeyError, ValueError):
+                self._ledger.violated(f"INV-DDL-1: {one.text} ({one.id}) was acknowledged where it was not possible")
+                return
+        tables = model.tables()
+        shown = {f"{row[0]}.{row[1]}" for row in _rows(cluster, "SHOW TABLES")} - self._tables.keys()
+        if shown != tables.keys():
+            self._ledger.violated(f"INV-DDL-1: SHOW TABLES says {shown}, acknowledged were {sorted(tables)}")
+            return
+        for name, columns in tables.items():
+            found = [str(row[0]) for row in _rows(cluster, f"DESCRIBE {name}")]
+            if found != columns:
+                self._ledger.violated(f"INV-DDL-1: {name} has {found}, acknowledged were {columns}")
+
+    def _check_rows(self, cluster: Cluster) -> None:
+        """INV-WRITE-2 and INV-REP-1: every acknowledged row is there, once."""
+        for name, table in self._tables.items():
+            must_be_seen = table.must_be_seen()
+            read = cluster.table(name).scan(["k"]).read_all()["k"]
+            self._ledger.count("rows", len(read))
+            wrong = table.check(read, must_be_seen)
+            self._ledger.violated(wrong and f"INV-WRITE-2: {name}, in the end: {wrong}")
+
+
+def _agree(one: Told, again: Receipt | Definite) -> bool:
+    """Whether a statement's second answer is the first one, or a possible one where its client had heard none."""
+    if isinstance(again, Definite):
+        # What found nothing to do is not recorded.
+        return not isinstance(one.heard, Receipt) or (again.code == "NO_STATEMENT" and one.nothing_done)
+    first = again.revision if one.heard is None else getattr(one.heard, "revision", None)
+    return again.outcome is Outcome.COMMITTED and again.revision == first
+
+
+def _outcome(connection: BlockingConnection, one: Told) -> Receipt | Definite:
+    """Raises `LeaseholdError` if there is no definite answer though nothing is broken."""
+    try:
+        for message in connection.stream(AskOutcome(cluster_id=None, statement=one.id), OUTCOME_SECONDS * SECOND_NS):
+            if isinstance(message, Receipt):
+                return message
+            assert isinstance(message, WaitingFor)
+    except Definite as error:
+        return error
+    raise AssertionError(f"asked for {one.id}, the answer broke off")
+
+
+def _rows(cluster: Cluster, text: str) -> tuple[tuple[str | int | bool | None, ...], ...]:
+    answer = cluster.sql(text)
+    assert isinstance(answer, Rows)
+    return answer.rows
+
+
+def _late(one: Told) -> dict[str, Any]:
+    assert isinstance(one.heard, Receipt)
+    took = {"elapsed_ns": one.heard.elapsed_ns, "bound_ns": one.heard.bound_ns}
+    return {"text": one.text, "id": one.id, "asked_ns": one.asked_ns, "answered_ns": one.answered_ns, **took}

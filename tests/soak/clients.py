@@ -1,0 +1,233 @@
+"""The clients of a real cluster: threads that change the catalog, append and read, each drawing from a seed.
+
+`python -m tests.soak.clients COORDINATOR DIRECTORY SEED`; lines of JSON on standard input tell it to `begin`, to
+`stop`, and in the end, once all is healed, to `check` all that was ever answered.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from leasehold.client.cluster import Cluster, connect
+from leasehold.core.messages import Receipt
+from leasehold.core.records import Outcome
+from leasehold.errors import Definite, Indefinite, LeaseholdError
+from leasehold.ids import StatementId
+from leasehold.limits import SECOND_NS
+from leasehold.testing.clients import DATABASES, TABLES, some_statement
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+from tests.soak.checks import Checks
+from tests.soak.ledger import KEYS_PER_APPEND, Ledger, TableLedger, Told
+
+COLUMN = "c"
+SOAKED = {
+    "soak.plain": "(k BIGINT, v STRING) CLUSTERED BY (k) INTO 2 BUCKETS",
+    "soak.altered": "(k BIGINT, v STRING) CLUSTERED BY (k) INTO 1 BUCKETS TBLPROPERTIES ('replication' = '3')",
+}
+"""Tables that stay; of the second one a column comes and goes."""
+ALTERED = "soak.altered"
+SCHEMA_CLIENTS = 3
+STOP_NS = 20 * SECOND_NS
+
+now_ns = BoottimeClock().now_ns
+
+
+class AlteredColumn:
+    """Whether COLUMN is there: True, False or, while that changes or is not known, None. The number tells a reader
+    that nothing has changed while it looked."""
+
+    def __init__(self) -> None:
+        self.now: tuple[int, bool | None] = (0, False)
+
+    def is_now(self, there: bool | None) -> None:
+        self.now = (self.now[0] + 1, there)
+
+
+class Clients:
+    """All threads of one soak."""
+
+    def __init__(self, address: str, directory: Path, seed: int) -> None:
+        self._address = address
+        self._random = Random(seed)
+        self._entropy = SystemEntropy()
+        self._stopped = threading.Event()
+        self._column = AlteredColumn()
+        self.ledger = Ledger()
+        self.tables = {name: TableLedger() for name in SOAKED}
+        self._written: dict[str, set[int]] = {f"{one}.{two}": set() for one in DATABASES for two in TABLES}
+        self._threads: list[threading.Thread] = []
+        self._checks = Checks(address, directory, self.ledger, self.tables)
+
+    # ------------------------------------------------------------ told from outside
+
+    def begin(self) -> None:
+        """Makes the tables that stay, then lets the threads go."""
+        with connect(self._address) as cluster:
+            for text in ["CREATE DATABASE soak", *(f"CREATE TABLE {name} {what}" for name, what in SOAKED.items())]:
+                self._ask(cluster, text, modelled=False)
+        works = [self._change_the_catalog] * SCHEMA_CLIENTS + [self._alter_a_column, self._use_changing_tables]
+        for table in SOAKED:
+            works += [_on(self._append, table), _on(self._scan, table)]
+        for work in works:
+            # A generator of its own for each thread: what one draws does not depend on another's turn.
+            thread = threading.Thread(target=self._live, args=(work, Random(self._random.getrandbits(64))), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def answers(self) -> bool:
+        """Whether the coordinator does."""
+        with connect(self._address) as cluster:
+            try:
+                cluster.status()
+            except LeaseholdError:
+                return False
+        return True
+
+    def tally(self) -> dict[str, Any]:
+        """What has been done so far, and what was wrong with it."""
+        return {"counts": dict(self.ledger.counts), "violations": self.ledger.violations}
+
+    def stop(self) -> int:
+        """Lets every thread end what it is doing, for STOP_NS; answers how many still do."""
+        self._stopped.set()
+        give_up_ns = now_ns() + STOP_NS
+        for thread in self._threads:
+            thread.join(max(0, give_up_ns - now_ns()) / SECOND_NS)
+        return sum(thread.is_alive() for thread in self._threads)
+
+    def check(self) -> dict[str, Any]:
+        """All is healed and nobody asks any more: whatever was answered has to be true."""
+        late = self._checks.run()
+        return {**self.tally(), "late": late}
+
+    def account(self) -> Any:
+        """Every statement with its answer, to look into what went wrong."""
+        return [{**msgspec.structs.asdict(one), "heard": repr(one.heard)} for one in list(self.ledger.statements)]
+
+    # ------------------------------------------------------------ threads
+
+    def _live(self, work: Callable[[Cluster, Random], None], random: Random) -> None:
+        """One thread: again and again until it is told to stop. What is not an error of ours is a violation."""
+        with connect(self._address) as cluster:
+            while not self._stopped.wait(random.random() / 2):
+                try:
+                    work(cluster, random)
+                except LeaseholdError:
+                    self.ledger.count("refused or unreachable")
+                except BaseException:
+                    self.ledger.violated(f"a client ended: {traceback.format_exc()}")
+                    raise
+
+    def _ask(self, cluster: Cluster, text: str, *, modelled: bool) -> Told:
+        told = Told(id=StatementId(self._entropy.hex_128()), text=text, asked_ns=now_ns(), modelled=modelled)
+        self.ledger.asked(told)
+        try:
+            answer = cluster.sql(text, statement_id=told.id)
+        except Definite as error:
+            told.heard = error
+        except Indefinite:
+            return told
+        else:
+            assert isinstance(answer, Receipt)
+            told.heard = answer
+            if answer.outcome is not Outcome.COMMITTED or answer.statement_id != told.id:
+                self.ledger.violated(f"INV-DDL-1: {text} ({told.id}) was answered {answer}")
+        told.answered_ns = now_ns()
+        return told
+
+    def _change_the_catalog(self, cluster: Cluster, random: Random) -> None:
+        self._ask(cluster, some_statement(random), modelled=True)
+
+    def _alter_a_column(self, cluster: Cluster, random: Random) -> None:
+        """Its readers know what they must see: nobody else alters this table."""
+        there = self._column.now[1]
+        adding = random.random() < 0.5 if there is None else not there
+        self._column.is_now(None)
+        change = f"ADD COLUMN {COLUMN} BIGINT" if adding else f"DROP COLUMN {COLUMN}"
+        told = self._ask(cluster, f"ALTER TABLE {ALTERED} {change}", modelled=False)
+        if isinstance(told.heard, Receipt):
+            self._column.is_now(adding)
+        elif isinstance(told.heard, Definite):
+            self._column.is_now(there)
+
+    def _append(self, table: str, cluster: Cluster, random: Random) -> None:
+        number = self.tables[table].begin(random.choice((1, 10, random.randint(1, KEYS_PER_APPEND))))
+        keys = self.tables[table].keys(number)
+        self.ledger.count("appends")
+        try:
+            rows = cluster.table(table).append(pa.table({"k": keys, "v": [f"row {key}" for key in keys]}))
+        except Definite:
+            self.tables[table].refused(number)
+            raise
+        if rows != len(keys):
+            self.ledger.violated(f"INV-WRITE-2: {len(keys)} rows appended to {table}, {rows} acknowledged")
+        self.tables[table].committed(number)
+
+    def _scan(self, table: str, cluster: Cluster, random: Random) -> None:
+        """Finds every append that had been acknowledged before, whole and once; and the columns of the moment."""
+        before = self._column.now
+        must_be_seen = self.tables[table].must_be_seen()
+        reader = cluster.table(table).scan(random.choice((None, ["k"], ["v", "k"])) if table != ALTERED else None)
+        after = self._column.now
+        self.ledger.count("scans")
+        known = table == ALTERED and before == after and before[1] is not None
+        if known and (COLUMN in reader.schema.names) != before[1]:
+            self.ledger.violated(f"INV-SERVE-1: {table} was shown with {reader.schema.names}, {before} was known")
+        wrong = self.tables[table].check(reader.read_all()["k"], must_be_seen)
+        self.ledger.violated(wrong and f"INV-WRITE-2: {table}: {wrong}")
+
+    def _use_changing_tables(self, cluster: Cluster, random: Random) -> None:
+        """Rows of one number each, in whatever columns there are just now: one is never seen twice in a column, nor
+        in a table that it was not written to."""
+        name = random.choice(sorted(self._written))
+        number = self.ledger.counts["numbers"]
+        table = cluster.table(name)
+        self.ledger.count("numbers")
+        self._written[name].add(number)
+        with contextlib.suppress(LeaseholdError):
+            table.append(pa.table({column: pa.array([number], pa.int32()) for column in table.schema.names}))
+        read = cluster.table(name).scan().read_all()
+        self.ledger.count("scans")
+        for column in read.column_names:
+            values = [value for value in read[column].to_pylist() if value is not None]
+            if len(values) != len(set(values)) or not self._written[name].issuperset(values):
+                self.ledger.violated(f"INV-WRITE-2: {name}.{column} was read as {sorted(values)}")
+
+
+def _on(work: Callable[[str, Cluster, Random], None], table: str) -> Callable[[Cluster, Random], None]:
+    return lambda cluster, random: work(table, cluster, random)
+
+
+def requests() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def main(address: str, directory: str, seed: str) -> None:
+    clients = Clients(address, Path(directory), int(seed))
+    for request in requests():
+        line: dict[str, Any] = {"id": request["id"]}
+        try:
+            line["answer"] = getattr(clients, request["do"])()
+        except LeaseholdError as error:
+            line["error"] = {"kind": type(error).__name__, "code": error.code, "text": error.text}
+        except AssertionError as error:
+            line["error"] = {"kind": "AssertionError", "code": "CHECK_FAILED", "text": str(error)}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+    os._exit(0)  # whoever told it what to do is gone
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,189 @@
+"""What is done to a real cluster, drawn from a seed: one thing is broken or mended after the other, at most
+`BROKEN_MAX` are broken at a time, and in the end all is mended. Every fault lies within what the design withstands."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from leasehold.limits import SECOND_NS
+from leasehold.local.processes import COORDINATOR
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES
+from tests.soak.grounds import Ground, wait_until_ended, way_to_the_coordinator
+
+BROKEN_MAX = 2
+PAUSES_S = (0.1, 1.0, 5.0)
+CALM_CHANCE = 0.45
+"""That what comes next is a mend."""
+
+now_ns = BoottimeClock().now_ns
+
+
+class EndedByItself(Exception):
+    """A process ended that nobody had told to."""
+
+
+class Faults:
+    """Breaks `ground`; writes down in `journal` what it did and when, by the clock of the serve logs."""
+
+    def __init__(self, ground: Ground, random: Random, journal: Path) -> None:
+        self._ground = ground
+        self._random = random
+        self._journal = journal
+        self._broken: dict[str, Callable[[], None]] = {}
+        """How to mend what is broken, by what it is."""
+        self._down: set[str] = set()
+        """Processes that do not run because they were ended here."""
+        self._disturbed_since_ns = 0
+        self.disturbed: list[tuple[int, int]] = []
+        """From when to when the coordinator was down, paused or just back."""
+        self.counts: Counter[str] = Counter()
+        self._kinds: list[tuple[float, Callable[[], None]]] = [
+            (3, self._kill_a_node),
+            (1, self._stop_a_node),
+            (3, self._pause_a_node),
+            (1, self._kill_the_coordinator),
+            (0.3, self._stop_the_coordinator),
+            (0.7, self._pause_the_coordinator),
+        ]
+        if ground.hosts is not None:
+            self._kinds += [(4, self._cut), (2, self._slow)]
+
+    def next(self) -> None:
+        """Waits a little, then breaks or mends one thing. Raises `EndedByItself`."""
+        sleep_ns(int(self._random.choice(PAUSES_S) * self._random.random() * SECOND_NS))
+        self.check_all_run()
+        if self._broken and (len(self._broken) >= BROKEN_MAX or self._random.random() < CALM_CHANCE):
+            self._mend(self._random.choice(sorted(self._broken)))
+        else:
+            weights = [weight for weight, _ in self._kinds]
+            self._random.choices(self._kinds, weights)[0][1]()
+
+    def heal(self) -> None:
+        """Mends everything."""
+        for what in sorted(self._broken):
+            self._mend(what)
+        self.check_all_run()
+
+    @property
+    def disturbing(self) -> bool:
+        """Whether the coordinator has not answered yet since it was last disturbed."""
+        return self._disturbed_since_ns != 0
+
+    def answers_again(self) -> None:
+        """The coordinator has answered since it was last disturbed: from here on it keeps its bound."""
+        if self._disturbed_since_ns and COORDINATOR not in self._broken:
+            self.disturbed.append((self._disturbed_since_ns, now_ns()))
+            self._disturbed_since_ns = 0
+
+    def check_all_run(self) -> None:
+        """Raises `EndedByItself`."""
+        for name in (COORDINATOR, *NODES):
+            if name not in self._down and not self._ground.runs(name):
+                raise EndedByItself(f"{name} has ended, and nobody told it to")
+
+    def _break(self, what: str, kind: str, said: str, mend: Callable[[], None]) -> None:
+        self._broken[what] = mend
+        self.counts[kind] += 1
+        self._note(said)
+
+    def _mend(self, what: str) -> None:
+        self._broken.pop(what)()
+        self._note(f"{what}: mended")
+
+    def _note(self, line: str) -> None:
+        with self._journal.open("a") as journal:
+            journal.write(f"{now_ns()} {line}\n")
+
+    # ------------------------------------------------------------ processes
+
+    def _some_node(self) -> str | None:
+        whole = [name for name in NODES if name not in self._broken]
+        return self._random.choice(whole) if whole else None
+
+    def _end(self, name: str, *, in_order: bool) -> None:
+        self._down.add(name)
+        if in_order:
+            self._ground.terminate(name)
+        else:
+            self._ground.kill(name)
+
+    def _start(self, name: str) -> None:
+        wait_until_ended(self._ground, name)
+        self._ground.start(name)
+        self._down.discard(name)
+
+    def _kill_a_node(self) -> None:
+        if (name := self._some_node()) is not None:
+            self._end(name, in_order=False)
+            self._break(name, "node killed", f"{name}: SIGKILL", lambda: self._start(name))
+
+    def _stop_a_node(self) -> None:
+        if (name := self._some_node()) is not None:
+            self._end(name, in_order=True)
+            self._break(name, "node stopped in order", f"{name}: SIGTERM", lambda: self._start(name))
+
+    def _pause_a_node(self) -> None:
+        if (name := self._some_node()) is not None:
+            self._ground.pause(name)
+            self._break(name, "node paused", f"{name}: SIGSTOP", lambda: self._ground.resume(name))
+
+    def _disturb(self) -> bool:
+        """Whether the coordinator can be disturbed now, which is noted."""
+        if COORDINATOR in self._broken:
+            return False
+        self._disturbed_since_ns = self._disturbed_since_ns or now_ns()
+        return True
+
+    def _kill_the_coordinator(self) -> None:
+        if self._disturb():
+            self._end(COORDINATOR, in_order=False)
+            mend = lambda: self._start(COORDINATOR)  # noqa: E731
+            self._break(COORDINATOR, "coordinator killed", f"{COORDINATOR}: SIGKILL", mend)
+
+    def _stop_the_coordinator(self) -> None:
+        if self._disturb():
+            self._end(COORDINATOR, in_order=True)
+            mend = lambda: self._start(COORDINATOR)  # noqa: E731
+            self._break(COORDINATOR, "coordinator stopped in order", f"{COORDINATOR}: SIGTERM", mend)
+
+    def _pause_the_coordinator(self) -> None:
+        if self._disturb():
+            self._ground.pause(COORDINATOR)
+            mend = lambda: self._ground.resume(COORDINATOR)  # noqa: E731
+            self._break(COORDINATOR, "coordinator paused", f"{COORDINATOR}: SIGSTOP", mend)
+
+    # ------------------------------------------------------------ the network
+
+    def _cut(self) -> None:
+        hosts = self._ground.hosts
+        assert hosts is not None
+        node = self._random.choice(NODES)
+        others = [way_to_the_coordinator(node)] * 3 + [other for other in NODES if other != node] + [CLIENT]
+        one, other = self._random.sample((node, self._random.choice(others)), 2)
+        both_ways = self._random.random() < 0.5
+        what = " and ".join(sorted((one, other)))
+        if what in self._broken:
+            return
+
+        def mend() -> None:
+            hosts.mend(one, other)
+            hosts.mend(other, one)
+
+        hosts.cut(one, other)
+        if both_ways:
+            hosts.cut(other, one)
+        kind = "cut both ways" if both_ways else "cut one way"
+        self._break(what, kind, f"{one} {'and' if both_ways else 'to'} {other}: cut", mend)
+
+    def _slow(self) -> None:
+        way = self._random.choice(("up", "down"))
+        what = f"the way {way} of {BEHIND_PROXY}"
+        if what in self._broken:
+            return
+        rate = self._random.choice((None, 0, 40, 400, 4_000))
+        delay_seconds = self._random.random() if rate is None else 0.0
+        self._ground.slow(way, bytes_per_second=rate, delay_seconds=delay_seconds)
+        said = f"{what}: {f'{delay_seconds:.2f} s late' if rate is None else f'{rate} bytes per second'}"
+        self._break(what, "slow", said, lambda: self._ground.slow(way))

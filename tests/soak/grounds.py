@@ -1,0 +1,176 @@
+"""A coordinator and three nodes as real processes that can be broken: in network namespaces where root may make
+them, so that ways can be cut and slowed too, else on this machine's loopback without the faults of the network."""
+
+import signal
+from pathlib import Path
+from typing import Protocol, Self
+
+from leasehold.client.locate import read_cluster_file
+from leasehold.local.processes import COORDINATOR, LocalCluster
+from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES, PROXY, NetworkCluster
+from tests.netns.hosts import Hosts, Unavailable, check_available
+from tests.netns.remote import wait_until
+
+ENDS_SECONDS = 20.0
+"""So long a process may take to end when it is told to stop."""
+
+
+class Machine(Protocol):
+    """Where a client's process can be started."""
+
+    def command(self, *words: str) -> list[str]:
+        """`words` as a command that runs there."""
+        ...
+
+
+class Ground(Protocol):
+    """A running cluster; a context manager that ends all of it. Names are COORDINATOR and those of NODES."""
+
+    directory: Path
+    logs: str
+    """Where its logs lie, for people."""
+
+    @property
+    def hosts(self) -> Hosts | None:
+        """The network, None where it can't be broken."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def client(self) -> Machine: ...
+    def address(self) -> str: ...
+    def start(self, name: str) -> None: ...
+    def kill(self, name: str) -> None: ...
+    def terminate(self, name: str) -> None: ...
+    def pause(self, name: str) -> None: ...
+    def resume(self, name: str) -> None: ...
+    def runs(self, name: str) -> bool: ...
+    def slow(self, way: str, *, bytes_per_second: int | None = None, delay_seconds: float = 0.0) -> None: ...
+    def wait_until_active(self) -> None: ...
+
+
+class Here:
+    """This machine itself."""
+
+    def command(self, *words: str) -> list[str]:
+        return list(words)
+
+
+class NetworkGround:
+    """Each process on a host of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._cluster = NetworkCluster(directory)
+        self.directory = directory
+        self.logs = f"logs are {directory}/*.log, serve logs {directory}/node-*/servelog"
+        self.kill = self._cluster.kill
+        self.terminate = self._cluster.terminate
+        self.pause = self._cluster.pause
+        self.resume = self._cluster.resume
+        self.runs = self._cluster.runs
+        self.start = self._cluster.start
+
+    def __enter__(self) -> Self:
+        self._cluster.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.__exit__()
+
+    @property
+    def hosts(self) -> Hosts | None:
+        return self._cluster.hosts
+
+    def client(self) -> Machine:
+        return self._cluster.hosts[CLIENT]
+
+    def address(self) -> str:
+        return self._cluster.address(COORDINATOR)
+
+    def slow(self, way: str, *, bytes_per_second: int | None = None, delay_seconds: float = 0.0) -> None:
+        self._cluster.pace(way, bytes_per_second=bytes_per_second, delay_seconds=delay_seconds)
+
+    def wait_until_active(self) -> None:
+        self._cluster.wait_until_active()
+
+
+class LocalGround:
+    """All processes on the loopback interface, as `leasehold up` starts them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._local = LocalCluster(directory)
+        self.directory = directory
+        self.logs = f"logs are {directory}/*/log, serve logs {directory}/node-*/servelog"
+        self.wait_until_active = self._local.wait_until_active
+
+    def __enter__(self) -> Self:
+        try:
+            self._local.up(len(NODES))
+            self._local.wait_until_active()
+        except BaseException:
+            self._local.down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._local.down()
+
+    @property
+    def hosts(self) -> Hosts | None:
+        return None
+
+    def client(self) -> Machine:
+        return Here()
+
+    def address(self) -> str:
+        return read_cluster_file(self.directory).coordinator
+
+    def start(self, name: str) -> None:
+        if name == COORDINATOR:
+            self._local.restart_coordinator()
+        else:
+            self._local.start_node(self._local.node(name))
+
+    def kill(self, name: str) -> None:
+        if self.runs(name):
+            self._local.node(name).signal(signal.SIGKILL)
+            self._local.node(name).wait_until_gone()
+
+    def terminate(self, name: str) -> None:
+        self._local.node(name).signal(signal.SIGTERM)
+
+    def pause(self, name: str) -> None:
+        self._local.node(name).signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._local.node(name).signal(signal.SIGCONT)
+
+    def runs(self, name: str) -> bool:
+        return self._local.node(name).running() is not None
+
+    def slow(self, way: str, *, bytes_per_second: int | None = None, delay_seconds: float = 0.0) -> None:
+        raise AssertionError("there is no proxy here")
+
+
+def ground(directory: Path) -> Ground:
+    """The best one that this machine and this user can have; not started yet."""
+    return LocalGround(directory) if why_no_network() else NetworkGround(directory)
+
+
+def why_no_network() -> str:
+    """Why the network can't be broken here; empty where it can."""
+    try:
+        check_available()
+    except Unavailable as reason:
+        return str(reason)
+    return ""
+
+
+def way_to_the_coordinator(node: str) -> str:
+    """The host that a node's packets to the coordinator go through last."""
+    return PROXY if node == BEHIND_PROXY else COORDINATOR
+
+
+def wait_until_ended(ground_: Ground, name: str) -> None:
+    """After a SIGTERM. Fails if it does not end in time."""
+    wait_until(lambda: not ground_.runs(name), said=lambda: f"{name} to end after SIGTERM", seconds=ENDS_SECONDS)

@@ -1,0 +1,112 @@
+"""Where to ask, and whom last: rests, and lookups that fail, come late, or tell of another table."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from leasehold.client.places import Places
+from leasehold.core.messages import TableFacts
+from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision
+from leasehold.limits import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
+from tests.unit.node.cluster import Cluster, cluster
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Cluster]:
+    """A table on two nodes."""
+    with cluster(tmp_path) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        yield made
+
+
+def facts_at(made: Cluster, revision: int, **other: object) -> TableFacts:
+    return msgspec.structs.replace(made.facts(), revision=Revision(revision), **other)
+
+
+def test_rests_grow_with_each_meeting_and_end_with_the_first_answer(pair: Cluster) -> None:
+    now = [0]
+    places = Places(pair.facts(), now_ns=lambda: now[0])
+    one, two = NodeId(1), NodeId(2)
+    length_ns = PLACE_REST_MIN_NS
+    for _ in range(10):
+        places.failed(one, Fenced("fenced"))
+        places.failed(one, Fenced("fenced, another stream says"))
+        assert places.in_turn((one, two)) == (two, one)
+        now[0] += length_ns - 1
+        assert places.in_turn((one, two)) == (two, one)
+        now[0] += 1
+        assert places.in_turn((one, two)) == (one, two)
+        length_ns = min(2 * length_ns, PLACE_REST_MAX_NS)
+    places.failed(one, Fenced("fenced"))
+    places.served(one)
+    assert places.in_turn((one, two)) == (one, two)
+    places.failed(one, Fenced("fenced"))
+    now[0] += PLACE_REST_MIN_NS
+    assert places.in_turn((one, two)) == (one, two)
+
+
+@pytest.mark.parametrize("code", ["SEGMENT_MISSING", "CORRUPT", "NOT_ASSIGNED"])
+def test_what_concerns_one_segment_alone_makes_nobody_rest(pair: Cluster, code: str) -> None:
+    places = Places(pair.facts())
+    places.failed(NodeId(1), Refused("not here", code=code))
+    assert places.in_turn((NodeId(1), NodeId(2))) == (1, 2)
+
+
+def test_places_only_ever_get_newer_and_stay_those_of_one_table(pair: Cluster) -> None:
+    known = pair.facts()
+    now, answers = (
+        [0],
+        [
+            facts_at(pair, known.revision - 1, places=()),
+            facts_at(pair, known.revision + 5, table=ObjectId(99), places=()),
+            facts_at(pair, known.revision + 5, places=tuple(one for one in known.places if one.node == 1)),
+        ],
+    )
+    places = Places(known, lambda: answers.pop(0), now_ns=lambda: now[0])
+    for revision, address in ((known.revision, True), (known.revision, True), (known.revision + 5, False)):
+        places.look_again()
+        assert places.revision == revision
+        assert (places.address(NodeId(2)) is not None) == address
+        now[0] += PLACES_AGAIN_NS
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), NotFound("no table db.t"), Refused("other", code="X")])
+def test_L15_a_lookup_that_fails_leaves_the_places_as_they_are(pair: Cluster, error: LeaseholdError) -> None:
+    def refresh() -> TableFacts:
+        raise error
+
+    places = Places(pair.facts(), refresh)
+    places.look_again()
+    assert places.replicas(BucketNumber(0)) == pair.facts().buckets[0].replicas
+    assert places.address(NodeId(1)) == pair.catalog.nodes[NodeId(1)].address
+    assert error.text in places.nobody("nobody", {}).text
+
+
+def test_one_reader_asks_no_more_often_than_its_bound_and_only_once_at_a_time(pair: Cluster) -> None:
+    asked, now = [], [0]
+    entered, go_on = threading.Event(), threading.Event()
+
+    def refresh() -> TableFacts:
+        asked.append(now[0])
+        entered.set()
+        assert go_on.wait(10)
+        return pair.facts()
+
+    places = Places(pair.facts(), refresh, now_ns=lambda: now[0])
+    asking = threading.Thread(target=places.look_again)
+    asking.start()
+    assert entered.wait(10)
+    places.look_again()  # returns at once: the other thread's answer counts for all
+    go_on.set()
+    asking.join(10)
+    places.look_again()
+    now[0] += PLACES_AGAIN_NS - 1
+    places.look_again()
+    assert asked == [0]
+    now[0] += 1
+    places.look_again()
+    assert asked == [0, PLACES_AGAIN_NS]

@@ -1,0 +1,101 @@
+"""ALTER CLUSTER SET: what is read, and what is refused with which words."""
+
+import pytest
+
+from leasehold.core.statements import AlterCluster
+from leasehold.errors import ExitCode, Refused
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.sql.parse import parse
+from leasehold.sql.render import render
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("ALTER CLUSTER SET lease_duration = '2s'", {"lease_duration": 2 * SECOND_NS}),
+        (
+            "alter cluster set LEASE_DURATION='1m30s',\n `lease_margin` = '300ms' ; -- both",
+            {"lease_duration": 90 * SECOND_NS, "lease_margin": 300 * MILLISECOND_NS},
+        ),
+        ("ALTER CLUSTER SET min_in_sync = 2", {"min_in_sync": 2}),
+        ("ALTER CLUSTER SET min_in_sync = '2', lease_margin = '100ms'", {"min_in_sync": 2, "lease_margin": 10**8}),
+    ],
+)
+def test_accepted(text: str, settings: dict[str, int]) -> None:
+    statement = parse(text)
+    assert statement == AlterCluster(settings=settings)
+    assert parse(render(statement)) == statement
+
+
+def test_the_canonical_spelling() -> None:
+    statement = parse("alter cluster set min_in_sync='1', Lease_Duration = '120000ms'")
+    assert render(statement) == "ALTER CLUSTER SET lease_duration = '2m', min_in_sync = 1"
+
+
+def refused(text: str) -> Refused:
+    with pytest.raises(Refused) as caught:
+        parse(text)
+    assert caught.value.hint
+    assert caught.value.exit_code is ExitCode.REFUSED
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "said"),
+    [
+        ("lease_duration = '1599999999ns'", "BAD_SETTING", "1s600ms to 10m"),
+        ("lease_duration = '0s'", "BAD_SETTING", "its range is"),
+        ("lease_duration = '10m1ns'", "BAD_SETTING", "10m1ns"),
+        ("lease_duration = 'abc'", "BAD_SETTING", "'abc' is not a duration"),
+        ("lease_duration = ''", "BAD_SETTING", "is not a duration"),
+        ("lease_duration = '5'", "BAD_SETTING", "'5' is not a duration"),
+        ("lease_duration = '-5s'", "BAD_SETTING", "'-5s' is not a duration"),
+        ("lease_duration = '2S'", "BAD_SETTING", "is not a duration"),
+        ("lease_duration = 'true'", "BAD_SETTING", "is not a duration"),
+        ("lease_duration = '99999999999d'", "BAD_SETTING", "too long"),
+        ("lease_duration = 5", "BAD_SETTING", "a unit in quotes, and not '5'"),
+        ("lease_margin = '99ms'", "BAD_SETTING", "100ms to 10s"),
+        ("lease_margin = '10001ms'", "BAD_SETTING", "100ms to 10s"),
+        ("min_in_sync = 0", "BAD_SETTING", "1 to 7"),
+        ("min_in_sync = 8", "BAD_SETTING", "1 to 7"),
+        ("min_in_sync = 1.5", "BAD_SETTING", "'1.5' is not a whole number"),
+        ("min_in_sync = 1e3", "BAD_SETTING", "not a whole number"),
+        ("min_in_sync = '2s'", "BAD_SETTING", "not a whole number"),
+        ("min_in_sync = '\u0662'", "BAD_SETTING", "not a whole number"),
+        ("min_in_sync = " + "9" * 5_000, "BAD_SETTING", "not a whole number"),
+        ("lease_length = '2s'", "NO_SUCH_SETTING", "lease_length"),
+        ("catch_up_difference = 10", "FIXED_SETTING", "nothing in this version uses it"),
+        ("clock_drift = '1%'", "FIXED_SETTING", "clock_drift"),
+        ("Largest_Lease = '2s'", "FIXED_SETTING", "follows lease_duration"),
+        ("lease_margin = '1s', LEASE_MARGIN = '1s'", "SETTING_TWICE", "lease_margin is set twice"),
+        ("lease_duration = -5", "BAD_STATEMENT", "near '-'"),
+        ("lease_duration = TRUE", "BAD_STATEMENT", "near 'TRUE'"),
+        ("lease_duration = 2s", "BAD_SETTING", "a unit in quotes"),
+        ("min_in_sync = 2s", "BAD_STATEMENT", "',' is expected"),
+        ("lease_duration = NULL", "BAD_STATEMENT", "near 'NULL'"),
+        ("lease_duration = ('2s')", "BAD_STATEMENT", "near '('"),
+        ("lease_duration '2s'", "BAD_STATEMENT", "'=' is expected"),
+        ("lease_duration = '2s' lease_margin = '1s'", "BAD_STATEMENT", "',' is expected"),
+        ("lease_duration = '2s',", "BAD_STATEMENT", "at the end"),
+        ("lease_duration =", "BAD_STATEMENT", "at the end"),
+        ("lease_duration", "BAD_STATEMENT", "at the end"),
+        ("", "BAD_STATEMENT", "at the end"),
+        ("'lease_duration' = '2s'", "BAD_STATEMENT", "name of a setting"),
+        ("lease.duration = '2s'", "NO_SUCH_SETTING", "'lease'"),
+        (", lease_duration = '2s'", "BAD_STATEMENT", "name of a setting"),
+    ],
+)
+def test_refused(setting: str, code: str, said: str) -> None:
+    error = refused(f"ALTER CLUSTER SET {setting}")
+    assert error.code == code, error.text
+    assert said in f"{error.text} {error.hint}"
+
+
+@pytest.mark.parametrize("text", ["ALTER CLUSTER", "ALTER CLUSTER lease_duration = '2s'", "ALTER CLUSTER x SET a = 1"])
+def test_refused_without_set(text: str) -> None:
+    error = refused(text)
+    assert (error.code, error.hint) == ("BAD_STATEMENT", "ALTER CLUSTER SET setting = value, ..")
+
+
+def test_an_unknown_name_is_told_which_there_are() -> None:
+    assert "lease_duration, lease_margin, min_in_sync" in refused("ALTER CLUSTER SET x = 1").hint
