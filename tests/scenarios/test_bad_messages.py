@@ -233,7 +233,7 @@ async def test_a_watch_from_before_all_time_fails_and_says_from_where_it_could(w
 
 
 @pytest.mark.parametrize("opened", [False, True])
-async def test_garbled_bytes_end_their_session_and_no_other(opened: bool) -> None:
+async def test_garbled_bytes_are_refused_and_end_their_session_and_no_other(opened: bool) -> None:
     async with ground() as made:
         other = made.transport.connect(made.address)
         lasting = await other.session()
@@ -247,9 +247,15 @@ async def test_garbled_bytes_end_their_session_and_no_other(opened: bool) -> Non
                     await call.write(encode(opening(1)))
                     assert isinstance(read_answer(await call.read()), SessionOpened)
                 await call.write(blob)
+                refused: Definite | None = None
                 async with asyncio.timeout(10):
                     while (answer := await call.read()) is not grpc.aio.EOF and answer != b"":  # pyright: ignore[reportAttributeAccessIssue]
-                        assert isinstance(read_answer(answer), Watched), what
+                        try:
+                            assert isinstance(read_answer(answer), Watched), what
+                        except Definite as error:
+                            refused = error
+                assert refused is not None, what
+                assert refused.code == "BAD_MESSAGE", what
         assert made.state() == before
         # The other node has noticed nothing: the same session still gets its grants.
         sequence = before[2]

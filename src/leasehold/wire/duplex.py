@@ -69,6 +69,7 @@ class QueuedDuplex:
         self._closed = False
         self._ended = False
         self._broken_why: str | None = None
+        self._garbled: LeaseholdError | None = None
         self._readable = asyncio.Event()
         self._room = asyncio.Event()
         self._writable = asyncio.Event()
@@ -97,6 +98,8 @@ class QueuedDuplex:
                 if isinstance(message, Failure):
                     raise_failure(message)
                 return message
+            if self._garbled is not None:
+                raise self._garbled
             if self._broken_why is not None:
                 raise unreachable(self._peer, self._broken_why)
             if self._ended:
@@ -121,21 +124,30 @@ class QueuedDuplex:
             self._broken_why = why
         self._wake()
 
+    def garbled(self, error: LeaseholdError) -> None:
+        """What came is no message: nothing after it is read, and whoever serves this end tells the peer so."""
+        self._garbled = error
+        self._wake()
+
     async def read_all(self, read: Callable[[], Awaitable[bytes | None]]) -> None:
         """Queues what comes until the stream ends; `read` gives None, or raises, where it broke."""
         while True:
             try:
                 blob = await read()
-                if blob is None:
-                    self.break_off("the stream broke")
-                    return
-                if blob == END_FRAME:
-                    self._ended = True
-                    self._wake()
-                    return
-                message = decode_message(blob)
             except LeaseholdError as error:
                 self.break_off(error.text.removeprefix(f"{self._peer}: "))
+                return
+            if blob is None:
+                self.break_off("the stream broke")
+                return
+            if blob == END_FRAME:
+                self._ended = True
+                self._wake()
+                return
+            try:
+                message = decode_message(blob)
+            except LeaseholdError as error:
+                self.garbled(error)
                 return
             while len(self._incoming) >= SESSION_RECEIVE_MESSAGES_MAX and self.is_open:
                 self._room.clear()

@@ -111,6 +111,10 @@ class ClientDuplex(QueuedDuplex):
         super().break_off(why)
         self._call.cancel()
 
+    def garbled(self, error: LeaseholdError) -> None:
+        """Whoever answers like that is not, or no more, who we asked: as if there had been no answer."""
+        self.break_off(error.text.removeprefix(f"{self._peer}: "))
+
     async def _move(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
