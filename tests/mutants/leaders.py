@@ -105,7 +105,7 @@ MUTANTS = (
                 "            barrier = await self._leasing.barrier(revision, note)",
             ),
         ),
-        hunters=("tests/sim/test_cluster.py",),
+        hunters=("tests/sim/test_cluster.py::test_a_statement_settles_by_reports_when_every_node_is_up",),
     ),
     Mutant(
         name="the point of no return before the barrier",
@@ -120,7 +120,7 @@ MUTANTS = (
                 "            barrier = await self._leasing.barrier(revision, note)",
             ),
         ),
-        hunters=("tests/sim/test_cluster.py", "tests/sim/test_settings.py"),
+        hunters=("tests/sim/test_cluster.py::test_a_paused_node_serves_nothing_old_when_it_goes_on",),
     ),
     Mutant(
         name="a drop without its pre-state",
@@ -147,7 +147,7 @@ MUTANTS = (
                 "self._leasing._newest = BarrierReceipt(revision=self._elected, term=1, sequence=0, settled=())",
             ),
         ),
-        hunters=("tests/scenarios/test_lease_shortcuts.py", "tests/sim/test_leaders.py"),
+        hunters=(f"{SHORTCUTS}::test_that_an_earlier_leader_may_have_proceeded_is_no_reason_to_go_on",),
     ),
     Mutant(
         name="a statement that nobody resumes",

@@ -8,6 +8,7 @@ CATALOG = "core/catalog.py"
 SIMULATED = "testing/dataplane.py"
 """The data plane that stands in for Flight in the simulator takes the same steps: where a break of the real one can't
 show in a random cluster, the same break is made here too."""
+FILES = "tests/scenarios/test_durable_first.py"
 UNIT = "tests/unit/core/test_commit.py"
 
 MUTANTS = (
@@ -202,7 +203,7 @@ MUTANTS = (
                 "            pass\n        for table in planned.clean:",
             ),
         ),
-        hunters=("tests/unit/node/test_reconciler.py", "tests/sim/test_dataplane.py"),
+        hunters=(f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
     ),
     Mutant(
         name="files deleted on the view that is served",
@@ -220,7 +221,7 @@ MUTANTS = (
                 "            pass\n        for table in planned.clean:",
             ),
         ),
-        hunters=("tests/unit/node/test_reconciler.py", "tests/sim/test_dataplane.py"),
+        hunters=(f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
     ),
     # ------------------------------------------------------------ vaults and views
     Mutant(
@@ -228,14 +229,14 @@ MUTANTS = (
         invariant="INV-REC-1",
         rule="every revision goes into the vault, in order",
         edits=(Edit(AGENT, "[batch for batch, _ in batches]", "[batch for batch, _ in batches][-1:]"),),
-        hunters=("tests/sim/test_invariants.py", "tests/sim/test_cluster.py"),
+        hunters=(f"{FILES}::test_a_vault_holds_every_revision_up_to_its_own",),
     ),
     Mutant(
         name="a vault whose hash is behind",
         invariant="INV-REC-1",
         rule="projection, applied revision and hash change together",
         edits=(Edit(AGENT, "batches], durable.lineage)", "batches], batches[0][1].lineage)"),),
-        hunters=("tests/sim/test_invariants.py", "tests/sim/test_cluster.py"),
+        hunters=(f"{FILES}::test_a_vault_holds_every_revision_up_to_its_own",),
     ),
     Mutant(
         name="a revision skipped",

@@ -10,6 +10,7 @@ ends with `Deadlock`. What makes two runs equal, beyond the seed:
 
 import asyncio
 import gc
+import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,8 @@ from leasehold.limits import SECOND_NS
 T = TypeVar("T")
 
 COLLECT_EVERY_STEPS: Final = 50_000
+TIMERS_CANCELLED_MAX: Final = 256
+"""So many cancelled timers may wait among the others before they are swept, if they are the most."""
 STEPS_WITHOUT_TIME_MAX: Final = 1_000_000
 """So many passes of the loop at one instant mean that the program turns in a circle."""
 
@@ -61,18 +64,6 @@ class _NumberedTask(_Numbered, asyncio.Task[Any]):
         super().__init__(coro, loop=loop, **how)
 
 
-class _NoSelector:
-    """Stands where the loop waits for I/O: there is none, so waiting is a jump in time."""
-
-    def __init__(self, wait: Callable[[float | None], None]) -> None:
-        self._wait = wait
-
-    def select(self, timeout: float | None) -> list[Any]:
-        """Called once in each pass of the loop; None means that no timer runs."""
-        self._wait(timeout)
-        return []
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop. With a `shuffle`, tasks that are ready in the same pass run in an order drawn from it."""
 
@@ -83,9 +74,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._shuffle = shuffle
         self._steps = 0
         self._steps_here = 0
-        # Less than a nanosecond: a timer must not fire together with the one before it.
-        self._clock_resolution = 0.25 / SECOND_NS
-        self._selector = _NoSelector(self._jump)
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        """A heap by instant, then by the order of their making."""
+        self._timers_cancelled = 0
         self.unhandled: list[dict[str, Any]] = []
         """What the loop was told of errors that no one awaited, oldest first."""
         self.on_pass: Callable[[], None] | None = None
@@ -105,9 +96,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Forgets how many passes were made at this instant."""
         self._steps_here = 0
 
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        # At least one from now on, since a time given as a float may lie between two nanoseconds.
+        when_ns = round(when * SECOND_NS)
+        if when > self.time():
+            when_ns = max(when_ns, self._virtual_ns + 1)
+        return self._schedule(when_ns, asyncio.TimerHandle(when, callback, args, self, context))
+
     def call_at_ns(self, when_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
         """Like `call_at`, in nanoseconds."""
-        return self.call_at(when_ns / SECOND_NS, callback)
+        return self._schedule(when_ns, asyncio.TimerHandle(when_ns / SECOND_NS, callback, (), self))
+
+    def _schedule(self, when_ns: int, timer: asyncio.TimerHandle) -> asyncio.TimerHandle:
+        heapq.heappush(self._timers, (when_ns, next(self._numbers), timer))
+        timer._scheduled = True  # pyright: ignore[reportAttributeAccessIssue] so that a cancel is told of
+        return timer
+
+    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+        self._timers_cancelled += 1
+        if self._timers_cancelled > TIMERS_CANCELLED_MAX and self._timers_cancelled * 2 > len(self._timers):
+            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future with a number of its own."""
@@ -135,39 +146,56 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Livelock(f"{self._steps_here} passes at {self._virtual_ns} ns without time passing")
         if self._steps % COLLECT_EVERY_STEPS == 0:
             gc.collect()
-        if self._shuffle is not None:
-            self._shuffle_tasks(self._shuffle)
-        super()._run_once()  # pyright: ignore[reportAttributeAccessIssue] the one hook there is: asyncio's own pass
+        ready: deque[Any] = self._ready  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
+        if not ready and not self._stopping:  # pyright: ignore[reportAttributeAccessIssue] set by `stop`
+            self._jump()
+        now_ns, timers = self._virtual_ns, self._timers
+        while timers and timers[0][0] <= now_ns:
+            timer = heapq.heappop(timers)[2]
+            if timer.cancelled():
+                self._timers_cancelled -= 1
+                continue
+            timer._scheduled = False  # pyright: ignore[reportAttributeAccessIssue] as above
+            ready.append(timer)
+        if self._shuffle is not None and len(ready) > 1:
+            _shuffle_tasks(ready, self._shuffle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
         if self.on_pass is not None:
             look, self.on_pass = self.on_pass, None  # what it raises ends the run, and is not raised again
             look()
             self.on_pass = look
 
-    def _shuffle_tasks(self, shuffle: Random) -> None:
-        # Only steps of tasks change places among themselves. A task has at most one, so its own order is kept, and
-        # plain callbacks keep the order that asyncio promises.
-        ready: deque[Any] = self._ready  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
-        places = [at for at, handle in enumerate(ready) if _is_step(handle)]
-        handles = [ready[at] for at in places]
-        shuffle.shuffle(handles)
-        for at, handle in zip(places, handles, strict=True):
-            ready[at] = handle
-
-    def _jump(self, timeout: float | None) -> None:
-        if timeout is None:
+    def _jump(self) -> None:
+        """To the first timer that still runs."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+            self._timers_cancelled -= 1
+        if not timers:
             raise Deadlock(f"at {self._virtual_ns} ns nothing is ready and no timer runs")
-        if timeout <= 0:
-            return
-        first: Any = self._scheduled[0]  # pyright: ignore[reportAttributeAccessIssue] asyncio's heap of timers
-        # At least one, since a time given as a float may lie between two nanoseconds.
-        self._virtual_ns = max(round(first.when() * SECOND_NS), self._virtual_ns + 1)
-        self._steps_here = 0
+        if timers[0][0] > self._virtual_ns:
+            self._virtual_ns = timers[0][0]
+            self._steps_here = 0
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list, "there is no I/O"
 
     def _write_to_self(self) -> None:
         """Would wake a selector; there is none."""
+
+
+def _shuffle_tasks(ready: deque[Any], shuffle: Random) -> None:
+    # Only steps of tasks change places among themselves. A task has at most one, so its own order is kept, and plain
+    # callbacks keep the order that asyncio promises.
+    places = [at for at, handle in enumerate(ready) if _is_step(handle)]
+    if len(places) > 1:
+        handles = [ready[at] for at in places]
+        shuffle.shuffle(handles)
+        for at, handle in zip(places, handles, strict=True):
+            ready[at] = handle
 
 
 def _is_step(handle: Any) -> bool:

@@ -6,10 +6,11 @@ threads, no clock: the same calls in the same order give the same results.
 """
 
 import asyncio
+import contextlib
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import Enum, auto
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from leasehold.core import keys
 from leasehold.core.leadership import LeadershipTiming
@@ -45,7 +46,12 @@ class Fate(Enum):
     """It never happens; the caller gets `Indefinite`."""
     LOST_AFTER = auto()
     """It happens; the caller gets `Indefinite` all the same."""
+    LATE = auto()
+    """It happens LATE_S later, whatever has become of its caller, who gets `Indefinite` now."""
 
+
+LATE_S: Final = 5.0
+"""Longer than a leadership lasts that is not beaten: another one leads by then, or soon."""
 
 BeforeHook: TypeAlias = Callable[[str], Awaitable[Fate]]
 """Awaited before each request with the method's name (`history` for a watch's reads): its delay and its fate."""
@@ -271,6 +277,9 @@ class MemoryMetaStorage:
         fate = await self.before(name)
         if self._is_closed or fate is Fate.LOST_BEFORE:
             raise _lost()
+        if fate is Fate.LATE:
+            asyncio.get_running_loop().call_later(LATE_S, _unheard, happen)
+            raise _lost()
         try:
             result = happen()
         except Definite:
@@ -285,6 +294,12 @@ class MemoryMetaStorage:
     def _check_open(self) -> None:
         if self._is_closed:
             raise Refused("the meta storage is closed", code="CLOSED", hint="open it again")
+
+
+def _unheard(happen: Callable[[], object]) -> None:
+    """Nobody is left to hear a refusal."""
+    with contextlib.suppress(Definite):
+        happen()
 
 
 def _lost() -> LeaseholdError:

@@ -262,7 +262,8 @@ class Nemesis:
             await asyncio.sleep(random.random() * STORE_LATENCY_S)
             if left and request in {"txn", "get"}:
                 left -= 1
-                return random.choice((Fate.LOST_BEFORE, Fate.LOST_AFTER))
+                lost = (Fate.LOST_BEFORE, Fate.LOST_AFTER)
+                return random.choice((*lost, Fate.LATE) if request == "txn" else lost)
             return Fate.ANSWERED
 
         one.before = before
