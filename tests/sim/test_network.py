@@ -92,6 +92,26 @@ def test_a_late_request_is_handled_after_its_caller_has_given_up() -> None:
     assert any(play(body, seed, Link(late=1.0)) for seed in range(5))
 
 
+def test_a_doubled_request_is_handled_twice_and_answered_once() -> None:
+    async def body(scene: Scene) -> list[int]:
+        handled: list[int] = []
+        answered = scene.service.call
+
+        async def call(request: Message) -> Message:
+            assert isinstance(request, JoinWait)
+            handled.append(request.wait_ns)
+            return await answered(request)
+
+        scene.service.call = call
+        assert [await scene.ask(number) for number in range(3)] == [JoinWait(wait_ns=number) for number in range(3)]
+        await asyncio.sleep(30)
+        return handled
+
+    orders = [play(body, seed, Link(doubled=1.0)) for seed in range(10)]
+    assert all(sorted(order) == [0, 0, 1, 1, 2, 2] for order in orders)
+    assert any(order != sorted(order) for order in orders), "a copy comes after newer ones"
+
+
 def test_a_partition_fails_calls_holds_sessions_and_breaks_them_when_it_lasts() -> None:
     async def body(scene: Scene) -> None:
         duplex = await scene.connection.session()

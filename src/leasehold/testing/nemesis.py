@@ -207,9 +207,9 @@ class Nemesis:
         other = self._random.choice([CLIENT, *(node.name for node in self._cluster.nodes)])
         src, dst = self._random.sample((other, peer.name), 2)
         delay_ms = self._random.choice((20, 500))
-        slow = Link(delay_max_ns=delay_ms * MILLISECOND_NS, loss=0.1, late=0.1)
+        slow = Link(delay_max_ns=delay_ms * MILLISECOND_NS, loss=0.1, late=0.1, doubled=0.2)
         self._cluster.network.set_link(src, dst, slow)
-        return f"{src} to {dst} takes up to {delay_ms} ms and loses"
+        return f"{src} to {dst} takes up to {delay_ms} ms, loses and doubles"
 
     # ------------------------------------------------------------ coordinators and their store
 

@@ -7,6 +7,7 @@ virtual loop. Bytes travel, not objects, so only what `core.codec` can write get
 | --------- | --------------------------------------------------- | ----------------------------------------------- |
 | loss      | gone                                                | late, by a retransmission                       |
 | late      | late, perhaps after its caller has given up         | nothing                                         |
+| doubled   | comes twice, perhaps after newer ones               | nothing                                         |
 | partition | gone, or late until it heals                        | waits; breaks at each end on its own keepalive  |
 | pause     | waits at the paused host                            | the same, and breaks on keepalive               |
 | kill      | callers of and on it fail                           | breaks; the peer is told unless it is silent    |
@@ -36,6 +37,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     delay_max_ns: int = 2 * MILLISECOND_NS
     loss: float = 0.0
     late: float = 0.0
+    doubled: float = 0.0
+    """A unary request or answer comes a second time, later."""
     late_max_ns: int = 10 * SECOND_NS
 
 
@@ -167,6 +170,9 @@ class Network:
             delay_ns += self._random.randint(0, link.late_max_ns)
         letter = _Letter(src, dst, None if blob is None else decode_message(blob), deliver)
         self.loop.call_at_ns(self.loop.now_ns() + delay_ns, lambda: self._arrive(letter))
+        if link.doubled and self._random.random() < link.doubled:
+            delay_ns += self._random.randint(0, link.late_max_ns)
+            self.loop.call_at_ns(self.loop.now_ns() + delay_ns, lambda: self._arrive(letter))
 
     def watch_silence(self, stream: Stream, *, dead: bool = False) -> None:
         """Starts or stops the keepalive of a stream's ends, as the way between them is cut off or clear."""
