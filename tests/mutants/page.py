@@ -47,7 +47,9 @@ def render(verdicts: Iterable[Verdict]) -> str:
     unseen = [one for one in found if one.cluster is None]
     if unseen:
         page.append("\n## What a random cluster does not show\n| break | why |\n| --- | --- |\n")
-        page.extend(f"| {one.mutant.name} | {one.mutant.unseen or 'it takes more seeds'} |\n" for one in unseen)
+        page.extend(
+            f"| {one.mutant.name} | {one.mutant.unseen or 'no seed of those tried came to it'} |\n" for one in unseen
+        )
     return "".join(page)
 
 

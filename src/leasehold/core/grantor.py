@@ -4,8 +4,10 @@
 | granted        | renewal at the floor     | granted, later bound |
 | granted        | renewal below the floor  | granted, same bound  |
 | granted        | its bound passes         | ended                |
-| any            | surrender, join, removal | closed               |
-| closed         | join of a newer one      | ended                |
+| ended          | renewal at the floor     | granted, later bound |
+| any            | surrender, or a join     | closed               |
+| closed         | the join is durable      | ended                |
+| any but granted | removal                 | forgotten            |
 """
 
 from collections.abc import Callable, Mapping

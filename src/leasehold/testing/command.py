@@ -17,6 +17,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.limits import SECOND_NS
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.leases.world import run as run_leases
+from leasehold.testing.oracle import InvariantViolated
 from leasehold.testing.simulation import SECONDS, Outcome, simulate
 
 STEPS: Final = 2_000
@@ -120,7 +121,12 @@ def reproduce(
     steps: Steps = STEPS,
 ) -> None:
     """Run one seed again and print its trace: what happened, in which order, until it ended or an invariant broke."""
-    _, trace = _run(Tally(seeds=1), world, seed, seconds, steps)
+    try:
+        _, trace = _run(Tally(seeds=1), world, seed, seconds, steps)
+    except InvariantViolated as violated:
+        for line in violated.trace:
+            say(line)
+        raise
     for line in trace:
         say(line)
     note("every invariant held")

@@ -336,7 +336,8 @@ class DataService:
         """As `node.guarding.wait_until_shown`, which blocks its thread."""
         give_up_ns = self._clock.now_ns() + SCHEMA_WAIT_NS
         while self._published.view.revision < revision:
-            if self._clock.now_ns() >= give_up_ns:
+            passed = guarded(self._published, self._clock.now_ns)
+            if passed.released_ns >= give_up_ns:
                 raise behind(self._published, revision)
             await self._pass(SHOWN_POLL_NS)
 

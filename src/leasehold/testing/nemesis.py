@@ -28,6 +28,7 @@ Fault = Callable[[], Awaitable[str | None]]
 """Breaks or mends something and says what, None if there was nothing to break."""
 PAUSES_S: Final = (0.05, 0.5, 3.0, 6.0)
 STORE_LATENCY_S: Final = 0.01
+RESTART_MAX_S: Final = 0.5
 LINGER_MAX_S: Final = 2.0
 """How long a process is still there after it has handed over."""
 JUMP_MAX_NS: Final = 5 * SECOND_NS
@@ -68,6 +69,7 @@ class Nemesis:
         if not steady:
             self._kinds += [
                 (1.5, "coordinator killed or started", self._kill_or_start_a_coordinator),
+                (1, "coordinator restarted", self._restart_a_coordinator),
                 (1, "coordinator paused or resumed", self._pause_or_resume_a_coordinator),
                 (0.5, "coordinator handed over", self._hand_over),
                 (1, "store cut off or healed", self._cut_off_the_store),
@@ -222,6 +224,18 @@ class Nemesis:
         if one.name in self._paused:
             self._resume(one)
         return f"{one.name} is killed"
+
+    async def _restart_a_coordinator(self) -> str | None:
+        """As a supervisor does, soon: while leases that it granted still run."""
+        one = self._random.choice(self._cluster.coordinators)
+        if one.task is None:
+            return None
+        await one.kill()
+        if one.name in self._paused:
+            self._resume(one)
+        await asyncio.sleep(self._random.random() * RESTART_MAX_S)
+        await self.start_coordinator(one)
+        return f"{one.name} is killed and starts again"
 
     async def _hand_over(self) -> str | None:
         one = self._cluster.leading

@@ -71,7 +71,9 @@ class InvariantViolated(CheckFailed):
     ) -> None:
         where = f"step {step}, {real_ns / SECOND_NS:.6f} s"
         where = where if seed is None else f"seed {seed}, {where}"
-        text = "\n".join((f"{invariant} violated at {where}: {what}", *trace))
+        self.trace = tuple(trace)
+        """All of it that is kept; the text shows its end."""
+        text = "\n".join((f"{invariant} violated at {where}: {what}", *self.trace[-TRACE_LINES_SHOWN:]))
         super().__init__(text, hint=command or "run the scenario again")
         self.invariant = invariant
         self.what = what
@@ -197,14 +199,13 @@ class Oracle:
 
     def violation(self, invariant: str, what: str) -> InvariantViolated:
         """The failure of this run, to be raised."""
-        shown = list(self.trace)[-TRACE_LINES_SHOWN:]
         return InvariantViolated(
             invariant,
             what,
             seed=self.seed,
             step=self.step,
             real_ns=self._now_ns(),
-            trace=shown,
+            trace=self.trace,
             command=self.command,
         )
 
