@@ -217,6 +217,8 @@ FLIGHT_CLIENTS_MAX: Final = 256
 FLIGHT_KEEPALIVE_INTERVAL_NS: Final = 3 * SECOND_NS
 FLIGHT_KEEPALIVE_TIMEOUT_NS: Final = 2 * SECOND_NS
 """A peer that does not answer for so long after such an interval is given up, even in the middle of a write."""
+FLIGHT_SILENCE_NS: Final = 4 * FLIGHT_KEEPALIVE_INTERVAL_NS
+"""A server of gRPC takes the fourth ping in a row for abuse if it has sent nothing meanwhile, and ends the call."""
 FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
 """How long streams under way may take to end once a node stops."""
 FLIGHT_READS_MAX: Final = 256
@@ -260,6 +262,7 @@ assert FLIGHT_BATCH_BYTES < FLIGHT_MESSAGE_BYTES_MAX
 assert FORWARD_CHUNK_BYTES < FLIGHT_MESSAGE_BYTES_MAX
 assert SCAN_BATCH_TIMEOUT_NS * 2 < SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < STAGE_CALL_NS, "a peer's delay does not fail the write"
+assert FORWARD_STALL_NS + FORWARD_FINISH_NS < FLIGHT_SILENCE_NS, "nor is the node taken for silent meanwhile"
 STATEMENTS_RUNNING_MAX: Final = 4_096
 OPEN_TRANSACTIONS_MAX: Final = 10_000
 END_POLL_NS: Final = 20 * MILLISECOND_NS

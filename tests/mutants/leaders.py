@@ -54,8 +54,8 @@ MUTANTS = (
             ),
             Edit(
                 RUNTIME,
-                "        catalog = await read_catalog(self._storage)\n        if catalog.cluster is None:",
-                "        catalog = self._early\n        if catalog.cluster is None:",
+                "        catalog = await read_catalog(self._storage)\n        while catalog.cluster is None:",
+                "        catalog = self._early\n        while catalog.cluster is None:",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_what_a_new_leader_starts_from_is_read_after_it_has_won",),

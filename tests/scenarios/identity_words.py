@@ -91,7 +91,7 @@ class Office:
             leads_until_ns=None,
             now_ns=self.clock.now_ns(),
         )
-        leasing = Leasing(self.grantor, self.clock, lambda node, message: self.sent.append((node, message)))
+        leasing = Leasing(self.grantor, self.clock)
         self.writer = Writer(self.storage, leadership, catalog, self._committed, self.clock.now_ns)
         self.registration = Registration(self.storage, self.writer, leasing, self.clock)
         self.life = group.create_task(self.writer.run())

@@ -53,7 +53,7 @@ def test_a_renewal_to_a_deposed_leader_is_refused_and_notes_nothing() -> None:
     async def main(random: object) -> None:
         loop = asyncio.get_running_loop()
         clock = SimulatedClock(loop)  # pyright: ignore[reportArgumentType]
-        sent: list[tuple[NodeId, Message]] = []
+        sent: list[Message] = []
         grantor = Grantor(
             term=Term(4),
             floor=Revision(1),
@@ -64,14 +64,14 @@ def test_a_renewal_to_a_deposed_leader_is_refused_and_notes_nothing() -> None:
             leads_until_ns=clock.now_ns() + SECOND_NS,
             now_ns=clock.now_ns(),
         )
-        leasing = Leasing(grantor, clock, lambda node, message: sent.append((node, message)))
+        leasing = Leasing(grantor, clock)
         leasing.committed(Revision(1), GENESIS)
-        leasing.renew(renewal())
-        assert isinstance(sent.pop()[1], Grant)
+        leasing.renew(renewal(), sent.append)
+        assert isinstance(sent.pop(), Grant)
         before = grantor.held(NodeId(1)), grantor.sequence
         await clock.sleep_until(clock.now_ns() + SECOND_NS)
-        leasing.renew(renewal(request=RequestNumber(2), applied=Revision(5)))
-        ((_, refused),) = sent
+        leasing.renew(renewal(request=RequestNumber(2), applied=Revision(5)), sent.append)
+        (refused,) = sent
         assert isinstance(refused, RenewalRefused)
         assert refused.code == "NOT_LEADER"
         assert (grantor.held(NodeId(1)), grantor.sequence) == before
@@ -95,9 +95,9 @@ def test_a_revision_that_has_never_been_settles_nothing() -> None:
             leads_until_ns=None,
             now_ns=clock.now_ns(),
         )
-        leasing = Leasing(grantor, clock, lambda _node, _message: None)
+        leasing = Leasing(grantor, clock)
         leasing.committed(Revision(1), GENESIS)
-        leasing.renew(renewal(applied=Revision(2**40)))
+        leasing.renew(renewal(applied=Revision(2**40)), lambda _: None)
         held = grantor.held(NodeId(1))
         assert held is not None
         assert held.applied == 1
@@ -105,7 +105,7 @@ def test_a_revision_that_has_never_been_settles_nothing() -> None:
         waiting = asyncio.get_running_loop().create_task(leasing.barrier(Revision(2)))
         await asyncio.sleep(1)
         assert not waiting.done(), "it has not been heard of revision 2 since there is one"
-        leasing.renew(renewal(request=RequestNumber(2), applied=Revision(2)))
+        leasing.renew(renewal(request=RequestNumber(2), applied=Revision(2)), lambda _: None)
         await waiting
         leasing.stop()
 

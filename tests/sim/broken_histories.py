@@ -2,19 +2,18 @@
 disks and the statements would fire. (Those of the lease are proven by `broken.py`.)
 """
 
-from collections import Counter
-
 import msgspec
 
-from leasehold.core.lineage import GENESIS
-from leasehold.core.records import Allocated, Claiming, Joining, Outcome, Step, TransactionState
+from leasehold.core.records import Allocated, Claiming, Joining, Outcome, Step
 from leasehold.errors import NotFound, Refused
-from leasehold.testing.news import LetIn
+from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.vault import VaultStep
 from tests.sim.histories import (
     PRE_DELETE,
     SECOND_NS,
+    bucket,
     counters,
+    dropped,
     field,
     hex_128,
     node,
@@ -23,7 +22,6 @@ from tests.sim.histories import (
     segment,
     statement,
     table,
-    transaction,
 )
 
 BROKEN = {}
@@ -116,6 +114,41 @@ def an_incarnation_used_before_it_is_durable(told):
     told.go_on(2)
 
 
+@breaks("INV-ID-2")
+def a_process_ended_that_is_the_newest(told):
+    told.commit(counters(), node(incarnation=2, session=b"s"))
+    told.ended(2, b"s")
+
+
+@breaks("INV-ID-2")
+def a_process_ended_as_if_its_history_were_another(told):
+    told.commit(counters(), node(incarnation=2, session=b"s"))
+    told.ended(1, b"r", code="DIVERGED")
+
+
+@breaks("INV-ID-2")
+def a_holder_added_by_an_older_incarnation(told):
+    one = told.written(segment(holders=(1,)))
+    told.report(one, number=2, incarnation=1)
+    told.commit(node(2, incarnation=2))
+    told.commit(msgspec.structs.replace(one, holders=(1, 2)))
+
+
+@breaks("INV-ID-2")
+def a_member_of_the_sync_state_set_that_reported_nothing(told):
+    told.written()
+    told.commit(bucket(1, 2, in_sync=(1,)))
+    told.commit(node(2, incarnation=1))
+    told.commit(bucket(1, 2))
+
+
+@breaks("INV-ID-2")
+def a_node_struck_off_a_drop_for_an_older_incarnation(told):
+    told.report(None, number=1, incarnation=1)
+    told.commit(counters(), node(1, incarnation=2), dropped(1, 2))
+    told.commit(dropped(2))
+
+
 # ---------------------------------------------------------------- statements and drops
 
 
@@ -168,6 +201,48 @@ def a_statement_above_its_bound(told):
     told.answer(receipt(elapsed_ns=5 * SECOND_NS))
 
 
+@breaks("INV-DDL-1")
+def a_statement_that_takes_longer_than_it_says(told):
+    told.commit(SETTINGS)
+    at = hidden(told)
+    told.real_ns += 4 * SECOND_NS
+    told.commit(procedure(Step.FINISHED), gone=[table()])
+    told.answer(receipt(revision=at, elapsed_ns=0))
+
+
+@breaks("INV-DDL-1")
+def a_statement_that_has_not_ended_long_after_its_bound(told):
+    told.commit(SETTINGS)
+    hidden(told)
+    told.real_ns += 13 * SECOND_NS
+    told.process(revision=told.revision)
+    told.commit(counters(10))
+
+
+@breaks("INV-DDL-1")
+def a_statement_resumed_late(told):
+    told.commit(SETTINGS)
+    at = hidden(told)
+    told.elect(2)
+    told.real_ns += 10 * SECOND_NS
+    told.commit(procedure(Step.FINISHED), gone=[table()])
+    told.answer(receipt(revision=at, elapsed_ns=0))
+
+
+@breaks("INV-DDL-1")
+def a_bound_above_what_the_leases_make_it(told):
+    told.commit(SETTINGS)
+    told.commit(counters(), table())
+    told.commit(table(state=PRE_DELETE), procedure(), statement(bound_ns=4 * SECOND_NS + 1))
+
+
+@breaks("INV-DDL-1")
+def a_longer_bound_told_in_the_end(told):
+    told.commit(SETTINGS)
+    at = hidden(told)
+    told.answer(receipt(revision=at, bound_ns=5 * SECOND_NS))
+
+
 @breaks("INV-DROP-1")
 def a_table_dropped_before_its_barrier(told):
     hidden(told)
@@ -192,157 +267,3 @@ def a_file_deleted_before_the_point_of_no_return(told):
     one = told.written()
     told.keep(one, "n3")
     told.remove(one)
-
-
-# ---------------------------------------------------------------- writes
-
-
-@breaks("INV-WRITE-1")
-def rows_with_a_column_that_was_dropped(told):
-    told.written()
-    told.commit(table(version=2, fields=(field(1), field(2, state=PRE_DELETE))))
-    late = segment(8)
-    told.keep(late, "n1", "n2")
-    told.commit(transaction(number=8), late)
-
-
-@breaks("INV-WRITE-1")
-def rows_of_another_type(told):
-    told.written()
-    told.commit(table(version=2, fields=(field(1), field(2, "STRING"))))
-    late = segment(8)
-    told.keep(late, "n1", "n2")
-    told.commit(transaction(number=8), late)
-
-
-@breaks("INV-WRITE-1")
-def rows_for_a_hidden_table(told):
-    told.written()
-    told.commit(table(state=PRE_DELETE), procedure(), statement())
-    late = segment(8)
-    told.keep(late, "n1", "n2")
-    told.commit(transaction(number=8), late)
-
-
-@breaks("INV-WRITE-2")
-def a_segment_that_comes_after_its_commit(told):
-    told.written()
-    late = segment(7, 2, rows=5)
-    told.keep(late, "n1", "n2")
-    told.commit(late)
-
-
-@breaks("INV-WRITE-2")
-def half_a_write(told):
-    told.written()
-    half = segment(8, rows=4)
-    told.keep(half, "n1", "n2")
-    told.commit(transaction(number=8), half)
-
-
-@breaks("INV-WRITE-2")
-def an_aborted_write_that_commits(told):
-    told.written()
-    told.commit(transaction(TransactionState.ABORTED, 8, rows=0))
-    told.commit(transaction(number=8, rows=0))
-
-
-@breaks("INV-WRITE-2")
-def a_write_that_commits_twice(told):
-    told.written()
-    again = segment(7, 2)
-    told.keep(again, "n1", "n2")
-    told.commit(gone=[transaction()])
-    told.commit(transaction(), again)
-
-
-@breaks("INV-WRITE-2")
-def a_scan_that_lacks_a_segment(told):
-    told.written()
-    told.scan({})
-
-
-@breaks("INV-WRITE-2")
-def a_scan_that_doubles_a_row(told):
-    told.written()
-    told.wrote(a=9, b=1)
-    told.scan(Counter(a=9, b=2))
-
-
-@breaks("INV-WRITE-2")
-def a_scan_that_sees_the_future(told):
-    one = told.written()
-    told.scan({one.id: one.rows}, revision=told.revision - 1)
-
-
-# ---------------------------------------------------------------- replicas and recovery
-
-
-@breaks("INV-REP-1")
-def a_commit_whose_file_is_nowhere(told):
-    told.written(hosts=())
-
-
-@breaks("INV-REP-1")
-def the_last_copy_lost_in_a_crash(told):
-    told.written(hosts=("n1",))
-    told.disks["n1"].files.clear()
-    told.oracle.machine_crashed("n1")
-    told.step()
-
-
-@breaks("INV-REC-1")
-def a_projection_of_another_history(told):
-    told.written()
-    told.hold(told.image(told.revision, lineage=GENESIS))
-
-
-@breaks("INV-REC-1")
-def a_projection_that_lost_a_key(told):
-    told.written()
-    image = told.image(told.revision)
-    image.items.pop(min(image.items))
-    told.hold(image, step=VaultStep.CRASHED)
-
-
-@breaks("INV-REC-1")
-def a_revision_that_never_was(told):
-    told.written()
-    told.hold(told.image(told.revision, applied=99))
-
-
-@breaks("INV-REC-1")
-def a_file_deleted_ahead_of_the_vault(told):
-    one = told.written()
-    told.commit(table(state=PRE_DELETE), procedure(), statement())
-    told.commit(procedure(Step.FINISHED), gone=[table(), one])
-    told.remove(one)
-
-
-@breaks("INV-REC-1")
-def a_lineage_that_does_not_follow(told):
-    told.commit(counters(), lineage=bytes(range(32)))
-
-
-@breaks("INV-REC-2")
-def a_view_of_another_history(told):
-    told.written()
-    process = told.process(revision=told.revision)
-    told.publish(process, msgspec.structs.replace(process.view, lineage=GENESIS))
-
-
-@breaks("INV-REC-2")
-def a_leap_that_kept_a_deleted_table(told):
-    told.written()
-    before = told.catalog(told.revision)
-    told.commit(table(state=PRE_DELETE), procedure(), statement())
-    process = told.process(revision=told.revision)
-    told.publish(process, msgspec.structs.replace(process.view, tables=before.tables))
-
-
-@breaks("INV-REC-3")
-def a_first_lease_below_what_was_required(told):
-    told.written()
-    process = told.process(revision=1)
-    told.oracle.saw(LetIn(node=1, incarnation=1, required=told.revision))
-    told.lease(process)

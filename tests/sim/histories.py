@@ -17,6 +17,7 @@ from leasehold.core.records import (
     BucketRecord,
     ColumnStatistics,
     CountersRecord,
+    DroppedRecord,
     Field,
     LeaderRecord,
     NodeRecord,
@@ -31,7 +32,7 @@ from leasehold.core.records import (
     UseState,
 )
 from leasehold.testing.leases.ground import SETTINGS
-from leasehold.testing.news import DiskImage, Leased, Spoke, VaultChanged, Viewed
+from leasehold.testing.news import DiskImage, Leased, ProcessEnded, Reported, Spoke, VaultChanged, Viewed
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.vault import VaultStep
 
@@ -47,7 +48,7 @@ def segment_id(transaction, number=1):
     return f"{hex_128(transaction)}-{hex_128(number)}"
 
 
-def node(number=1, token=None, incarnation=0):
+def node(number=1, token=None, incarnation=0, session=None):
     return NodeRecord(
         id=number,
         name=f"n{number}",
@@ -55,7 +56,7 @@ def node(number=1, token=None, incarnation=0):
         token_hash=hash_secret(hex_128(token or number)),
         incarnation=incarnation,
         nonce=None,
-        session_hash=None,
+        session_hash=session,
         removed=False,
     )
 
@@ -86,8 +87,12 @@ def table(version=1, state=IN_USE, fields=None):
     )
 
 
-def bucket(*replicas):
-    return BucketRecord(table=5, bucket=0, replicas=replicas, in_sync=replicas)
+def bucket(*replicas, in_sync=None):
+    return BucketRecord(table=5, bucket=0, replicas=replicas, in_sync=replicas if in_sync is None else in_sync)
+
+
+def dropped(*pending):
+    return DroppedRecord(table=5, name="d.t", pending=pending)
 
 
 def statistics(*fields):
@@ -118,7 +123,7 @@ def procedure(step=Step.PRE_STATE, kind="destructive", column=None):
     )
 
 
-def statement(outcome=Outcome.RUNNING, revision=None):
+def statement(outcome=Outcome.RUNNING, revision=None, bound_ns=4 * SECOND_NS):
     return StatementRecord(
         id=hex_128(1),
         order=1,
@@ -126,20 +131,20 @@ def statement(outcome=Outcome.RUNNING, revision=None):
         outcome=outcome,
         revision=revision,
         elapsed_ns=0,
-        bound_ns=4 * SECOND_NS,
+        bound_ns=bound_ns,
         barriers=(),
         pending=(),
     )
 
 
-def receipt(outcome=Outcome.COMMITTED, revision=1, elapsed_ns=SECOND_NS):
+def receipt(outcome=Outcome.COMMITTED, revision=1, elapsed_ns=SECOND_NS, bound_ns=4 * SECOND_NS):
     return Receipt(
         statement_id=hex_128(1),
         text="DROP TABLE d.t",
         revision=revision,
         outcome=outcome,
         elapsed_ns=elapsed_ns,
-        bound_ns=4 * SECOND_NS,
+        bound_ns=bound_ns,
         settled=(),
         pending=(),
         cleaning=(),
@@ -155,6 +160,7 @@ KEYS = {
     TransactionRecord: lambda one: keys.transaction(one.id),
     ProcedureRecord: lambda one: keys.procedure(one.number),
     StatementRecord: lambda one: keys.statement(one.id),
+    DroppedRecord: lambda one: keys.dropped(one.table),
     type(SETTINGS): lambda one: keys.SETTINGS,
 }
 
@@ -230,8 +236,8 @@ class Told:
         self.step()
         return self.revision
 
-    def elect(self, term):
-        record = LeaderRecord(generation=1, term=term, holder="c1", beat=0, duration_ns=0)
+    def elect(self, term, holder="c1"):
+        record = LeaderRecord(generation=1, term=term, holder=holder, beat=0, duration_ns=0)
         self.revision += 1
         self.oracle.committed(RevisionChanges(self.revision, (Change(keys.LEADER, encode(record)),)))
         self.step()
@@ -299,10 +305,32 @@ class Told:
         self.oracle.removed(host, one.table, one.bucket, one.id)
         self.step()
 
-    def written(self, one=None, hosts=("n1", "n2")):
+    def ended(self, incarnation, session_hash, code="SUPERSEDED", number=1):
+        """A node's process ends by itself."""
+        record = self.oracle.history.records.get(keys.node(number))
+        self.oracle.saw(
+            ProcessEnded(
+                host=f"n{number}",
+                node=number,
+                incarnation=incarnation,
+                session_hash=session_hash,
+                code=code,
+                text="why",
+                record=record,
+            )
+        )
+        self.step()
+
+    def report(self, one, number=1, incarnation=1):
+        """A node tells of a segment that it holds; without one, that the table is gone from its disk."""
+        bucket, segments = (None, ()) if one is None else (one.bucket, (one.id,))
+        self.oracle.saw(Reported(node=number, incarnation=incarnation, table=5, bucket=bucket, segments=segments))
+        self.step()
+
+    def written(self, one=None, hosts=("n1", "n2"), settings=SETTINGS):
         """A table with one committed segment, which every vault knows of."""
         one = segment() if one is None else one
-        self.commit(SETTINGS, counters(), table(), bucket(1, 2))
+        self.commit(settings, counters(), table(), bucket(1, 2))
         self.commit(transaction(TransactionState.OPEN, rows=0))
         self.keep(one, *hosts)
         self.commit(transaction(), one)

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from functools import partial
 
+import msgspec
 import pytest
 
 from leasehold.core.grantor import Grantor
@@ -16,25 +17,31 @@ from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS, finish, named
 from leasehold.testing.invariants.liveness import healed
+from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.news import LetIn
 from leasehold.testing.observe import watched_grantor
 from leasehold.testing.oracle import InvariantViolated, Oracle
 from leasehold.testing.vault import VaultDisk, VaultStep
+from tests.sim import broken_data
 from tests.sim.broken import BREAKS, FollowsTheBound
 from tests.sim.broken_histories import BROKEN, allocated, entered, hidden
 from tests.sim.histories import (
     PRE_DELETE,
     SECOND_NS,
     Told,
+    counters,
     hex_128,
     node,
     procedure,
     receipt,
+    segment,
     statement,
     table,
+    transaction,
 )
 
+assert broken_data.BROKEN is BROKEN, "it adds its own"
 ALL = [(history, invariants) for histories in BROKEN.values() for history, invariants in histories]
 
 
@@ -116,36 +123,28 @@ def test_what_is_lost_on_purpose_need_not_stay(lost):
         told.remove(one)
 
 
-# Elapsed, seconds of disturbance, changes of leader, and whether the bound allows that.
-BOUNDS = [(5, 0, 0, False), (5, 1, 0, True), (5, 0.5, 0, False), (11, 0, 1, True), (12, 0, 1, False), (18, 0, 2, True)]
+def test_a_process_that_was_superseded_may_end_and_a_report_of_the_newest_incarnation_counts():
+    told = Told(named("INV-ID-2"))
+    told.commit(counters(), node(2, incarnation=2, session=b"s"))
+    told.ended(1, b"r", number=2)
+    told.ended(2, b"r", number=2)
+    one = told.written(segment(holders=(1,)))
+    told.report(one, number=2, incarnation=2)
+    # Decided before the join, and in one transaction with it.
+    told.commit(node(2, incarnation=3, session=b"t"), msgspec.structs.replace(one, holders=(1, 2)))
 
 
-@pytest.mark.parametrize(("elapsed_s", "disturbed_s", "changes", "allowed"), BOUNDS)
-def test_the_bound_grows_with_what_disturbed_the_leader(elapsed_s, disturbed_s, changes, allowed):
-    told = Told(named("INV-DDL-1"))
-    told.real_ns = 100 * SECOND_NS
-    told.oracle.disturb("store")
-    told.oracle.disturb("process")
-    told.real_ns += round(disturbed_s * SECOND_NS)
-    told.oracle.undisturb("store")
-    told.oracle.undisturb("process")
-    for term in range(1, changes + 1):
-        told.elect(term)
-    if allowed:
-        told.answer(receipt(elapsed_ns=elapsed_s * SECOND_NS))
-    else:
-        with pytest.raises(InvariantViolated, match="INV-DDL-1"):
-            told.answer(receipt(elapsed_ns=elapsed_s * SECOND_NS))
-
-
-def test_a_disturbance_long_ago_allows_nothing():
-    told = Told(named("INV-DDL-1"))
-    told.oracle.disturb("store")
-    told.real_ns += 10 * SECOND_NS
-    told.oracle.undisturb("store")
-    told.real_ns += 1000 * SECOND_NS
-    with pytest.raises(InvariantViolated, match="INV-DDL-1"):
-        told.answer(receipt(elapsed_ns=5 * SECOND_NS))
+def test_a_commit_is_held_against_the_settings_of_its_own_revision():
+    told = Told(named("INV-REP-1"))
+    one = told.written(hosts=("n1",))
+    told.commit(msgspec.structs.replace(SETTINGS, min_in_sync=2))
+    told.oracle.machine_crashed("n2")
+    told.step()
+    late_one = segment(8)
+    told.keep(late_one, "n1")
+    with pytest.raises(InvariantViolated, match=r"INV-REP-1 .* 1 durable copies, 2 are promised"):
+        told.commit(transaction(number=8), late_one)
+    assert one.id != late_one.id
 
 
 # ---------------------------------------------------------------- clocks

@@ -3,14 +3,18 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.procedures import Procedures
+from leasehold.core.grantor import Grantor, Held
+from leasehold.core.messages import Renewal
 from leasehold.core.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import Sequence, Term
+from leasehold.limits import SECOND_NS
 from leasehold.testing.simulation import simulate
 
 SEEDS = range(100, 160)
@@ -73,3 +77,30 @@ def test_the_campaign_notices_a_leader_that_does_not_wait(monkeypatch: pytest.Mo
 def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Procedures, "resume", lambda _self: None)
     assert "LIVENESS" in violations()
+
+
+def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    resume = Procedures._resume
+
+    async def late(self: Procedures, *what: Any) -> None:
+        await self._clock.sleep_until(self._clock.now_ns() + 40 * SECOND_NS)
+        await resume(self, *what)
+
+    monkeypatch.setattr(Procedures, "_resume", late)
+    assert "INV-DDL-1" in violations()
+
+
+def test_the_campaign_notices_a_bound_that_nothing_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Procedures._published_bound_ns
+    monkeypatch.setattr(Procedures, "_published_bound_ns", lambda self: 2 * told(self))
+    assert "INV-DDL-1" in violations()
+
+
+def test_the_campaign_notices_a_leader_that_ends_processes_for_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = Grantor._refusal
+
+    def wrongly(self: Grantor, renewal: Renewal, held: Held | None, now_ns: int) -> tuple[str, str] | None:
+        return ("DIVERGED", "wrongly") if renewal.request % 50 == 49 else refusal(self, renewal, held, now_ns)
+
+    monkeypatch.setattr(Grantor, "_refusal", wrongly)
+    assert "INV-ID-2" in violations()

@@ -34,7 +34,7 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.statements import Question
-from leasehold.errors import Definite, Refused
+from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import ClusterId, NodeId, Term
 from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, PARSE_INLINE_CHARACTERS
 from leasehold.metastorage.contract import Leadership, MetaStorage
@@ -63,7 +63,10 @@ class Leader:
         self._storage = storage
         self._clock = clock
         self._group = group
+        self._leadership = leadership
         self._term = leadership.term
+        self.over = asyncio.Event()
+        """Set once it leads no more: whoever waits for an answer of it must not wait on."""
         self._cluster = catalog.cluster
         engine = grantor(
             term=leadership.term,
@@ -76,7 +79,7 @@ class Leader:
             now_ns=clock.now_ns(),
         )
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
-        self._leasing = Leasing(engine, clock, self._send)
+        self._leasing = Leasing(engine, clock)
         self._leasing.committed(catalog.revision, catalog.lineage)
         self._data = Data(self._writer, self._leasing, clock)
         self._sessions = Sessions(storage, leadership.term, lambda: self._writer.catalog, self._data.acknowledge)
@@ -108,6 +111,7 @@ class Leader:
     def stop(self) -> None:
         """Grants nothing from here on and ends the sessions: their nodes go to the next leader. Tasks end with their
         group."""
+        self.over.set()
         self._leasing.step(LeadershipEnded())
         self._leasing.stop()
         self._sessions.stop()
@@ -186,9 +190,6 @@ class Leader:
         self._leasing.follow(catalog.settings, batch.revision)
         self._registration.committed(batch, catalog)
 
-    def _send(self, node: NodeId, message: Message) -> None:
-        self._sessions.send(node, message)
-
     def _serving(self) -> list[NodeId]:
         return self._overview.serving(self._writer.catalog, self._clock.now_ns())
 
@@ -196,11 +197,16 @@ class Leader:
         """Now and then. What can't be done now is tried again; a meta storage that is gone ends this leader."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + HOUSEKEEPING_INTERVAL_NS)
-            await self._storage.status()
             try:
+                await self._storage.status()
                 await self._data.expire()
                 await self._data.advance_horizons()
                 await self._data.sweep()
                 await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
             except Definite as error:
+                log.warning("housekeeping: %s", error)
+            except Indefinite as error:
+                # Where machines share the store, an answer may be lost; the term has an end of its own.
+                if self._leadership.deadline_ns() is None:
+                    raise
                 log.warning("housekeeping: %s", error)

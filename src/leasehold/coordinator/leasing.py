@@ -28,6 +28,13 @@ from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits import LINEAGES_KEPT
 from leasehold.wire.ports import Clock, Timer
 
+Reply = Callable[[Message], None]
+"""Hands a message to the stream that a node's own came on."""
+
+
+def _nobody(message: Message) -> None:
+    raise AssertionError(f"nobody asked for a {type(message).__name__}")
+
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """Whom a barrier waits for, and how much longer at most."""
@@ -37,12 +44,11 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leasing:
-    """One leader's leases. `send` hands a message to a node's open session, if there is one."""
+    """One leader's leases. Answers to a node's message go to the stream that it came on, and to no other."""
 
-    def __init__(self, grantor: Grantor, clock: Clock, send: Callable[[NodeId, Message], None]) -> None:
+    def __init__(self, grantor: Grantor, clock: Clock) -> None:
         self._grantor = grantor
         self._clock = clock
-        self._send = send
         self._timer: Timer | None = None
         self._barriers: dict[int, asyncio.Future[Proceed | Fail]] = {}
         self._next_barrier = 1
@@ -61,8 +67,8 @@ class Leasing:
         """Nothing older than this is served any more."""
         return Revision(0) if self._newest is None else self._newest.revision
 
-    def step(self, event: GrantorEvent) -> None:
-        """Feeds one event; the clock is read here, after the event came in."""
+    def step(self, event: GrantorEvent, reply: Reply = _nobody) -> None:
+        """Feeds one event; the clock is read here, after the event came in. `reply` takes the answer to a message."""
         now_ns = self._clock.now_ns()
         if isinstance(event, IncarnationJoined | NodeRemoved):
             self._lease_ends.pop(event.node, None)
@@ -70,11 +76,11 @@ class Leasing:
             match effect:
                 case SendGrant(node=node, grant=grant):
                     self._lease_ends[node] = max(self._lease_ends.get(node, 0), now_ns + grant.duration_ns)
-                    self._send(node, grant)
-                case RefuseRenewal(node=node, refused=refused):
-                    self._send(node, refused)
-                case AcceptSurrender(node=node):
-                    self._send(node, SurrenderAccepted())
+                    reply(grant)
+                case RefuseRenewal(refused=refused):
+                    reply(refused)
+                case AcceptSurrender():
+                    reply(SurrenderAccepted())
                 case ReportVerdict(number=number, verdict=verdict):
                     answer = self._barriers.pop(number)
                     if not answer.done():
@@ -83,7 +89,7 @@ class Leasing:
                     assert_never(effect)
         self._arm()
 
-    def renew(self, renewal: Renewal) -> None:
+    def renew(self, renewal: Renewal, reply: Reply) -> None:
         """A renewal from an open session; one whose history differs from ours is refused for good.
 
         A node can be ahead of this leader by what is being committed this moment, no more: a revision that is not
@@ -94,9 +100,9 @@ class Leasing:
         expected = self._lineages.get(renewal.applied)
         if expected is not None and expected != renewal.lineage:
             text = f"another history than the cluster's at revision {renewal.applied}"
-            self._send(renewal.node, RenewalRefused(request=renewal.request, code="DIVERGED", text=text))
+            reply(RenewalRefused(request=renewal.request, code="DIVERGED", text=text))
             return
-        self.step(RenewalReceived(renewal=renewal))
+        self.step(RenewalReceived(renewal=renewal), reply)
 
     def committed(self, revision: Revision, lineage: LineageHash) -> None:
         """Remembers the hash of a revision, to compare renewals with."""

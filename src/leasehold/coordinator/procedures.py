@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.settings import published_bound_ns
-from leasehold.coordinator.writer import Writer
+from leasehold.coordinator.writer import STORE_DECLINES, Decide, Writer
 from leasehold.core import ddl, keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.messages import Execute, Receipt, WaitingFor
@@ -23,6 +24,7 @@ from leasehold.errors import (
     Indefinite,
     LeaseholdError,
     NotFound,
+    NotLeader,
     OutcomeUnknown,
     Refused,
 )
@@ -117,7 +119,7 @@ class Procedures:
                 text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
                 raise Refused(text, code="BUSY", hint="try again in a moment")
             running = self._start(request.statement)
-            self._group.create_task(self._run(request, statement, running))
+            self._begin_task(self._run(request, statement, running), request.statement, running)
         async for message in self.outcome(request.statement):
             yield message
 
@@ -156,9 +158,19 @@ class Procedures:
             running.published = True
             claims = _claims_of(procedure, self._writer.catalog)
             place = self._enter(claims)
-            self._group.create_task(self._resume(procedure, running, claims, place))
+            self._begin_task(self._resume(procedure, running, claims, place), procedure.statement, running)
 
     # ------------------------------------------------------------ one statement
+
+    def _begin_task(self, work: Coroutine[Any, Any, None], statement: StatementId, running: _Running) -> None:
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError as error:  # the group is ending: so is this leader
+            work.close()
+            self._running.pop(statement, None)
+            raise NotLeader("this leadership is ending", hint="ask another coordinator, or again soon") from error
+        # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
+        task.add_done_callback(lambda _: running.answer.cancel())
 
     def _start(self, statement: StatementId) -> _Running:
         running = _Running(asyncio.get_running_loop().create_future())
@@ -248,7 +260,7 @@ class Procedures:
 
         barrier = await self._leasing.barrier(revision, note)
         if procedure.step is Step.PRE_STATE:
-            after = await self._writer.submit(lambda catalog: ddl.finish(procedure, catalog))
+            after = await self._insist(lambda catalog: ddl.finish(procedure, catalog))
             self._touch(claims, after)
             # Begun now, so that the next statement on the object waits the less for it.
             self._group.create_task(self._leasing.barrier(after))
@@ -272,12 +284,23 @@ class Procedures:
             await asyncio.gather(*(self._close(one) for one in closings))
 
     async def _close(self, one: "_Closing") -> None:
-        await self._writer.submit(
+        await self._insist(
             lambda catalog: ddl.close(
                 one.procedure, catalog, barrier=one.barrier, elapsed_ns=one.elapsed_ns, bound_ns=one.bound_ns
             )
         )
         self._running.pop(one.procedure.statement, None)
+
+    async def _insist(self, decide: Decide) -> Revision:
+        """Writes what a statement that has begun has to come to, again and again while the store has no room for it."""
+        while True:
+            try:
+                return await self._writer.submit(decide)
+            except Definite as error:
+                if error.code not in STORE_DECLINES:
+                    raise
+                log.warning("a statement can't go on: %s", error)
+                await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
 
     def _published_bound_ns(self) -> int:
         return published_bound_ns(self._leasing.grantor, self._clock.now_ns())

@@ -3,7 +3,7 @@
 import logging
 
 from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.writer import Writer
+from leasehold.coordinator.writer import STORE_DECLINES, Decide, Writer
 from leasehold.core import keys
 from leasehold.core.admission import Admit, Fresh, History, Known, Reject, Same, WaitUntil, closing
 from leasehold.core.admission import decide_allocate as allocate_decision
@@ -21,6 +21,12 @@ from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
+
+
+def _longest_ns(catalog: Catalog) -> int:
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    return max(catalog.settings.lease_duration_ns, catalog.largest_lease.duration_ns)
 
 
 class Registration:
@@ -53,7 +59,7 @@ class Registration:
                     record = put(keys.node(node), decision.node)
                     return (record, put(keys.COUNTERS, decision.counters))
 
-        await self._writer.submit(decide)
+        await self._submit(decide)
         return AllocateAnswer(node=node)
 
     async def join(self, request: Join) -> JoinAnswer | JoinWait:
@@ -76,7 +82,7 @@ class Registration:
                 held=held,
                 first_bound_ns=first_bound_ns if nonce == request.nonce else None,
                 # Renewals of a dead process may come late, one after the other, each within its bound.
-                alive_after_ns=2 * grant_bound_ns(catalog.settings, catalog.settings.lease_duration_ns),
+                alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
                 now_ns=now_ns,
             )
             match decision:
@@ -99,9 +105,27 @@ class Registration:
                     answer = JoinAnswer(incarnation=admitted.incarnation)
                     return (put(keys.node(admitted.id), admitted),)
 
-        await self._writer.submit(decide)
+        await self._submit(decide)
         assert answer is not None
         return answer
+
+    async def _submit(self, decide: Decide) -> None:
+        """What the store declines, for want of space, is not about this node: it asks again."""
+        decided = False
+
+        def noticed(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal decided
+            decided = False
+            changes = decide(catalog)
+            decided = True
+            return changes
+
+        try:
+            await self._writer.submit(noticed)
+        except Definite as error:
+            if not decided and error.code not in STORE_DECLINES:
+                raise
+            raise Indefinite(f"the meta storage declines: {error.text}", hint="the node asks again") from error
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         """Hears a new incarnation from the instant its join is durable: who asked may have given up meanwhile, and

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 from leasehold.coordinator.leader import Leader
 from leasehold.core import keys
@@ -19,6 +20,7 @@ from leasehold.limits import (
     CATCH_UP_DIFFERENCE,
     DRIFT_PPM,
     FORMAT_VERSION,
+    LEADER_POLL_NS,
     LEADER_RETRY_NS,
     LEASE_DURATION_NS,
     LEASE_MARGIN_NS,
@@ -29,6 +31,8 @@ from leasehold.wire.ports import Clock, Duplex
 from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DEFAULT_SETTINGS = SettingsRecord(
     lease_duration_ns=LEASE_DURATION_NS,
@@ -63,6 +67,8 @@ class Coordinator:
         self._leader: Leader | None = None
         self._initialised = asyncio.Event()
         self._leaving = asyncio.Event()
+        self._in_office = asyncio.Event()
+        """Set once this term's leader answers, or the term is over."""
 
     @property
     def leader(self) -> Leader | None:
@@ -79,11 +85,15 @@ class Coordinator:
                 error = gravest_here(errors)
                 if not self._stands_by_after(error):
                     raise error from errors
+                if isinstance(error, Indefinite) and self._leadership is not None:
+                    await self._leadership.resign()  # what it wrote is looked up by whoever leads next, and at once
             except LeaseholdError as error:
                 if not self._stands_by_after(error):
                     raise
             finally:
                 self._leadership = None
+                self._in_office.set()
+                self._in_office = asyncio.Event()
             await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
 
     def hand_over(self) -> None:
@@ -100,22 +110,28 @@ class Coordinator:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(leadership.hold(self._extended))
-                await self._take_office(leadership, group)
-                await self._leaving.wait()
+                try:
+                    await self._take_office(leadership, group)
+                    await self._leaving.wait()
+                finally:
+                    # Within the group: nothing may be begun in it once it ends.
+                    if self._leader is not None:
+                        self._leader.stop()
+                    self._leader = None
                 raise _HandOver
         except* _HandOver:
             handed_over = True
-        finally:
-            if self._leader is not None:
-                self._leader.stop()
-            self._leader = None
         await leadership.resign()
         return handed_over
 
     async def _take_office(self, leadership: Leadership, group: asyncio.TaskGroup) -> None:
         catalog = await read_catalog(self._storage)
-        if catalog.cluster is None:
+        while catalog.cluster is None:
+            # Told, or found: the answer to an initialisation may have been lost.
+            timer = self._clock.call_at(self._clock.now_ns() + LEADER_POLL_NS, self._initialised.set)
             await self._initialised.wait()
+            timer.cancel()
+            self._initialised.clear()
             catalog = await read_catalog(self._storage)
         leader = Leader(
             storage=self._storage,
@@ -134,6 +150,7 @@ class Coordinator:
             len(catalog.procedures),
         )
         self._leader = leader
+        self._in_office.set()
 
     def _extended(self, until_ns: int | None) -> None:
         if self._leader is not None:
@@ -153,7 +170,8 @@ class Coordinator:
         """Answers one request."""
         if isinstance(request, Initialise):
             return await self._initialise(request)
-        return await self._leading().call(request)
+        leader = self._leading()
+        return await _unless_over(leader, leader.call(request))
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
         """Answers one request in several messages."""
@@ -162,7 +180,8 @@ class Coordinator:
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
-        await self._leading().session(duplex)
+        leader = self._leading()
+        await _unless_over(leader, leader.session(duplex))
 
     def _leading(self) -> Leader:
         leadership = self._leadership
@@ -193,8 +212,27 @@ class Coordinator:
                 self._initialised.set()  # an earlier request whose answer was lost
                 text = "this meta storage belongs to a cluster already"
                 raise Refused(text, code="INITIALISED", hint="use another directory for a second cluster")
+        in_office = self._in_office
         self._initialised.set()
+        await in_office.wait()  # whoever asked goes on to ask more
         return ClusterFacts(cluster_id=request.cluster_id, generation=Generation(1), term=leadership.term, leader=True)
+
+
+async def _unless_over(leader: Leader, answer: Coroutine[Any, Any, T]) -> T:
+    """What a leader answers; raises `Indefinite` as soon as it leads no more, whatever it still waits for."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            ending = group.create_task(_until_over(leader))
+            answered = await answer
+            ending.cancel()
+    except BaseExceptionGroup as errors:
+        raise gravest_here(errors) from errors
+    return answered
+
+
+async def _until_over(leader: Leader) -> None:
+    await leader.over.wait()
+    raise Indefinite("the leadership ended before it answered", hint="ask another coordinator, by the same id")
 
 
 class _HandOver(Exception):

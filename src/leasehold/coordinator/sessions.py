@@ -23,7 +23,7 @@ from leasehold.core.messages import (
     WatchFailed,
 )
 from leasehold.errors import Definite, NotLeader, Refused, Superseded, Unreachable, gravest
-from leasehold.ids import Incarnation, NodeId, Session, Term
+from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
     CHANGE_FRAMING_BYTES,
     RENEWAL_INTERVAL_NS,
@@ -89,6 +89,13 @@ class _Open(msgspec.Struct):
     acknowledgements: asyncio.Queue[SegmentsHeld | TableCleaned]
     ended: asyncio.Event
 
+    def reply(self, message: Message) -> None:
+        """Hands a message to this stream; one that does not read is cut off."""
+        try:
+            self.outbox.put(message)
+        except asyncio.QueueFull:
+            self.ended.set()
+
 
 class Sessions:
     """All open sessions of this leader."""
@@ -106,16 +113,6 @@ class Sessions:
         """Whether a session of the node is open; a hint for people, never a proof."""
         return node in self._open
 
-    def send(self, node: NodeId, message: Message) -> None:
-        """Hands a message to the node's session, if there is one; one that does not read is cut off."""
-        one = self._open.get(node)
-        if one is None:
-            return
-        try:
-            one.outbox.put(message)
-        except asyncio.QueueFull:
-            one.ended.set()
-
     def stop(self) -> None:
         """Ends all that are open; the handlers close their streams, and the nodes turn to the next leader."""
         for one in self._open.values():
@@ -126,7 +123,9 @@ class Sessions:
         opening = await duplex.receive()
         if not isinstance(opening, OpenSession):
             raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
-        await self._validate(opening)
+        newest = (await self._storage.status()).latest
+        # From here to its registration nothing else runs: no newer process can have come in between.
+        self._validate(opening, newest)
         older = self._open.get(opening.node)
         if older is not None:
             older.ended.set()  # the same process has come back on a new stream
@@ -161,7 +160,7 @@ class Sessions:
             if self._open.get(opening.node) is one:
                 del self._open[opening.node]
 
-    async def _validate(self, opening: OpenSession) -> None:
+    def _validate(self, opening: OpenSession, newest: Revision) -> None:
         catalog = self._catalog()
         node = catalog.nodes.get(opening.node)
         if catalog.cluster is None or opening.cluster_id != catalog.cluster.cluster_id:
@@ -182,7 +181,6 @@ class Sessions:
                 f"incarnation {opening.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
                 hint="only the newest process of a node is heard; this one ends",
             )
-        newest = (await self._storage.status()).latest
         if opening.watch_from > newest + 1:
             raise Refused(
                 f"a watch from revision {opening.watch_from}, the newest one is {newest}",
@@ -248,9 +246,9 @@ async def _forward(one: _Open, duplex: Duplex) -> None:
 async def _take(message: Renewal | Surrender | SegmentsHeld | TableCleaned, leasing: Leasing, one: _Open) -> None:
     match message:
         case Renewal():
-            leasing.renew(message)
+            leasing.renew(message, one.reply)
         case Surrender():
-            leasing.step(SurrenderReceived(surrender=message))
+            leasing.step(SurrenderReceived(surrender=message), one.reply)
         case SegmentsHeld() | TableCleaned():
             if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
                 await one.acknowledgements.put(message)

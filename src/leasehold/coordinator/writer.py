@@ -29,6 +29,9 @@ from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStora
 Decide = Callable[[Catalog], tuple[Change, ...]]
 """Looks at the catalog, says what to change; raises a `Definite` error to refuse. May be called more than once."""
 
+STORE_DECLINES = frozenset({"DISK_FULL", "BUSY", "CLOSED"})
+"""Codes with which a meta storage declines a transaction for what it is itself, and not for what is in it."""
+
 LINEAGE_BYTES = len(keys.LINEAGE) + len(GENESIS) + CHANGE_FRAMING_BYTES
 """What the writer itself adds to each transaction."""
 
@@ -102,9 +105,10 @@ class Writer:
         merged: dict[bytes, Change] = {}
         size = LINEAGE_BYTES
         accepted: list[_Command] = []
+        refused: list[tuple[_Command, LeaseholdError]] = []
         command = batch[0]
         while True:
-            changes = self._decide(command, draft)
+            changes = self._decide(command, draft, refused)
             if changes is not None:
                 if not _fits(merged, changes) or size + _size(changes) > TRANSACTION_BYTES_MAX:
                     self._carried = command
@@ -123,22 +127,24 @@ class Writer:
             except LeadershipLost:
                 raise
             except Definite as error:  # a full disk: nothing happened, and the leader goes on granting leases
-                for one in accepted:
-                    if not one.answer.done():
-                        one.answer.set_exception(error)
+                # A refusal was decided on what has not come to be, so it is none.
+                _decline([(one, error) for one in (*accepted, *(command for command, _ in refused))])
                 return
+        _decline(refused)
         for one in accepted:
             if not one.answer.done():
                 one.answer.set_result(self._catalog.revision)
 
-    def _decide(self, command: _Command, draft: Catalog) -> tuple[Change, ...] | None:
+    def _decide(
+        self, command: _Command, draft: Catalog, refused: list[tuple[_Command, LeaseholdError]]
+    ) -> tuple[Change, ...] | None:
         if command.answer.done():  # whoever asked was cancelled before it began: nothing happened
             return None
         try:
             changes = command.decide(draft)
             _check_size(changes)
         except LeaseholdError as error:
-            command.answer.set_exception(error)
+            refused.append((command, error))
             return None
         return changes
 
@@ -153,6 +159,13 @@ class Writer:
         self._catalog = msgspec.structs.replace(draft, revision=result.revision, lineage=lineage)
         ordered = tuple(sorted(whole, key=lambda one: one.key))
         self._on_commit(RevisionChanges(result.revision, ordered), self._catalog)
+
+
+def _decline(commands: list[tuple[_Command, LeaseholdError]]) -> None:
+    for command, error in commands:
+        if not command.answer.done():
+            # Each gets an error of its own, since raising one writes its traceback into it.
+            command.answer.set_exception(type(error)(error.text, code=error.code, hint=error.hint))
 
 
 def _check_size(changes: tuple[Change, ...]) -> None:

@@ -232,8 +232,8 @@ class Grantor:
             case SettingsChanged():
                 self._on_settings(event, now_ns)
             case LeadershipExtended(until_ns=until_ns):
-                assert self._leads(now_ns), "a leadership that has ended is over for good"
-                self._leads_until_ns = until_ns
+                if self._leads(now_ns):  # one that has ended meanwhile is over for good
+                    self._leads_until_ns = until_ns
             case LeadershipEnded():
                 self._leads_until_ns = now_ns
             case TimePassed():

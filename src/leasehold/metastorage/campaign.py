@@ -101,9 +101,18 @@ class BeatenLeadership:
         leads = self._reign.leads(self._clock.now_ns())
         self._reign.end()
         if leads:
-            standing = self._reign.standing
-            with contextlib.suppress(LeaseholdError):
-                await self._store.txn(_swap(standing, resigned(standing)))
+            async with asyncio.TaskGroup() as group:
+                giving_up = group.create_task(self._give_up())
+                # After its own end there is nothing left to shorten.
+                ending = group.create_task(self._clock.sleep_until(self._reign.ends_ns))
+                await asyncio.wait({giving_up, ending}, return_when=asyncio.FIRST_COMPLETED)
+                giving_up.cancel()
+                ending.cancel()
+
+    async def _give_up(self) -> None:
+        standing = self._reign.standing
+        with contextlib.suppress(LeaseholdError):
+            await self._store.txn(_swap(standing, resigned(standing)))
 
     async def _beat_again_and_again(self, on_extended: Callable[[int | None], None]) -> NoReturn:
         while True:

@@ -30,7 +30,7 @@ from leasehold.node.guarding import busy, missing
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.storage.segment import verify_segment
-from leasehold.wire.flight import BYTES_SCHEMA, answering, bytes_batch, calling, reader_to, ticket, within
+from leasehold.wire.flight import BYTES_SCHEMA, answering, bytes_batch, calling, copier_to, ticket, within
 
 SHA256_BYTES: Final = 32
 
@@ -158,7 +158,7 @@ def _chunks(record: SegmentRecord, address: str, cluster_id: ClusterId) -> Itera
     request = FetchTicket(cluster_id=cluster_id, table=record.table, bucket=record.bucket, segment=record.id)
     timeout_ns = FETCH_BASE_NS + record.size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
     with calling(address):
-        reader = reader_to(address).do_get(ticket(request), within(timeout_ns))
+        reader = copier_to(address).do_get(ticket(request), within(timeout_ns))
         try:
             if not reader.schema.equals(BYTES_SCHEMA):
                 raise pa.ArrowInvalid("not a segment's bytes")

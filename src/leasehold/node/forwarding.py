@@ -75,7 +75,7 @@ class _Forward:
 
     def wait(self, timeout_ns: int) -> None:
         """Until the peer has answered or failed; gives it up after that."""
-        # A thread given up may hang in a write until its call's deadline.
+        # A thread given up may hang in a write until its connection is cut.
         if not self._given_up.is_set() and not self._done.wait(timeout_ns / SECOND_NS):
             self.stalled = True
         self.drop()

@@ -28,6 +28,8 @@ PATIENCE_S: Final = 90.0
 PATIENCES_S: Final = (0.5, 5.0, 20.0)
 CLIENT_PAUSE_MAX_S: Final = 4.0
 DURATIONS: Final = ("2s", "3s", "5s")
+IN_SYNC: Final = (1, 2)
+"""As many as tables have replicas, at most."""
 
 
 class Asked(msgspec.Struct, kw_only=True):
@@ -90,6 +92,7 @@ def some_statement(random: Random) -> str:
         (2, f"ALTER TABLE {name} DROP COLUMN {column}"),
         (1, f"ALTER TABLE {name} RENAME COLUMN {column} TO {random.choice(COLUMNS)}"),
         (1, f"ALTER CLUSTER SET lease_duration = '{random.choice(DURATIONS)}'"),
+        (0.5, f"ALTER CLUSTER SET min_in_sync = {random.choice(IN_SYNC)}"),
     )
     weights, texts = zip(*choices, strict=True)
     return random.choices(texts, weights)[0]

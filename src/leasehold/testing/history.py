@@ -72,6 +72,7 @@ class Elected(msgspec.Struct, frozen=True, kw_only=True):
 
     term: Term
     newest: Revision
+    holder: str = ""
 
 
 class History:
@@ -129,10 +130,10 @@ class History:
     def _leadership(self, batch: RevisionChanges) -> Elected | None:
         for change in batch.changes:
             if change.key == keys.LEADER and change.value is not None:
-                term = decode_record(LeaderRecord, change.value).term
-                if term > self.term:
-                    self.term = term
-                    return Elected(term=term, newest=self.newest)
+                record = decode_record(LeaderRecord, change.value)
+                if record.term > self.term:
+                    self.term = record.term
+                    return Elected(term=record.term, newest=self.newest, holder=record.holder)
         return None
 
     # ------------------------------------------------------------ at a revision

@@ -147,6 +147,11 @@ class MemoryStore:
                 batches.append(RevisionChanges(batch.revision, changes))
         return Replay(batches=tuple(batches), covered=covered, complete=covered == self.newest)
 
+    def since(self, revision: Revision) -> list[RevisionChanges]:
+        """All revisions above this one, of whatever keys."""
+        assert self.minimum <= revision + 1, "nothing is compacted that a watch which lags has not heard of"
+        return [self._log[Revision(number)] for number in range(revision + 1, self.newest + 1)]
+
     def compact(self, before: Revision) -> None:
         """Forgets what only revisions below `before` can see."""
         if before > self.newest:
@@ -209,6 +214,8 @@ class MemoryMetaStorage:
         self._timing = timing
         self._fanout = Fanout()
         self._is_closed = False
+        self._heard_to: Revision | None = None
+        """While watches lag: the newest revision they were told of."""
         store.attach(self)
 
     async def txn(self, txn: Txn) -> TxnResult:
@@ -266,8 +273,20 @@ class MemoryMetaStorage:
         self.store.succession.leave(self, _lost)
 
     def publish(self, batch: RevisionChanges) -> None:
-        """Hands a committed revision to the watches of this handle."""
-        self._fanout.publish((batch,))
+        """Hands a committed revision to the watches of this handle, unless they lag."""
+        if self._heard_to is None:
+            self._fanout.publish((batch,))
+
+    def lag(self) -> None:
+        """From now on watches of this handle hear of nothing until `catch_up`; idempotent."""
+        if self._heard_to is None:
+            self._heard_to = self.store.newest
+
+    def catch_up(self) -> None:
+        """What watches have not heard of comes now, in order; harmless where they don't lag."""
+        heard_to, self._heard_to = self._heard_to, None
+        if heard_to is not None:
+            self._fanout.publish(self.store.since(heard_to))
 
     async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
         return await self._request("history", lambda: self.store.history(start, end, from_revision))

@@ -97,7 +97,6 @@ class Nemesis:
             self._resume(one)
         for coordinator in self._cluster.coordinators:
             coordinator.heal_store()
-            self._oracle.undisturb(f"store of {coordinator.name}")
             if coordinator.task is None:
                 await self.start_coordinator(coordinator)
             self._slow_store(coordinator)
@@ -161,7 +160,6 @@ class Nemesis:
     def _resume(self, one: SimulatedNode | SimulatedCoordinator) -> None:
         del self._paused[one.name]
         one.resume()
-        self._oracle.undisturb(one.name)
 
     # ------------------------------------------------------------ clocks
 
@@ -253,21 +251,19 @@ class Nemesis:
             return None
         self._paused[one.name] = one
         one.pause()
-        self._oracle.disturb(one.name)
         return f"{one.name} is paused"
 
     async def _cut_off_the_store(self) -> str | None:
         one = self._random.choice(self._cluster.coordinators)
         if one.cut_off:
             one.heal_store()
-            self._oracle.undisturb(f"store of {one.name}")
             return f"{one.name} reaches the store again"
         one.cut_off_store()
-        self._oracle.disturb(f"store of {one.name}")
         return f"{one.name} is cut off from the store"
 
     async def _lose_answers(self) -> str | None:
         one = self._random.choice(self._cluster.coordinators)
+        one.unsettle()
         left = self._random.randint(1, 3)
         random = self._random
 

@@ -142,6 +142,15 @@ class Network:
         self._holds.remove(hold)
         self._changed()
 
+    def is_clear(self, one: str, other: str) -> bool:
+        """Whether both hosts run, and nothing is wrong with the way between them in either direction."""
+        if any(not host.alive or host.paused for host in (self.host(one), self.host(other))):
+            return False
+        ways = ((one, other), (other, one))
+        return not any(way in self._blocked or way in self._links for way in ways) and not any(
+            (hold.src, hold.dst) in ways for hold in self._holds
+        )
+
     # ------------------------------------------------------------ for hosts and streams
 
     def is_stuck(self, src: Host, dst: Host, message: Message | None) -> bool:

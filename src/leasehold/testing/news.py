@@ -15,7 +15,7 @@ from leasehold.core.grantor import Grantor, GrantorEffect, Held
 from leasehold.core.lease import Lease, Pass
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Grant, Receipt, Renewal, Surrender
-from leasehold.core.records import BarrierReceipt, IdentityRecord
+from leasehold.core.records import BarrierReceipt, IdentityRecord, NodeRecord
 from leasehold.ids import (
     BucketNumber,
     Incarnation,
@@ -210,6 +210,31 @@ class Spoke(msgspec.Struct, frozen=True, kw_only=True):
     """What the host's vault held durably at that instant."""
 
 
+class ProcessEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A process ended by itself, by a definite error."""
+
+    host: str
+    node: NodeId
+    """0 before it has joined."""
+    incarnation: Incarnation
+    session_hash: bytes
+    code: str
+    text: str
+    record: NodeRecord | None
+    """What the store said of this node at that instant."""
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """A process tells the leader that it holds these segments of a bucket, verified; or, where `bucket` is None, that
+    nothing of a dropped table is left on it."""
+
+    node: NodeId
+    incarnation: Incarnation
+    table: ObjectId
+    bucket: BucketNumber | None
+    segments: tuple[SegmentId, ...]
+
+
 # ---------------------------------------------------------------- disks
 
 
@@ -296,6 +321,8 @@ News: TypeAlias = (
     | Leased
     | Viewed
     | Spoke
+    | ProcessEnded
+    | Reported
     | VaultChanged
     | Removed
     | Damaged

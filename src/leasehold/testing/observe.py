@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from leasehold.core import keys
 from leasehold.core.barrier import Proceed
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import decode_record
@@ -24,10 +25,13 @@ from leasehold.core.grantor import (
     SendGrant,
     SurrenderReceived,
 )
+from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Lease
 from leasehold.core.messages import Renewal, Surrender
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
-from leasehold.ids import ClusterId, Incarnation, NodeId, Session, Term
+from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
+from leasehold.errors import Definite
+from leasehold.ids import BucketNumber, ClusterId, Incarnation, NodeId, ObjectId, SegmentId, Session, Term
+from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop
@@ -40,7 +44,9 @@ from leasehold.testing.news import (
     Leased,
     LetIn,
     Proceeded,
+    ProcessEnded,
     RealClock,
+    Reported,
     SegmentHolder,
     Spoke,
     VaultChanged,
@@ -70,6 +76,35 @@ class Watch:
     def published(self, host: str, clock: SimulatedClock) -> "WatchedPublished":
         """What a new process on a host publishes through; the older process of that host is gone."""
         return WatchedPublished(self.oracle, host, clock)
+
+    @property
+    def agent(self) -> "type[WatchedAgent]":
+        """What a process runs as its agent."""
+        oracle = self.oracle
+
+        class HeardAgent(WatchedAgent):
+            ear = oracle
+
+        return HeardAgent
+
+    def ended_by(self, published: Published, agent: Agent, error: Definite) -> None:
+        """A process ends by itself."""
+        assert isinstance(agent, WatchedAgent)
+        assert isinstance(published, WatchedPublished)
+        record = self.oracle.history.records.get(keys.node(published.node))
+        assert record is None or isinstance(record, NodeRecord)
+        self.oracle.note(f"{published.name} ends: {error.text} ({error.code})")
+        self.oracle.saw(
+            ProcessEnded(
+                host=published.name,
+                node=published.node,
+                incarnation=published.incarnation,
+                session_hash=agent.session_hash,
+                code=error.code,
+                text=error.text,
+                record=record,
+            )
+        )
 
     def process_ended(self, published: Published) -> None:
         """A process is gone, by a kill or by itself."""
@@ -132,6 +167,31 @@ class WatchedVault:
                 del self._decoded[next(iter(self._decoded))]
             known = self._decoded[blob] = decoded
         return known
+
+
+class WatchedAgent(Agent):
+    """An agent whose reports are told of as they are made."""
+
+    ear: Oracle
+
+    @property
+    def session_hash(self) -> bytes:
+        """What records hold of its session."""
+        return hash_secret(self._session)
+
+    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        """As `Agent.report_held`."""
+        self._reported(table, bucket, segments)
+        await super().report_held(table, bucket, segments)
+
+    async def report_cleaned(self, table: ObjectId) -> None:
+        """As `Agent.report_cleaned`."""
+        self._reported(table, None, ())
+        await super().report_cleaned(table)
+
+    def _reported(self, table: ObjectId, bucket: BucketNumber | None, segments: tuple[SegmentId, ...]) -> None:
+        node, incarnation = self._published.node, self._published.incarnation
+        self.ear.saw(Reported(node=node, incarnation=incarnation, table=table, bucket=bucket, segments=segments))
 
 
 class WatchedPublished(Published):

@@ -22,6 +22,7 @@ from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, Ste
 from leasehold.errors import CheckFailed, Definite
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
 from leasehold.limits import SECOND_NS
+from leasehold.testing.disturbances import Disturbances
 from leasehold.testing.history import Committed, Elected, History
 from leasehold.testing.news import (
     Answered,
@@ -46,7 +47,6 @@ TRACE_LINES_SHOWN: Final = 60
 SERVES_KEPT_MAX: Final = 100_000
 RECEIPTS_KEPT_MAX: Final = 10_000
 LEADERS_KEPT_MAX: Final = 8
-DISTURBANCES_KEPT_MAX: Final = 10_000
 NO_TABLE: Final = ObjectId(0)
 """Of a guard that no request asked for."""
 
@@ -124,12 +124,11 @@ class Oracle:
         self.trace: deque[str] = deque(maxlen=TRACE_LINES_MAX)
         self.serves: deque[ServeRecord] = deque(maxlen=SERVES_KEPT_MAX)
         self.receipts: deque[BarrierReceipt] = deque(maxlen=RECEIPTS_KEPT_MAX)
+        self.disturbances = Disturbances(now_ns)
         self._now_ns = now_ns
         self._news: dict[type, list[Any]] = {}
         self._memories: dict[type, Any] = {}
         self._damaged: set[tuple[str, SegmentId]] = set()
-        self._disturbances: deque[tuple[int, int]] = deque(maxlen=DISTURBANCES_KEPT_MAX)
-        self._disturbed_since: dict[str, int] = {}
         self._leased: list[ProcessSeen] | None = None
         """While a check runs: several invariants ask for the same."""
         self._digest = hashlib.sha256()
@@ -164,7 +163,8 @@ class Oracle:
             case Passed(process=process, outcome=outcome, table=table):
                 self._served += 1
                 self.serves.append(_serve_record(process, outcome, table, self._served))
-            case Elected(term=term, newest=newest):
+            case Elected(term=term, newest=newest, holder=holder):
+                self.disturbances.leads(holder)
                 self.newest_term = max(self.newest_term, term)
                 self.elections[term] = (self._now_ns(), newest)
             case _:
@@ -301,29 +301,6 @@ class Oracle:
     def machine_crashed(self, host: str) -> None:
         """A machine lost what was not synced."""
         self.saw(DisksShrank(host=host))
-
-    # ------------------------------------------------------------ disturbances
-
-    def disturb(self, what: str) -> None:
-        """From now on the leader's process, or its store, is disturbed: no bound holds meanwhile."""
-        self._disturbed_since.setdefault(what, self._now_ns())
-
-    def undisturb(self, what: str) -> None:
-        """This disturbance is over; harmless where there was none."""
-        since_ns = self._disturbed_since.pop(what, None)
-        if since_ns is not None:
-            self._disturbances.append((since_ns, self._now_ns()))
-
-    def disturbed_ns(self, from_ns: int, to_ns: int) -> int:
-        """How much of this time was disturbed, counted once however many disturbances there were."""
-        spans = [*self._disturbances, *((since, to_ns) for since in self._disturbed_since.values())]
-        total_ns, covered_ns = 0, from_ns
-        for began_ns, ended_ns in sorted(spans):
-            first_ns, last_ns = max(began_ns, covered_ns), min(ended_ns, to_ns)
-            if first_ns < last_ns:
-                total_ns += last_ns - first_ns
-                covered_ns = last_ns
-        return total_ns
 
     # ------------------------------------------------------------ clients
 

@@ -20,7 +20,8 @@ from leasehold.core.lease import Pass
 from leasehold.core.messages import ReadTicket, Receipt
 from leasehold.errors import CheckFailed, Definite, gravest
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.clients import DATABASES, TABLES, Asked, Client, check_catalog, check_outcomes
+from leasehold.testing.availability import Availability
+from leasehold.testing.clients import DATABASES, IN_SYNC, TABLES, Asked, Client, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.dataplane import OnReleased
@@ -86,7 +87,9 @@ class Simulation:
             random,
             nodes=random.choice((2, 3, 3, 4)),
             coordinators=coordinators,
-            settings=msgspec.structs.replace(DEFAULT_SETTINGS, lease_margin_ns=margin_ns),
+            settings=msgspec.structs.replace(
+                DEFAULT_SETTINGS, lease_margin_ns=margin_ns, min_in_sync=random.choice(IN_SYNC)
+            ),
             oracle=oracle,
             supervised=True,
         )
@@ -122,6 +125,7 @@ class Simulation:
             await first.ask(f"CREATE TABLE {name} (a INT, b INT)", patience_s=SETUP_S)
         async with asyncio.TaskGroup() as busy:
             tasks = [busy.create_task(work) for work in self._work(group)]
+            tasks.append(busy.create_task(Availability(cluster, self._oracle).run()))
             await nemesis.run(self._seconds * SECOND_NS)
             await nemesis.heal()
             for task in tasks:

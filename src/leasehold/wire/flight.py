@@ -50,13 +50,17 @@ _CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
     ("grpc.enable_http_proxy", 0),
 ]
 
-# A write that a stopped process does not take ignores the deadline of its call, so the connection is asked whether it
-# lives. Not so for reads: their deadlines work, and a server cuts off who asks often while it has nothing to send, as
-# with a slow reader.
-_WRITING_OPTIONS: Final[list[tuple[str, str | int]]] = [
+# A write that a stopped process does not take ignores the deadline of its call, and that of a whole segment is long, so
+# the connection is asked whether it lives. Not so for scans: their deadlines are short, and a server cuts off who asks
+# often while it has nothing to send, as with a slow reader.
+_WATCHED_OPTIONS: Final[list[tuple[str, str | int]]] = [
     *_CLIENT_OPTIONS,
     ("grpc.keepalive_time_ms", FLIGHT_KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
+    # Where bytes wait to be sent, the kernel cuts the connection after this (TCP_USER_TIMEOUT).
     ("grpc.keepalive_timeout_ms", FLIGHT_KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
+    # Where none do, as behind a full HTTP/2 window or for an answer, gRPC waits for its ping so long, by default 60 s:
+    # its timer for the keepalive's own timeout is never started.
+    ("grpc.http2.ping_timeout_ms", FLIGHT_KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
     ("grpc.http2.max_pings_without_data", 0),
 ]
 
@@ -134,12 +138,19 @@ def _cut(text: str) -> str:
 
 @contextmanager
 def calling(address: str) -> Generator[None]:
-    """The border of a client: Flight's errors leave it as ours, `Unreachable` where the peer told none."""
+    """The border of a client: Flight's errors leave it as ours, `Unreachable` where the peer told none.
+
+    After that the next call makes a new connection.
+    """
     try:
         yield
     # Arrow shows a broken stream as an OSError without an errno, and an end where there is none as StopIteration.
     except (flight.FlightError, pa.ArrowException, OSError) as error:
-        raise from_flight(error, address) from error
+        ours = from_flight(error, address)
+        if isinstance(ours, Unreachable):
+            _scanning.forget(address)
+            _watched.forget(address)
+        raise ours from error
 
 
 def from_flight(error: Exception, address: str) -> LeaseholdError:
@@ -195,23 +206,40 @@ class _Clients:
                 del self._clients[next(iter(self._clients))]
             return client
 
+    def forget(self, address: str) -> None:
+        """The next call connects anew; those under way end on the connection that they have.
 
-_readers = _Clients(_CLIENT_OPTIONS)
-_writers = _Clients(_WRITING_OPTIONS)
+        One that lost its peer may be silent until the kernel sends again, and each time that a server found it pinging
+        too often, gRPC doubled its keepalive interval for good.
+        """
+        with self._lock:
+            self._clients.pop(address, None)
+
+
+_scanning = _Clients(_CLIENT_OPTIONS)
+_watched = _Clients(_WATCHED_OPTIONS)
 
 
 def reader_to(address: str) -> flight.FlightClient:
-    """The connection to `host:port` for DoGet, made at its first use and kept; never fails for an address that is down.
+    """The connection to `host:port` for scans, made at its first use and kept; never fails for an address that is down.
 
     Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang.
     """
-    return _readers.to(address)
+    return _scanning.to(address)
 
 
 def writer_to(address: str) -> flight.FlightClient:
-    """As `reader_to`, for DoPut: a peer that does not answer for FLIGHT_KEEPALIVE_INTERVAL_NS +
-    FLIGHT_KEEPALIVE_TIMEOUT_NS ends its calls, even those that are blocked in a write."""
-    return _writers.to(address)
+    """As `reader_to`, for DoPut: a process that does not answer for FLIGHT_KEEPALIVE_INTERVAL_NS +
+    FLIGHT_KEEPALIVE_TIMEOUT_NS ends its calls, even those that are blocked in a write.
+
+    So does a server that sends nothing for FLIGHT_SILENCE_NS although it lives.
+    """
+    return _watched.to(address)
+
+
+def copier_to(address: str) -> flight.FlightClient:
+    """As `writer_to`, for a DoGet whose bytes are taken as they come."""
+    return _watched.to(address)
 
 
 def within(timeout_ns: int) -> flight.FlightCallOptions:

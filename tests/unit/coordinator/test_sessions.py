@@ -93,7 +93,7 @@ async def serve(acknowledge, *messages):
     for message in messages:
         stream.incoming.put_nowait(message)
     served = Sessions(storage, 1, lambda: catalog, counted)
-    leasing = Leasing(grantor, clock, served.send)
+    leasing = Leasing(grantor, clock)
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             task = group.create_task(served.serve(stream, leasing))

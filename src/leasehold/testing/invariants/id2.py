@@ -1,24 +1,96 @@
-"""INV-ID-2: messages of an older incarnation change nothing.
+"""INV-ID-2: messages of an older incarnation change nothing, and only a process that was superseded ends.
 
-"Older" is judged by what the leader itself has let in; the same incarnation under another session counts as older.
+Of leases, "older" is judged by what the leader itself has let in; the same incarnation under another session counts as
+older. Of what nodes report of their disks, by the store: a holder, or a member of a sync-state set, that is added, and
+a node that is struck off a drop, has reported so in the incarnation that the store says is the newest, or was until
+that revision. A process that is told to end is told SUPERSEDED, when the store's record of its node has moved past it.
 """
 
+from leasehold.core import keys
 from leasehold.core.grantor import AcceptSurrender, SendGrant
-from leasehold.testing.news import Heard
+from leasehold.core.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
+from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SegmentId
+from leasehold.testing.history import Committed
+from leasehold.testing.news import Heard, ProcessEnded, Reported
 from leasehold.testing.oracle import Oracle
+
+What = tuple[ObjectId, BucketNumber | None, SegmentId | None]
+"""A segment, a whole bucket (no segment), or a table that was cleaned (no bucket either)."""
+
+
+class Reports:
+    """Which incarnations have told what of their disks."""
+
+    def __init__(self) -> None:
+        self.told: dict[tuple[NodeId, What], set[Incarnation]] = {}
 
 
 def check(oracle: Oracle) -> str | None:
-    """What a leader knew and did about a node, before and after it heard an older incarnation."""
-    for news in oracle.of(Heard):
-        message, held = news.message, news.before
-        if held is None or message.incarnation > held.incarnation:
-            continue
-        if message.incarnation == held.incarnation and news.same_session:
-            continue
-        what = f"a {type(message).__name__} of incarnation {message.incarnation} of node {message.node}"
-        if news.after != held:
-            return f"{what} changed what is known of incarnation {held.incarnation}"
-        if any(isinstance(effect, SendGrant | AcceptSurrender) for effect in news.effects):
-            return f"{what} was answered as if it were incarnation {held.incarnation}"
+    """What a leader did on hearing an older incarnation, what reports changed in the store, and processes that end."""
+    reports = oracle.recall(Reports)
+    for told in oracle.of(Reported):
+        whole: What = (told.table, told.bucket, None)
+        for what in (whole, *((told.table, told.bucket, segment) for segment in told.segments)):
+            reports.told.setdefault((told.node, what), set()).add(told.incarnation)
+    wrong = (
+        *(_heard(news) for news in oracle.of(Heard)),
+        *(_reported(oracle, reports, news) for news in oracle.of(Committed)),
+        *(_ended(news) for news in oracle.of(ProcessEnded)),
+    )
+    return next((one for one in wrong if one is not None), None)
+
+
+def _heard(news: Heard) -> str | None:
+    message, held = news.message, news.before
+    if held is None or message.incarnation > held.incarnation:
+        return None
+    if message.incarnation == held.incarnation and news.same_session:
+        return None
+    what = f"a {type(message).__name__} of incarnation {message.incarnation} of node {message.node}"
+    if news.after != held:
+        return f"{what} changed what is known of incarnation {held.incarnation}"
+    if any(isinstance(effect, SendGrant | AcceptSurrender) for effect in news.effects):
+        return f"{what} was answered as if it were incarnation {held.incarnation}"
+    return None
+
+
+def _reported(oracle: Oracle, reports: Reports, news: Committed) -> str | None:
+    for node, what in _changed(news):
+        told = reports.told.get((node, what), set())
+        key = keys.node(node)
+        records = (news.before.get(key), oracle.history.record_at(news.revision, key))
+        newest = {one.incarnation for one in records if isinstance(one, NodeRecord)}
+        if not told & newest:
+            return (
+                f"revision {news.revision} takes what node {node} said of {what}: said by incarnations {sorted(told)}, "
+                f"the newest is {max(newest, default=0)}"
+            )
+    return None
+
+
+def _changed(news: Committed) -> list[tuple[NodeId, What]]:
+    """What only a node's report can have changed."""
+    changed: list[tuple[NodeId, What]] = []
+    for key, before in news.before.items():
+        after = news.wrote[key]
+        if isinstance(before, SegmentRecord) and isinstance(after, SegmentRecord):
+            what = (before.table, before.bucket, before.id)
+            changed.extend((node, what) for node in after.holders if node not in before.holders)
+        elif isinstance(before, BucketRecord) and isinstance(after, BucketRecord):
+            whole = (before.table, before.bucket, None)
+            changed.extend((node, whole) for node in after.in_sync if node not in before.in_sync)
+        elif isinstance(before, DroppedRecord):
+            left = after.pending if isinstance(after, DroppedRecord) else ()
+            changed.extend((node, (before.table, None, None)) for node in before.pending if node not in left)
+    return changed
+
+
+def _ended(news: ProcessEnded) -> str | None:
+    who = f"{news.host} (node {news.node}, incarnation {news.incarnation})"
+    if news.code != "SUPERSEDED":
+        return f"{who} ended: {news.text} ({news.code})"
+    record = news.record
+    newest = record is not None and not record.removed and record.incarnation == news.incarnation
+    if news.node and newest and record is not None and record.session_hash == news.session_hash:
+        return f"{who} was told that it is superseded, the store says that it is the newest: {news.text}"
     return None

@@ -9,7 +9,7 @@ segment disks only the holders are counted.
 from collections import Counter
 
 from leasehold.core import keys
-from leasehold.core.records import SegmentRecord, TableRecord
+from leasehold.core.records import SegmentRecord, SettingsRecord, TableRecord
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Damaged, DisksShrank, Removed
@@ -31,27 +31,34 @@ def check(oracle: Oracle) -> str | None:
     promised = oracle.recall(Promised)
     for damage in oracle.of(Damaged):
         promised.damaged[damage.segment] += 1
-    new: list[SegmentRecord] = []
+    new: list[tuple[SegmentRecord, int]] = []
     for news in oracle.of(Committed):
-        new.extend(one for key, one in news.wrote.items() if isinstance(one, SegmentRecord) and key not in news.before)
+        needed = _min_in_sync(oracle, news)
+        added = (one for key, one in news.wrote.items() if isinstance(one, SegmentRecord) and key not in news.before)
+        new.extend((one, needed) for one in added)
         for table in news.deleted(TableRecord):
             promised.copies = {spot: count for spot, count in promised.copies.items() if spot[0] != table.id}
         for gone in news.deleted(SegmentRecord):
             promised.copies.pop((gone.table, gone.bucket, gone.id), None)
-    for segment in new:
-        wrong = _at_commit(oracle, promised, segment)
+    for segment, needed in new:
+        wrong = _at_commit(oracle, promised, segment, needed)
         if wrong is not None:
             return wrong
     return _afterwards(oracle, promised)
 
 
-def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord) -> str | None:
+def _min_in_sync(oracle: Oracle, news: Committed) -> int:
+    """What a commit of this revision was decided by; where it changed with it, that may have been either."""
+    after, before = oracle.history.record_at(news.revision, keys.SETTINGS), news.before.get(keys.SETTINGS)
+    return min((one.min_in_sync for one in (before, after) if isinstance(one, SettingsRecord)), default=0)
+
+
+def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord, min_in_sync: int) -> str | None:
     table = oracle.history.records.get(keys.table(segment.table))
-    settings = oracle.history.settings()
-    if not isinstance(table, TableRecord) or settings is None:
+    if not isinstance(table, TableRecord) or not min_in_sync:
         return None  # dropped in the same pass
     spot = (segment.table, segment.bucket, segment.id)
-    needed = min(settings.min_in_sync, table.replication)
+    needed = min(min_in_sync, table.replication)
     holders = set(segment.holders)
     if oracle.disks:
         holders &= _on_disk(oracle, spot)

@@ -1,0 +1,155 @@
+"""What happens around the end of a leadership: whoever waits for it is told, and nobody waits for ever."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from leasehold.core.messages import Execute, Receipt
+from leasehold.core.records import Outcome
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.ids import StatementId
+from leasehold.limits import LEADERSHIP_DURATION_NS, SECOND_NS
+from leasehold.testing.cluster import SimulatedCluster
+from leasehold.testing.metastorage import Fate
+from tests.sim.test_leaders import run, simulate, term_of, the_leader
+
+Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
+
+
+def cut_every_stream_of(cluster: SimulatedCluster, host: str) -> None:
+    for stream in list(cluster.network.streams):
+        for end in stream.ends():
+            if end.host.name == host:
+                end.cut("a short break")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_comes_back_to_a_leader_without_a_store_does_not_stay_with_it(seed: int) -> None:
+    """Its session was being opened when the leadership ended, and the store stays out of reach."""
+
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await asyncio.sleep(2)
+        old, node, before = the_leader(cluster), cluster.nodes[0], term_of(cluster)
+        assert node.agent is not None
+        turn = node.agent._coordinators
+        old.cut_off_store()
+        while turn.addresses[(turn._turn + 1) % 3] != old.address:
+            turn._turn += 1
+        cut_every_stream_of(cluster, node.name)
+        await cluster.wait_for(lambda: term_of(cluster) > before)
+        await cluster.wait_for(
+            lambda: (passed := node.guard()) and passed.lease.term > before, at_most_ns=3 * LEADERSHIP_DURATION_NS
+        )
+
+    simulate(scenario, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_statement_that_arrives_while_a_term_ends_is_answered_and_breaks_nothing(seed: int) -> None:
+    """One arrives at each pass of the loop after the leader has lost an answer of its store."""
+    passes = 16
+
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        leading = the_leader(cluster)
+        coordinator = leading.process
+        assert coordinator is not None
+        answers: dict[int, Receipt | LeaseholdError] = {}
+
+        async def ask(after: int) -> None:
+            for _ in range(after):
+                await asyncio.sleep(0)
+            text = f"CREATE DATABASE IF NOT EXISTS d{after}"
+            request = Execute(cluster_id=None, statement=StatementId(cluster.entropy.hex_128()), text=text)
+            try:
+                async for message in coordinator.stream(request):
+                    if isinstance(message, Receipt):
+                        answers[after] = message
+            except LeaseholdError as error:
+                answers[after] = error
+
+        lost = False
+
+        async def before(request: str) -> Fate:
+            nonlocal lost
+            await asyncio.sleep(0)
+            if request != "txn" or lost:
+                return Fate.ANSWERED
+            lost = True
+            for after in range(passes):
+                group.create_task(ask(after))
+            return Fate.LOST_BEFORE
+
+        leading.before = before
+        group.create_task(ask(passes))
+        await cluster.wait_for(lambda: len(answers) == passes + 1)
+        assert {error.code for error in answers.values() if isinstance(error, LeaseholdError)} <= {
+            "UNKNOWN",
+            "NOT_LEADER",
+            "NOT_INITIALISED",
+        }
+        assert (await run(cluster, "CREATE DATABASE e")).outcome is Outcome.COMMITTED
+
+    simulate(scenario, seed=seed)
+
+
+def test_one_lost_answer_of_the_store_fences_nobody() -> None:
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        leading = the_leader(cluster)
+        lost = 0
+
+        async def before(request: str) -> Fate:
+            nonlocal lost
+            await asyncio.sleep(0)
+            if request == "status" and not lost:
+                lost += 1
+                return Fate.LOST_BEFORE
+            return Fate.ANSWERED
+
+        leading.before = before
+        until_ns = cluster.loop.now_ns() + 12 * SECOND_NS
+        while cluster.loop.now_ns() < until_ns:
+            assert all(node.guard() for node in cluster.nodes)
+            await asyncio.sleep(0.05)
+        assert lost == 1
+
+    simulate(scenario)
+
+
+def test_a_drop_that_finds_no_space_goes_on_when_there_is_some() -> None:
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        await run(cluster, "CREATE TABLE d.t (a INT)")
+        await asyncio.sleep(1)
+        full, written = True, 0
+        commit = cluster.store.commit
+
+        def commits(txn):
+            nonlocal written
+            written += len(txn.then) > 1
+            if full and written > 1 and len(txn.then) > 1:
+                raise Refused("no space", code="DISK_FULL")
+            return commit(txn)
+
+        cluster.store.commit = commits
+        dropping = group.create_task(run(cluster, "DROP TABLE d.t"))
+        await asyncio.sleep(5)
+        assert not dropping.done()
+        full = False
+        assert (await dropping).outcome is Outcome.COMMITTED
+
+    simulate(scenario)
+
+
+def test_handing_over_without_a_store_ends_all_the_same() -> None:
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        leading, before = the_leader(cluster), term_of(cluster)
+        assert leading.process is not None
+        assert leading.task is not None
+        leading.cut_off_store()
+        leading.process.hand_over()
+        await asyncio.wait([leading.task], timeout=2 * LEADERSHIP_DURATION_NS / SECOND_NS)
+        assert leading.task.done()
+        await cluster.wait_for(lambda: term_of(cluster) > before)
+
+    simulate(scenario)
