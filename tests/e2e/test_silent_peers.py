@@ -1,7 +1,11 @@
 """Peers whose kernel lives while their process is silent, from each step of a call on."""
 
+import asyncio
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +26,8 @@ from leasehold.limits import (
     FLIGHT_KEEPALIVE_TIMEOUT_NS,
     FORWARD_CHUNK_BYTES,
     FORWARD_QUEUE_CHUNKS,
+    KEEPALIVE_INTERVAL_NS,
+    KEEPALIVE_TIMEOUT_NS,
     SECOND_NS,
     SEGMENT_BYTES_MAX,
     STAGE_CALL_NS,
@@ -30,6 +36,7 @@ from leasehold.node.fetch import fetch_segment
 from leasehold.node.forwarding import Forwarding, Resting
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
+from leasehold.wire.rpc import GrpcTransport
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, rows
 
 SOON_NS: Final = 4 * (FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS)
@@ -199,3 +206,41 @@ def test_who_was_unreachable_is_connected_to_anew(pair: Cluster) -> None:
     del before
     found += sum(chunk.data.num_rows for chunk in stream)
     assert found == 50_000
+
+
+SERVER: Final = """
+import asyncio
+from leasehold.wire.rpc import serve
+
+class Listens:
+    async def session(self, duplex):
+        while await duplex.receive() is not None:
+            pass
+
+async def main():
+    server = await serve("127.0.0.1:0", Listens(), on_fault=print)
+    print(server.address, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def listening() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+        yield server
+        server.kill()
+
+
+async def test_a_session_with_a_stopped_coordinator_ends_within_a_lease(listening: subprocess.Popen[str]) -> None:
+    """Nothing waits to be sent, so only the answer to a ping can tell."""
+    assert listening.stdout is not None
+    connection = GrpcTransport().connect(listening.stdout.readline().strip())
+    duplex = await connection.session()
+    listening.send_signal(signal.SIGSTOP)
+    with pytest.raises(Unreachable):
+        async with asyncio.timeout(4 * (KEEPALIVE_INTERVAL_NS + KEEPALIVE_TIMEOUT_NS) / SECOND_NS):
+            await duplex.receive()
+    listening.kill()
+    await connection.close()

@@ -43,6 +43,9 @@ _SIZES: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
+    # What really bounds the wait for a ping's answer, by default 60 s: the keepalive's own timer is never started, and
+    # the kernel's counts only while bytes wait to be sent.
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
     ("grpc.http2.max_pings_without_data", 0),
     # Its pings measure how large a window would pay; with a thousand sessions of small messages they cost a coordinator
     # about a fifth of its time. A large message gets the window that it needs without them.
