@@ -213,9 +213,11 @@ def run_virtual(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int, *, 
     loop = VirtualLoop(shuffle=Random(random.getrandbits(64)) if shuffle else None)  # noqa: S311 as above
     collects = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what was there before is no part of the run, and need not be looked at again and again
     try:
         return _run_to_end(loop, main(random))
     finally:
+        gc.unfreeze()
         if collects:
             gc.enable()
 
