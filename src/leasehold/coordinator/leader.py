@@ -197,16 +197,29 @@ class Leader:
         """Now and then. What can't be done now is tried again; a meta storage that is gone ends this leader."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + HOUSEKEEPING_INTERVAL_NS)
+            if not await self._look_at_the_store():
+                continue
             try:
-                await self._storage.status()
                 await self._data.expire()
                 await self._data.advance_horizons()
                 await self._data.sweep()
                 await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
             except Definite as error:
                 log.warning("housekeeping: %s", error)
-            except Indefinite as error:
-                # Where machines share the store, an answer may be lost; the term has an end of its own.
-                if self._leadership.deadline_ns() is None:
-                    raise
-                log.warning("housekeeping: %s", error)
+
+    async def _look_at_the_store(self) -> bool:
+        """Whether the meta storage answers; raises what it says once it never will again."""
+        try:
+            await self._storage.status()
+        except Refused as error:
+            if error.code != "BUSY":
+                raise
+            log.warning("housekeeping: %s", error)
+        except Indefinite as error:
+            # Where machines share the store, an answer may be lost; the term has an end of its own.
+            if self._leadership.deadline_ns() is None:
+                raise
+            log.warning("housekeeping: %s", error)
+        else:
+            return True
+        return False

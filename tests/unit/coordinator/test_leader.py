@@ -1,0 +1,81 @@
+"""A leader and its meta storage: one that is gone ends the leader, one that can't answer now does not."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
+from leasehold.core.operations import Txn
+from leasehold.errors import Indefinite, Refused
+from leasehold.ids import ClusterId
+from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.loop import VirtualLoop, run_virtual
+from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+
+PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
+"""Long enough for housekeeping to have come by."""
+
+Happening = Callable[[MemoryMetaStorage], None]
+
+
+def answers_status_with(answer: Callable[[], Fate]) -> Happening:
+    async def before(request: str) -> Fate:
+        await asyncio.sleep(0)
+        return answer() if request == "status" else Fate.ANSWERED
+
+    def happen(storage: MemoryMetaStorage) -> None:
+        storage.before = before
+
+    return happen
+
+
+def busy() -> Fate:
+    raise Refused("too many requests wait", code="BUSY", hint="ask again later")
+
+
+def end_of_a_leader(happen: Happening, *, shared: bool = False) -> BaseException | None:
+    """What `Coordinator.run` raised within a few passes of housekeeping after it happened; None if it leads on."""
+
+    async def main(_random: Random) -> BaseException | None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        clock = SimulatedClock(loop)
+        storage = MemoryMetaStorage(MemoryStore(), clock=clock if shared else None)
+        await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
+        coordinator = Coordinator(name="c1", storage=storage, clock=clock)
+        running = asyncio.ensure_future(coordinator.run())
+        await coordinator._in_office.wait()
+        happen(storage)
+        await asyncio.wait([running], timeout=PASSES_S)
+        if running.done():
+            return running.exception()
+        assert coordinator.leader is not None, "it neither ended nor leads"
+        running.cancel()
+        await asyncio.wait([running])
+        return None
+
+    return run_virtual(main, 1)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["by a lock", "by the leader record"])
+def test_a_store_that_is_closed_ends_the_leader(shared: bool) -> None:
+    end = end_of_a_leader(MemoryMetaStorage.sever, shared=shared)
+    assert isinstance(end, Refused)
+    assert end.code == "CLOSED"
+
+
+def test_a_store_held_by_a_lock_that_gives_no_answer_ends_the_leader() -> None:
+    end = end_of_a_leader(answers_status_with(lambda: Fate.LOST_BEFORE))
+    assert isinstance(end, Indefinite)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["by a lock", "by the leader record"])
+def test_a_store_that_is_busy_ends_no_leader(shared: bool) -> None:
+    assert end_of_a_leader(answers_status_with(busy), shared=shared) is None
+
+
+def test_a_shared_store_that_gives_no_answer_to_a_look_ends_no_leader() -> None:
+    assert end_of_a_leader(answers_status_with(lambda: Fate.LOST_BEFORE), shared=True) is None
