@@ -161,7 +161,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a node leaves the stream of a leader whose term is over (liveness): each side sees to it",
         edits=(
-            Edit("coordinator/leader.py", "        self._sessions.stop()\n", ""),
+            Edit("coordinator/leader.py", "        self.over.set()\n", ""),
             Edit("node/agent.py", "if opened.term < self._holder.term:", "if False:"),
             Edit("node/agent.py", 'if refused.code == "NOT_LEADER":', "if False:"),
         ),

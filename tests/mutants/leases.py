@@ -234,7 +234,7 @@ MUTANTS = (
         rule="a leader that hands over grants nothing from then on",
         edits=(
             Edit("coordinator/leader.py", "        self._leasing.step(LeadershipEnded())\n", ""),
-            Edit("coordinator/leader.py", "        self._sessions.stop()\n", ""),
+            Edit("coordinator/leader.py", "        self.over.set()\n", ""),
         ),
         hunters=(f"{SHORTCUTS}::test_a_leader_that_has_handed_over_grants_nothing_while_its_process_lives_on",),
     ),

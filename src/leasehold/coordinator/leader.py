@@ -109,12 +109,11 @@ class Leader:
         self._leasing.step(LeadershipExtended(until_ns=until_ns))
 
     def stop(self) -> None:
-        """Grants nothing from here on and ends the sessions: their nodes go to the next leader. Tasks end with their
-        group."""
+        """Grants nothing from here on. Whoever waits for it is told, sessions too: their nodes go to the next leader.
+        Tasks end with their group."""
         self.over.set()
         self._leasing.step(LeadershipEnded())
         self._leasing.stop()
-        self._sessions.stop()
 
     async def call(self, request: Message) -> Message:  # noqa: PLR0911 - one return per kind of request
         """Answers one request; raises the error that the peer is to see."""

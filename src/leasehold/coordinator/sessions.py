@@ -113,11 +113,6 @@ class Sessions:
         """Whether a session of the node is open; a hint for people, never a proof."""
         return node in self._open
 
-    def stop(self) -> None:
-        """Ends all that are open; the handlers close their streams, and the nodes turn to the next leader."""
-        for one in self._open.values():
-            one.ended.set()
-
     async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
         """Serves one stream until either side ends it."""
         opening = await duplex.receive()
