@@ -10,7 +10,7 @@ import msgspec
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.settings import published_bound_ns
-from leasehold.coordinator.writer import STORE_DECLINES, Decide, Writer
+from leasehold.coordinator.writer import STORE_DECLINES, Decide, StoreDeclined, Writer
 from leasehold.core import ddl, keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.messages import Execute, Receipt, WaitingFor
@@ -296,7 +296,7 @@ class Procedures:
         while True:
             try:
                 return await self._writer.submit(decide)
-            except Definite as error:
+            except StoreDeclined as error:
                 if error.code not in STORE_DECLINES:
                     raise
                 log.warning("a statement can't go on: %s", error)

@@ -3,7 +3,7 @@
 import logging
 
 from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.writer import STORE_DECLINES, Decide, Writer
+from leasehold.coordinator.writer import Decide, StoreDeclined, Writer
 from leasehold.core import keys
 from leasehold.core.admission import Admit, Fresh, History, Known, Reject, Same, WaitUntil, closing
 from leasehold.core.admission import decide_allocate as allocate_decision
@@ -110,21 +110,10 @@ class Registration:
         return answer
 
     async def _submit(self, decide: Decide) -> None:
-        """What the store declines, for want of space, is not about this node: it asks again."""
-        decided = False
-
-        def noticed(catalog: Catalog) -> tuple[Change, ...]:
-            nonlocal decided
-            decided = False
-            changes = decide(catalog)
-            decided = True
-            return changes
-
+        """What the store declines is not about this node: it asks again."""
         try:
-            await self._writer.submit(noticed)
-        except Definite as error:
-            if not decided and error.code not in STORE_DECLINES:
-                raise
+            await self._writer.submit(decide)
+        except StoreDeclined as error:
             raise Indefinite(f"the meta storage declines: {error.text}", hint="the node asks again") from error
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:

@@ -36,6 +36,10 @@ LINEAGE_BYTES = len(keys.LINEAGE) + len(GENESIS) + CHANGE_FRAMING_BYTES
 """What the writer itself adds to each transaction."""
 
 
+class StoreDeclined(Refused):
+    """The meta storage declined what was decided, with its own code, text and hint; nothing happened."""
+
+
 class _Command(msgspec.Struct):
     decide: Decide
     answer: "asyncio.Future[Revision]"
@@ -69,7 +73,8 @@ class Writer:
     async def submit(self, decide: Decide) -> Revision:
         """Runs a command; answers the revision at which it is durable, the present one if it changed nothing.
 
-        Raises what `decide` raises, and `Indefinite` when the leader ends first. Waits while the queue is full.
+        Raises what `decide` raises, `StoreDeclined`, and `Indefinite` when the leader ends first. Waits while the
+        queue is full.
         """
         answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
         if not self._ended:
@@ -127,8 +132,9 @@ class Writer:
             except LeadershipLost:
                 raise
             except Definite as error:  # a full disk: nothing happened, and the leader goes on granting leases
+                declined = StoreDeclined(error.text, code=error.code, hint=error.hint)
                 # A refusal was decided on what has not come to be, so it is none.
-                _decline([(one, error) for one in (*accepted, *(command for command, _ in refused))])
+                _decline([(one, declined) for one in (*accepted, *(command for command, _ in refused))])
                 return
         _decline(refused)
         for one in accepted:

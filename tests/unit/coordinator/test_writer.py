@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
-from leasehold.coordinator.writer import Writer
+from leasehold.coordinator.writer import StoreDeclined, Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
@@ -231,7 +231,7 @@ async def test_a_full_disk_refuses_those_who_asked_and_the_leader_goes_on():
 
         undisturbed, ground.storage.before = ground.storage.before, full
         answers = await settle(ground.submit(says(horizon(1)), says(horizon(2))))
-        assert [one.code for one in answers] == ["DISK_FULL", "DISK_FULL"]
+        assert [(type(one), one.code, one.hint) for one in answers] == [(StoreDeclined, "DISK_FULL", "make room")] * 2
         assert len(ground.writer.catalog.horizons) == 0
         ground.storage.before = undisturbed
         await settle(ground.submit(says(horizon(3))))
