@@ -188,7 +188,7 @@ class Coordinator:
         ends_ns = None if leadership is None else leadership.deadline_ns()
         # The clock is read after the request came in: what an old leader knows may not be true any more.
         if leadership is None or (ends_ns is not None and self._clock.now_ns() >= ends_ns):
-            raise NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
+            raise self._does_not_lead()
         if self._leader is None:
             raise NotInitialised(
                 "this coordinator's meta storage has no cluster yet, or it is still starting",
@@ -196,12 +196,15 @@ class Coordinator:
             )
         return self._leader
 
+    def _does_not_lead(self) -> NotLeader:
+        return NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
+
     async def _initialise(self, request: Initialise) -> ClusterFacts:
         if not is_hex_128(request.cluster_id):
             raise Refused("a cluster id is 128 bits in hex", code="BAD_CLUSTER_ID", hint="draw a random one")
         leadership = self._leadership
         if leadership is None:
-            raise NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
+            raise self._does_not_lead()
         changes = first_records(request.cluster_id, self._settings)
         result = await self._storage.txn(Txn(compares=(*leadership.fence(), Missing(keys.CLUSTER)), then=changes))
         if not result.succeeded:

@@ -38,7 +38,7 @@ CALL: Final = f"/{SERVICE}/Call"
 STREAM: Final = f"/{SERVICE}/Stream"
 SESSION: Final = f"/{SERVICE}/Session"
 
-_SIZES: Final = (
+_COMMON_OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
@@ -52,7 +52,7 @@ _SIZES: Final = (
     ("grpc.http2.bdp_probe", 0),
 )
 CHANNEL_OPTIONS: Final = (
-    *_SIZES,
+    *_COMMON_OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
     # Despite its name this bounds one attempt to connect, as by a lost SYN.
@@ -62,7 +62,7 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
 )
 _SERVER_OPTIONS: Final = (
-    *_SIZES,
+    *_COMMON_OPTIONS,
     # A second server on one port must fail, not share it.
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
