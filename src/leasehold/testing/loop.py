@@ -9,6 +9,7 @@ ends with `Deadlock`. What makes two runs equal, beyond the seed:
 """
 
 import asyncio
+import contextvars
 import gc
 import heapq
 import itertools
@@ -40,28 +41,72 @@ class Unhandled(AssertionError):
     """An error that no one awaited: of a callback, or of a task that was dropped."""
 
 
-class _Numbered:
-    """A hash that is the same in every process. (Equality stays identity.)"""
+class _NumberedFuture(asyncio.Future[Any]):
+    """Its hash is the same in every process. (Equality stays identity.)"""
 
-    _number: int
+    __slots__ = ("number",)
+    number: int
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
 
-class _NumberedFuture(_Numbered, asyncio.Future[Any]):
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._number = number
-        super().__init__(loop=loop)
+class _NumberedTask(asyncio.Task[Any]):
+    """As `_NumberedFuture`."""
 
+    __slots__ = ("number",)
+    number: int
 
-class _NumberedTask(_Numbered, asyncio.Task[Any]):
     # The parent's constructor puts the task into sets, so its number comes first.
     def __init__(
         self, number: int, coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, **how: Any
     ) -> None:
-        self._number = number
+        self.number = number
         super().__init__(coro, loop=loop, **how)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Call(asyncio.Handle):
+    """A handle made without asyncio's constructor, which asks whether the loop debugs: most of what a step costs."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Any, args: tuple[Any, ...], loop: asyncio.AbstractEventLoop, context: contextvars.Context
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    """As `_Call`, for later."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Any,
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._scheduled = True
+        self._repr = None
+        self._source_traceback = None
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -73,14 +118,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count(1)
         self._shuffle = shuffle
         self._steps = 0
-        self._steps_here = 0
+        self._moved_at_step = 0
+        """When time last passed."""
+        self._context = contextvars.copy_context()
+        """Of callbacks that name none: nothing that is simulated keeps anything in it."""
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         """A heap by instant, then by the order of their making."""
         self._timers_cancelled = 0
         self.unhandled: list[dict[str, Any]] = []
         """What the loop was told of errors that no one awaited, oldest first."""
-        self.on_pass: Callable[[], None] | None = None
-        """Called after each pass; what it raises ends the run."""
+        self._after_pass: Callable[[], None] | None = None
         self.set_exception_handler(lambda _loop, context: self.unhandled.append(context))
         self.set_task_factory(self._make_task)
 
@@ -94,7 +141,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def count_anew(self) -> None:
         """Forgets how many passes were made at this instant."""
-        self._steps_here = 0
+        self._moved_at_step = self._steps
+
+    def after_pass(self, look: Callable[[], None]) -> None:
+        """Calls `look` once this pass is over, before anything else runs; what it raises ends the run."""
+        assert self._after_pass is None or self._after_pass == look, "one may look"
+        self._after_pass = look
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        """As asyncio's."""
+        if self._closed:  # pyright: ignore[reportAttributeAccessIssue] set by `close`
+            raise RuntimeError("the loop is closed")
+        handle = _Call(callback, args, self, self._context if context is None else context)
+        self._ready.append(handle)  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
+        return handle
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
         """As asyncio's."""
@@ -102,27 +162,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
         when_ns = round(when * SECOND_NS)
         if when > self.time():
             when_ns = max(when_ns, self._virtual_ns + 1)
-        return self._schedule(when_ns, asyncio.TimerHandle(when, callback, args, self, context))
+        timer = _Timer(when, callback, args, self, self._context if context is None else context)
+        heapq.heappush(self._timers, (when_ns, next(self._numbers), timer))
+        return timer
 
     def call_at_ns(self, when_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
         """Like `call_at`, in nanoseconds."""
-        return self._schedule(when_ns, asyncio.TimerHandle(when_ns / SECOND_NS, callback, (), self))
-
-    def _schedule(self, when_ns: int, timer: asyncio.TimerHandle) -> asyncio.TimerHandle:
+        timer = _Timer(when_ns / SECOND_NS, callback, (), self, self._context)
         heapq.heappush(self._timers, (when_ns, next(self._numbers), timer))
-        timer._scheduled = True  # pyright: ignore[reportAttributeAccessIssue] so that a cancel is told of
         return timer
 
-    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if not handle._scheduled:  # pyright: ignore[reportAttributeAccessIssue] it has fired
+            return
         self._timers_cancelled += 1
         if self._timers_cancelled > TIMERS_CANCELLED_MAX and self._timers_cancelled * 2 > len(self._timers):
-            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            self._timers[:] = [one for one in self._timers if not one[2].cancelled() and one[2] is not handle]
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future with a number of its own."""
-        return _NumberedFuture(next(self._numbers), self)
+        future = _NumberedFuture(loop=self)
+        future.number = next(self._numbers)
+        return future
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         """There is one thread, so this is `call_soon`."""
@@ -134,39 +197,41 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **how: Any) -> asyncio.Task[Any]:
         number = next(self._numbers)
-        task = _NumberedTask(number, coro, loop, **how)
-        if not how.get("name"):
-            task.set_name(f"task-{number}")
-        return task
+        how["name"] = how.get("name") or f"task-{number}"
+        return _NumberedTask(number, coro, loop, **how)
 
     def _run_once(self) -> None:
-        self._steps += 1
-        self._steps_here += 1
-        if self._steps_here > STEPS_WITHOUT_TIME_MAX:
-            raise Livelock(f"{self._steps_here} passes at {self._virtual_ns} ns without time passing")
-        if self._steps % COLLECT_EVERY_STEPS == 0:
-            gc.collect()
+        """Passes until the loop is told to stop: what asyncio would call for each."""
         ready: deque[Any] = self._ready  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
-        if not ready and not self._stopping:  # pyright: ignore[reportAttributeAccessIssue] set by `stop`
-            self._jump()
-        now_ns, timers = self._virtual_ns, self._timers
-        while timers and timers[0][0] <= now_ns:
-            timer = heapq.heappop(timers)[2]
-            if timer.cancelled():
-                self._timers_cancelled -= 1
-                continue
-            timer._scheduled = False  # pyright: ignore[reportAttributeAccessIssue] as above
-            ready.append(timer)
-        if self._shuffle is not None and len(ready) > 1:
-            _shuffle_tasks(ready, self._shuffle)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
-        if self.on_pass is not None:
-            look, self.on_pass = self.on_pass, None  # what it raises ends the run, and is not raised again
-            look()
-            self.on_pass = look
+        timers = self._timers
+        while True:
+            self._steps += 1
+            if self._steps - self._moved_at_step > STEPS_WITHOUT_TIME_MAX:
+                raise Livelock(f"{STEPS_WITHOUT_TIME_MAX} passes at {self._virtual_ns} ns without time passing")
+            if self._steps % COLLECT_EVERY_STEPS == 0:
+                gc.collect()
+            if not ready and not self._stopping:  # pyright: ignore[reportAttributeAccessIssue] set by `stop`
+                self._jump()
+            now_ns = self._virtual_ns
+            while timers and timers[0][0] <= now_ns:
+                timer = heapq.heappop(timers)[2]
+                if timer.cancelled():
+                    self._timers_cancelled -= 1
+                    continue
+                timer._scheduled = False  # pyright: ignore[reportAttributeAccessIssue] its cancel is not told any more
+                ready.append(timer)
+            due = len(ready)
+            if due > 1 and self._shuffle is not None:
+                _shuffle_tasks(ready, self._shuffle)
+            for _ in range(due):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if self._after_pass is not None:
+                look, self._after_pass = self._after_pass, None
+                look()
+            if self._stopping:  # pyright: ignore[reportAttributeAccessIssue] as above
+                return
 
     def _jump(self) -> None:
         """To the first timer that still runs."""
@@ -178,7 +243,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Deadlock(f"at {self._virtual_ns} ns nothing is ready and no timer runs")
         if timers[0][0] > self._virtual_ns:
             self._virtual_ns = timers[0][0]
-            self._steps_here = 0
+            self._moved_at_step = self._steps
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list, "there is no I/O"

@@ -62,7 +62,7 @@ class Watch:
     def __init__(self, oracle: Oracle, loop: VirtualLoop, store: MemoryStore) -> None:
         self.oracle = oracle
         store.on_commit.append(oracle.committed)
-        loop.on_pass = self._look
+        oracle.on_news = lambda: loop.after_pass(self._look)
         self._directories: dict[VaultDisk, int] = {}
 
     def _look(self) -> None:

@@ -87,6 +87,9 @@ class Invariant(NamedTuple):
 
     id: str
     check: "Callable[[Oracle], str | None]"
+    hears: frozenset[type] | None = None
+    """The kinds of news that it depends on: a step that tells none of them can't break it. None where it depends on
+    what is true now, or on time: then it is checked after each step."""
 
 
 class Oracle:
@@ -125,8 +128,14 @@ class Oracle:
         self.serves: deque[ServeRecord] = deque(maxlen=SERVES_KEPT_MAX)
         self.receipts: deque[BarrierReceipt] = deque(maxlen=RECEIPTS_KEPT_MAX)
         self.disturbances = Disturbances(now_ns)
+        self.on_news: Callable[[], None] = lambda: None
+        """Called with the first thing told since the last check: a check is due."""
         self._now_ns = now_ns
         self._news: dict[type, list[Any]] = {}
+        self._due_on: dict[frozenset[type], tuple[Invariant, ...]] = {}
+        """By the kinds that were told together."""
+        self._hears: frozenset[type] | None = None
+        """Of the invariant that is being checked."""
         self._memories: dict[type, Any] = {}
         self._damaged: set[tuple[str, SegmentId]] = set()
         self._leased: list[ProcessSeen] | None = None
@@ -155,6 +164,8 @@ class Oracle:
 
     def saw(self, news: News) -> None:
         """Takes what happened; the invariants see it at the next check."""
+        if not self._news:
+            self.on_news()
         self._news.setdefault(type(news), []).append(news)
         match news:
             case Proceeded(receipt=receipt):
@@ -172,6 +183,7 @@ class Oracle:
 
     def of(self, kind: type[T]) -> Sequence[T]:
         """What was told of this kind since the last check, in order."""
+        assert self._hears is None or kind in self._hears, f"a check reads {kind.__name__}, which it does not declare"
         return self._news.get(kind, ())
 
     def recall(self, kind: type[T]) -> T:
@@ -187,15 +199,26 @@ class Oracle:
         return bool(self._news)
 
     def check(self) -> None:
-        """Ends a step: every invariant is held against what is true now. Raises `InvariantViolated`."""
+        """Ends a step: every invariant that it may have broken is held against what is true now. Raises
+        `InvariantViolated`."""
         self._leased = self._live()
-        for invariant in self.invariants:
+        for invariant in self._due():
+            self._hears = invariant.hears
             wrong = invariant.check(self)
             if wrong is not None:
                 raise self.violation(invariant.id, wrong)
-        self._leased = None
+        self._hears = self._leased = None
         self._news.clear()
         self.step += 1
+
+    def _due(self) -> tuple[Invariant, ...]:
+        """Those that what was told may have broken."""
+        told = frozenset(self._news)
+        due = self._due_on.get(told)
+        if due is None:
+            due = tuple(one for one in self.invariants if one.hears is None or not told.isdisjoint(one.hears))
+            self._due_on[told] = due
+        return due
 
     def violation(self, invariant: str, what: str) -> InvariantViolated:
         """The failure of this run, to be raised."""

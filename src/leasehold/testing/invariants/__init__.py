@@ -26,22 +26,22 @@ from leasehold.testing.invariants import (
 from leasehold.testing.oracle import Invariant, Oracle
 
 INVARIANTS = (
-    Invariant("INV-ID-1", id1.check),
-    Invariant("INV-ID-2", id2.check),
-    Invariant("INV-ID-3", id3.check),
+    Invariant("INV-ID-1", id1.check, id1.HEARS),
+    Invariant("INV-ID-2", id2.check, id2.HEARS),
+    Invariant("INV-ID-3", id3.check, id3.HEARS),
     Invariant("INV-LEASE-1", lease1.check),
-    Invariant("INV-LEASE-2", lease2.check),
-    Invariant("INV-LEASE-3", lease3.check),
+    Invariant("INV-LEASE-2", lease2.check, lease2.HEARS),
+    Invariant("INV-LEASE-3", lease3.check, lease3.HEARS),
     Invariant("INV-BARRIER-1", barrier1.check),
     Invariant("INV-SERVE-1", serve1.check),
     Invariant("INV-DDL-1", ddl1.check),
-    Invariant("INV-DROP-1", drop1.check),
-    Invariant("INV-WRITE-1", write1.check),
-    Invariant("INV-WRITE-2", write2.check),
-    Invariant("INV-REP-1", rep1.check),
-    Invariant("INV-REC-1", rec1.check),
-    Invariant("INV-REC-2", rec2.check),
-    Invariant("INV-REC-3", rec3.check),
+    Invariant("INV-DROP-1", drop1.check, drop1.HEARS),
+    Invariant("INV-WRITE-1", write1.check, write1.HEARS),
+    Invariant("INV-WRITE-2", write2.check, write2.HEARS),
+    Invariant("INV-REP-1", rep1.check, rep1.HEARS),
+    Invariant("INV-REC-1", rec1.check, rec1.HEARS),
+    Invariant("INV-REC-2", rec2.check, rec2.HEARS),
+    Invariant("INV-REC-3", rec3.check, rec3.HEARS),
 )
 
 

@@ -10,6 +10,7 @@ leases that may be out, the changes of leader, the time in which the leader or i
 the code tells is not above that either, and no receipt tells more time than its bound allows.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from leasehold.core import keys
@@ -67,16 +68,21 @@ def check(oracle: Oracle) -> str | None:
             )
         if wrong is not None:
             return wrong
-    # Of one that has not ended nobody knows whether its leader still leads.
-    change_ns = known.bounds.next_change_ns()
-    takes_too_long = (_too_long(oracle, known, one, oracle.real_ns, change_ns) for one in known.running)
-    return next((wrong for wrong in takes_too_long if wrong is not None), None)
+    for statement in known.running:
+        # Of one that has not ended nobody knows whether its leader still leads.
+        wrong = _too_long(oracle, known, statement, oracle.real_ns, may_change=True)
+        if wrong is not None:
+            return wrong
+    return None
 
 
-def _in_order(oracle: Oracle) -> "list[Committed | Elected]":
+def _in_order(oracle: Oracle) -> "Sequence[Committed | Elected]":
     """Revisions and elections as they came: a term begins after the revision that was LM then."""
-    told: list[tuple[int, int, Committed | Elected]] = [(one.revision, 0, one) for one in oracle.of(Committed)]
-    told.extend((one.newest, 1, one) for one in oracle.of(Elected))
+    committed, elected = oracle.of(Committed), oracle.of(Elected)
+    if not elected:
+        return committed
+    told: list[tuple[int, int, Committed | Elected]] = [(one.revision, 0, one) for one in committed]
+    told.extend((one.newest, 1, one) for one in elected)
     return [news for _, _, news in sorted(told, key=lambda each: each[:2])]
 
 
@@ -113,11 +119,14 @@ def _over(oracle: Oracle, known: Statements, statement: StatementId, at_ns: int)
     return _too_long(oracle, known, statement, at_ns)
 
 
-def _too_long(oracle: Oracle, known: Statements, statement: StatementId, at_ns: int, more_ns: int = 0) -> str | None:
+def _too_long(
+    oracle: Oracle, known: Statements, statement: StatementId, at_ns: int, *, may_change: bool = False
+) -> str | None:
     text, began_ns, bound_ns = known.begun[statement]
     took_ns = at_ns - began_ns
-    if took_ns <= bound_ns + more_ns:
+    if took_ns <= bound_ns:
         return None
+    more_ns = known.bounds.next_change_ns() if may_change else 0
     allowed_ns = known.bounds.allowed_ns(oracle, bound_ns, began_ns, at_ns) + more_ns
     if took_ns <= allowed_ns:
         return None

@@ -7,11 +7,15 @@ past the point of no return, its write has ended without it, the manifest no lon
 damaged.
 """
 
+from typing import Final
+
 from leasehold.core.records import DatabaseRecord, Field, ProcedureRecord, Step, TableRecord, UseState
 from leasehold.ids import ObjectId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Crossed, Removed
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Committed, Crossed, Removed})
 
 
 def check(oracle: Oracle) -> str | None:

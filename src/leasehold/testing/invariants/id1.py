@@ -5,6 +5,8 @@ token ever has that id, not after a removal either, and that token never has ano
 drawn from never goes back and lies above every id. A vault that says that it owns an id says so with that token.
 """
 
+from typing import Final
+
 from leasehold.core import keys
 from leasehold.core.identity import hash_secret
 from leasehold.core.records import Allocated, CountersRecord, Joining, NodeRecord
@@ -12,6 +14,8 @@ from leasehold.ids import NodeId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import VaultChanged
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Committed, VaultChanged})
 
 
 class Owners:

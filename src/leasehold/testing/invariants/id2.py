@@ -6,6 +6,8 @@ a node that is struck off a drop, has reported so in the incarnation that the st
 that revision. A process that is told to end is told SUPERSEDED, when the store's record of its node has moved past it.
 """
 
+from typing import Final
+
 from leasehold.core import keys
 from leasehold.core.grantor import AcceptSurrender, SendGrant
 from leasehold.core.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
@@ -13,6 +15,8 @@ from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Heard, ProcessEnded, Reported
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Committed, Heard, ProcessEnded, Reported})
 
 What = tuple[ObjectId, BucketNumber | None, SegmentId | None]
 """A segment, a whole bucket (no segment), or a table that was cleaned (no bucket either)."""

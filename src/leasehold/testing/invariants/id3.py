@@ -7,6 +7,8 @@ the place of another begins anew.) An incarnation is durable before its process 
 message of it is sent.
 """
 
+from typing import Final
+
 from leasehold.core import keys
 from leasehold.core.identity import hash_secret
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord
@@ -14,6 +16,8 @@ from leasehold.ids import NodeId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Spoke, VaultChanged
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Committed, Spoke, VaultChanged})
 
 
 class Directories:
@@ -30,8 +34,9 @@ def check(oracle: Oracle) -> str | None:
     """Each durable identity against the one before it and against the store, each process against its vault."""
     known = oracle.recall(Directories)
     for changed in oracle.of(VaultChanged):
-        if changed.durable.identity is not None:
-            known.claimed.add(hash_secret(changed.durable.identity.token))
+        identity = changed.durable.identity
+        if identity is not None and identity is not known.held.get(changed.directory):
+            known.claimed.add(hash_secret(identity.token))
     for news in oracle.of(Committed):
         for key, record in news.wrote.items():
             if key.startswith(keys.NODES) and isinstance(record, NodeRecord):

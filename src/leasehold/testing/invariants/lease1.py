@@ -13,19 +13,19 @@ def check(oracle: Oracle) -> str | None:
     """Every live lease against the grantor of its term."""
     for process in oracle.leased():
         leader = oracle.leaders.get(process.lease.term)
-        wrong = None if leader is None else _against(process, leader, oracle.real_ns)
+        wrong = None if leader is None else _against(oracle, process, leader)
         if wrong is not None:
             return wrong
     return None
 
 
-def _against(process: ProcessSeen, leader: LeaderSeen, real_ns: int) -> str | None:
+def _against(oracle: Oracle, process: ProcessSeen, leader: LeaderSeen) -> str | None:
     held = leader.grantor.held(process.node)
     ends_ns = process.lease_ends_ns()
     if held is None or held.incarnation < process.incarnation:
         return f"{process.name} holds a lease of {leader.name}, which knows no such incarnation"
     if held.incarnation > process.incarnation or held.closed is not None:
-        return f"{process.name} is closed at {leader.name}, its lease lasts {ends_ns - real_ns} ns more"
+        return f"{process.name} is closed at {leader.name}, its lease lasts {ends_ns - oracle.real_ns} ns more"
     bound_ns = leader.clock.real_ns(held.bound_ns)
     if ends_ns > bound_ns:
         return f"the lease of {process.name} ends {ends_ns - bound_ns} ns after the bound of {leader.name}"

@@ -4,8 +4,12 @@ The floor is counted here, not read from the leader: the newest revision at its 
 barrier it has opened since.
 """
 
+from typing import Final
+
 from leasehold.testing.news import Granted
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Granted})
 
 
 def check(oracle: Oracle) -> str | None:

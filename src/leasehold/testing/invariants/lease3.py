@@ -5,9 +5,13 @@ clock of who held it, so that nobody is left who could grant. When a leader lets
 older term has ended in real time, or its holder, same incarnation, has itself reported R to this leader.
 """
 
+from typing import Final
+
 from leasehold.testing.history import Elected
 from leasehold.testing.news import Granted, Proceeded
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Elected, Granted, Proceeded})
 
 
 def check(oracle: Oracle) -> str | None:

@@ -6,12 +6,15 @@ machine would keep. A file leaves a disk only on what the vault of that host hol
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from leasehold.core import keys
 from leasehold.testing.history import Committed
 from leasehold.testing.news import DiskImage, Removed, VaultChanged
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.vault import VaultStep
+
+HEARS: Final = frozenset({Committed, Removed, VaultChanged})
 
 
 class Compared:

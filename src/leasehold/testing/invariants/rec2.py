@@ -12,6 +12,8 @@ from leasehold.core.operations import Change
 from leasehold.testing.news import ProcessSeen, Viewed
 from leasehold.testing.oracle import Oracle
 
+HEARS: Final = frozenset({Viewed})
+
 ID: Final = "INV-REC-2"
 WHOLE_EVERY: Final = 64
 

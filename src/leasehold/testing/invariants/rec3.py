@@ -5,10 +5,14 @@ leader owed when it was let in, by the oracle's count; its first grant answers a
 first lease finds at least that published.
 """
 
+from typing import Final
+
 from leasehold.core.lease import NO_LEASE
 from leasehold.ids import Incarnation, NodeId, Revision
 from leasehold.testing.news import Granted, Leased, LetIn
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Granted, Leased, LetIn})
 
 Life = tuple[NodeId, Incarnation]
 

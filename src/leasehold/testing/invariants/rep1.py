@@ -7,6 +7,7 @@ segment disks only the holders are counted.
 """
 
 from collections import Counter
+from typing import Final
 
 from leasehold.core import keys
 from leasehold.core.records import SegmentRecord, SettingsRecord, TableRecord
@@ -14,6 +15,8 @@ from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Damaged, DisksShrank, Removed
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Committed, Damaged, DisksShrank, Removed})
 
 Spot = tuple[ObjectId, BucketNumber, SegmentId]
 

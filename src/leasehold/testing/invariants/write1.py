@@ -13,6 +13,8 @@ from leasehold.core.records import Field, SegmentRecord, TableRecord, Transactio
 from leasehold.testing.history import Committed
 from leasehold.testing.oracle import Oracle
 
+HEARS: Final = frozenset({Committed})
+
 WIDENED: Final = {
     "TINYINT": {"SMALLINT", "INT", "BIGINT"},
     "SMALLINT": {"INT", "BIGINT"},

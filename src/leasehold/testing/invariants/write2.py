@@ -7,6 +7,7 @@ up to there made visible.
 """
 
 from collections import Counter
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,8 @@ from leasehold.ids import Revision, SegmentId, TransactionId, segment_transactio
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Scanned, Wrote
 from leasehold.testing.oracle import Oracle
+
+HEARS: Final = frozenset({Committed, Scanned, Wrote})
 
 
 class Visible:
