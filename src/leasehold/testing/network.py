@@ -55,7 +55,7 @@ class _Letter(msgspec.Struct, eq=False):
 
     src: Host
     dst: Host
-    message: Message | None
+    blob: bytes
     deliver: Callable[[], None]
 
 
@@ -153,12 +153,13 @@ class Network:
 
     # ------------------------------------------------------------ for hosts and streams
 
-    def is_stuck(self, src: Host, dst: Host, message: Message | None) -> bool:
-        """Whether a message that is due has to wait before it arrives."""
-        if (src.name, dst.name) in self._blocked or dst.paused:
+    def is_stuck(self, src: Host, dst: Host, blob: bytes) -> bool:
+        """Whether what is due, a message if there are any bytes, has to wait before it arrives."""
+        if dst.paused or (src.name, dst.name) in self._blocked:
             return True
-        return message is not None and any(
-            hold.src == src.name and hold.dst == dst.name and hold.predicate(message) for hold in self._holds
+        return bool(blob and self._holds) and any(
+            hold.src == src.name and hold.dst == dst.name and hold.predicate(decode_message(blob))
+            for hold in self._holds
         )
 
     def stream_delay_ns(self, src: Host, dst: Host) -> int:
@@ -177,7 +178,7 @@ class Network:
             return
         if link.late and self._random.random() < link.late:
             delay_ns += self._random.randint(0, link.late_max_ns)
-        letter = _Letter(src, dst, None if blob is None else decode_message(blob), deliver)
+        letter = _Letter(src, dst, blob or b"", deliver)
         self.loop.call_at_ns(self.loop.now_ns() + delay_ns, lambda: self._arrive(letter))
         if link.doubled and self._random.random() < link.doubled:
             delay_ns += self._random.randint(0, link.late_max_ns)
@@ -198,7 +199,7 @@ class Network:
     def _arrive(self, letter: _Letter) -> None:
         if (letter.src.name, letter.dst.name) in self._blocked and self._random.random() < 0.5:
             return
-        if self.is_stuck(letter.src, letter.dst, letter.message):
+        if self.is_stuck(letter.src, letter.dst, letter.blob):
             self._waiting.append(letter)
         else:
             letter.deliver()
@@ -206,7 +207,7 @@ class Network:
     def _changed(self) -> None:
         waiting, self._waiting = self._waiting, []
         for letter in waiting:
-            if self.is_stuck(letter.src, letter.dst, letter.message):
+            if self.is_stuck(letter.src, letter.dst, letter.blob):
                 self._waiting.append(letter)
             else:
                 letter.deliver()

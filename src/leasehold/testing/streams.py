@@ -10,8 +10,6 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.core.codec import decode_message
-from leasehold.core.messages import Message
 from leasehold.errors import Unreachable
 from leasehold.wire.duplex import unreachable
 from leasehold.wire.rpc import EOF
@@ -35,6 +33,32 @@ class Kind(Enum):
     BROKEN = "broken"
 
 
+_MESSAGES: Final = (Kind.OPEN, Kind.DATA)
+"""What may carry a message of ours."""
+
+
+class Bell:
+    """Wakes the one task that waits for it; nothing stays of a ring that nobody waits for."""
+
+    __slots__ = ("_loop", "_waiter")
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._loop = loop
+        self._waiter: asyncio.Future[None] | None = None
+
+    def wait(self) -> asyncio.Future[None]:
+        """To be awaited at once: done at the next ring."""
+        assert self._waiter is None or self._waiter.done(), "one task waits at an end of a stream"
+        self._waiter = self._loop.create_future()
+        return self._waiter
+
+    def ring(self) -> None:
+        """Wakes who waits."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
 class Pipe:
     """One direction of a stream; `arrive` is called at the far end, in order."""
 
@@ -43,18 +67,17 @@ class Pipe:
         self.src = src
         self.dst = dst
         self._arrive = arrive
-        self._items: deque[tuple[int, Kind, bytes, Message | None]] = deque()
+        self._items: deque[tuple[int, Kind, bytes]] = deque()
         self._last_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._unread = 0
-        self._changed = asyncio.Event()
+        self._changed = Bell(network.loop)
 
     def push(self, kind: Kind, blob: bytes = b"") -> None:
         """Sends an item; it arrives after all before it."""
         due_ns = self._network.loop.now_ns() + self._network.stream_delay_ns(self.src, self.dst)
         self._last_ns = max(self._last_ns + 1, due_ns)
-        message = decode_message(blob) if blob and kind in (Kind.DATA, Kind.OPEN) else None
-        self._items.append((self._last_ns, kind, blob, message))
+        self._items.append((self._last_ns, kind, blob))
         self.pump()
 
     @property
@@ -64,26 +87,25 @@ class Pipe:
 
     async def wait_for_change(self) -> None:
         """Returns once something was read, or the stream broke."""
-        self._changed.clear()
         await self._changed.wait()
 
     def wake(self) -> None:
         """Lets a waiting writer look again."""
-        self._changed.set()
+        self._changed.ring()
 
     def note_read(self) -> None:
         """The far end has read a blob."""
         self._unread -= 1
-        self._changed.set()
+        self._changed.ring()
 
     def pump(self) -> None:
         """Delivers what is due and not stuck; called again whenever either may have changed."""
         while self._items and self._timer is None:
-            due_ns, kind, blob, message = self._items[0]
+            due_ns, kind, blob = self._items[0]
             if due_ns > self._network.loop.now_ns():
                 self._timer = self._network.loop.call_at_ns(due_ns, self._on_timer)
                 return
-            if self._network.is_stuck(self.src, self.dst, message):
+            if self._network.is_stuck(self.src, self.dst, blob if kind in _MESSAGES else b""):
                 return
             self._items.popleft()
             self._unread += kind is Kind.DATA
@@ -97,12 +119,12 @@ class Pipe:
 class End:
     """One end of a stream, as gRPC shows it: `read`, `write`, `cancel` and, on a server, the context's rest."""
 
-    def __init__(self, stream: "Stream", host: "Host", peer: str) -> None:
+    def __init__(self, stream: "Stream", host: "Host", peer: str, loop: "VirtualLoop") -> None:
         self._stream = stream
         self.host = host
         self._peer = peer
         self._arrived: deque[bytes] = deque()
-        self._changed = asyncio.Event()
+        self._changed = Bell(loop)
         self.accepted = False
         self.finished = False
         self.broken_why: str | None = None
@@ -131,7 +153,6 @@ class End:
     async def wait_accepted(self) -> None:
         """Returns once the server serves the stream; raises `Unreachable` where it does not."""
         while not self.accepted and self.broken_why is None:
-            self._changed.clear()
             await self._changed.wait()
         if not self.accepted:
             raise self._broken()
@@ -147,7 +168,6 @@ class End:
                 raise self._broken()
             if self.finished:
                 return EOF
-            self._changed.clear()
             await self._changed.wait()
 
     async def write(self, blob: bytes) -> None:
@@ -217,7 +237,7 @@ class End:
         self._out.push(kind, blob)
 
     def _wake(self) -> None:
-        self._changed.set()
+        self._changed.ring()
         if self._out is not None:
             self._out.wake()
 
@@ -231,8 +251,8 @@ class Stream:
     def __init__(self, network: "Network", src: "Host", dst: "Host", address: str) -> None:
         self._network = network
         self._address = address
-        self.client = End(self, src, address)
-        self.server = End(self, dst, src.name)
+        self.client = End(self, src, address, network.loop)
+        self.server = End(self, dst, src.name, network.loop)
         self.up = Pipe(network, src, dst, self._arrive_up)
         self.down = Pipe(network, dst, src, self.client.take)
         self.client.bind(out=self.up, into=self.down)
