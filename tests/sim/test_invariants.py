@@ -15,13 +15,14 @@ from leasehold.core.grantor import Grantor
 from leasehold.core.records import Claiming, Outcome, Step
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
+from leasehold.testing.history import Committed
 from leasehold.testing.invariants import INVARIANTS, finish, named
 from leasehold.testing.invariants.liveness import healed
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.news import LetIn
+from leasehold.testing.news import Granted, LetIn
 from leasehold.testing.observe import watched_grantor
-from leasehold.testing.oracle import InvariantViolated, Oracle
+from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.vault import VaultDisk, VaultStep
 from tests.sim import broken_data
 from tests.sim.broken import BREAKS, FollowsTheBound
@@ -55,6 +56,46 @@ def test_a_broken_history_is_noticed_by_its_invariant_and_by_no_other(history, i
     told = Told(others)
     history(told)
     finish(told.oracle)
+
+
+@pytest.mark.parametrize(("history", "invariants"), ALL, ids=[history.__name__ for history, _ in ALL])
+def test_an_invariant_that_hears_only_what_it_declares_notices_the_same_at_the_same_step(history, invariants):
+    seen = []
+    for one in named(invariants[0]):
+        for checked in (one, one._replace(hears=None)):
+            with pytest.raises(InvariantViolated) as caught:
+                history(Told((checked,)))
+            seen.append((caught.value.what, caught.value.step))
+    assert seen[0] == seen[1]
+
+
+def test_a_check_can_not_read_what_its_invariant_does_not_declare():
+    def check(oracle):
+        return f"{len(oracle.of(Committed)) + len(oracle.of(LetIn))} in all"
+
+    for hears in (frozenset({Committed, LetIn}), None):
+        with pytest.raises(InvariantViolated, match="1 in all"):
+            Told((Invariant("INV-NEW", check, hears),)).commit(node(1))
+    told = Told((Invariant("INV-NEW", check, frozenset({Committed})),))
+    with pytest.raises(AssertionError, match="LetIn, which it does not declare"):
+        told.commit(node(1))
+
+
+def test_an_invariant_is_checked_when_what_it_declares_is_told_and_one_that_declares_nothing_always():
+    checked = []
+    told = Told(
+        (
+            Invariant("commits", lambda _: checked.append("commits"), frozenset({Committed})),
+            Invariant("entrances", lambda _: checked.append("entrances"), frozenset({LetIn, Granted})),
+            Invariant("always", lambda _: checked.append("always")),
+        )
+    )
+    told.oracle.saw(LetIn(node=1, incarnation=1, required=2))
+    told.step()
+    assert checked == ["entrances", "always"]
+    told.commit(node(1))
+    told.step()
+    assert checked[2:] == ["commits", "always", "always"]
 
 
 def test_every_invariant_has_something_that_it_catches():

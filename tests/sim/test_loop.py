@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from leasehold.testing.loop import Deadlock, Livelock, Unhandled, VirtualLoop, run_virtual
+from leasehold.testing.loop import TIMERS_CANCELLED_MAX, Deadlock, Livelock, Unhandled, VirtualLoop, run_virtual
 
 
 def virtual_loop() -> VirtualLoop:
@@ -172,6 +172,57 @@ def test_what_main_raises_comes_out_and_left_tasks_are_ended() -> None:
     with pytest.raises(KeyError, match="mine"):
         run_virtual(main, 1)
     assert ended == ["yes"]
+
+
+def test_who_looks_after_a_pass_sees_all_of_it_and_nothing_after_it() -> None:
+    async def main(_random: Random) -> list[str]:
+        loop, seen = virtual_loop(), list[str]()
+
+        def next_pass() -> None:
+            seen.append("next pass")
+
+        def first() -> None:
+            seen.append("first")
+            loop.after_pass(look)
+            loop.call_soon(next_pass)
+
+        def look() -> None:
+            seen.append("look")
+
+        loop.call_soon(first)
+        loop.call_soon(seen.append, "second")
+        await asyncio.sleep(1)
+        return seen
+
+    assert run_virtual(main, 1) == ["first", "second", "look", "next pass"]
+
+
+def test_what_a_look_raises_ends_the_run() -> None:
+    async def main(_random: Random) -> None:
+        virtual_loop().after_pass(lambda: {}["found"])
+        await asyncio.sleep(1)
+        pytest.fail("nothing runs after it")
+
+    with pytest.raises(KeyError, match="found"):
+        run_virtual(main, 1)
+
+
+def test_cancelled_timers_are_swept_and_the_others_fire_in_order() -> None:
+    async def main(_random: Random) -> tuple[int, list[int]]:
+        loop, fired = virtual_loop(), list[int]()
+        timers = [loop.call_later(1 + number, fired.append, number) for number in range(10)]
+        for _ in range(5 * TIMERS_CANCELLED_MAX):
+            loop.call_later(100, fired.append, -1).cancel()
+        await asyncio.sleep(5.5)
+        for timer in timers:
+            timer.cancel()  # half of them have fired
+        waiting = len(loop._timers)  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(200)
+        return waiting, fired
+
+    waiting, fired = run_virtual(main, 1)
+    assert fired == [0, 1, 2, 3, 4]
+    assert waiting < 2 * TIMERS_CANCELLED_MAX
 
 
 def test_threads_are_refused() -> None:

@@ -155,7 +155,7 @@ class Network:
 
     def is_stuck(self, src: Host, dst: Host, blob: bytes) -> bool:
         """Whether what is due, a message if there are any bytes, has to wait before it arrives."""
-        if dst.paused or (src.name, dst.name) in self._blocked:
+        if dst.paused or (self._blocked and (src.name, dst.name) in self._blocked):
             return True
         return bool(blob and self._holds) and any(
             hold.src == src.name and hold.dst == dst.name and hold.predicate(decode_message(blob))
