@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     REFUSED = 3
     UNKNOWN = 4
     UNREACHABLE = 5
+    PENDING = 6
+    """Committed, while nodes that can still serve what was before have not been heard of within the timeout."""
 
 
 class LeaseholdError(Exception):
@@ -67,6 +69,24 @@ class AlreadyExists(Refused):
     """The name is taken."""
 
     default_code = "ALREADY_EXISTS"
+
+
+class Forbidden(Refused):
+    """Whoever asks lacks a right."""
+
+    default_code = "FORBIDDEN"
+
+
+class Unauthenticated(Refused):
+    """Users exist here, and nobody knows who asks."""
+
+    default_code = "UNAUTHENTICATED"
+
+
+class WrongPassword(Unauthenticated):
+    """No such user, or not his password: which of the two is not told."""
+
+    default_code = "WRONG_PASSWORD"
 
 
 class Fenced(Definite):

@@ -24,7 +24,9 @@ Sequence = NewType("Sequence", int)
 RequestNumber = NewType("RequestNumber", int)
 """Counts the renewals of one session."""
 ObjectId = NewType("ObjectId", int)
-"""Names a database or table for ever; a name does not."""
+"""Names a database, table or view for ever; a name does not."""
+PrincipalId = NewType("PrincipalId", int)
+"""Names a user or role for ever."""
 FieldId = NewType("FieldId", int)
 """Names a column of one table for ever."""
 BucketNumber = NewType("BucketNumber", int)
@@ -38,6 +40,8 @@ Session = NewType("Session", str)
 """128 random bits in hex, one process of one incarnation."""
 Nonce = NewType("Nonce", str)
 """128 random bits in hex, one attempt to join."""
+LoginToken = NewType("LoginToken", str)
+"""128 random bits in hex: whoever holds it has logged in. A secret."""
 StatementId = NewType("StatementId", str)
 """128 bits in hex, chosen by the client: asking again with it tells the true outcome."""
 TransactionId = NewType("TransactionId", str)

@@ -49,10 +49,25 @@ DECIMAL_PRECISION_MAX: Final = 38
 NODES_MAX: Final = 1_024
 PROPERTY_CHARACTERS_MAX: Final = 1_024
 PROPERTIES_MAX: Final = 64
+COMMENT_CHARACTERS_MAX: Final = 1_024
+"""Of what describes a database, table, view or column."""
 STATEMENT_WORDS_MAX: Final = 100_000
 """Words and signs, those within quotes included: it bounds the time to read a statement to about a second."""
-STATEMENT_NESTING_MAX: Final = 8
-"""Brackets within brackets; our own statements need two."""
+VIEW_NESTING_MAX: Final = 32
+"""Brackets within brackets in the SELECT of a view."""
+VIEW_BODY_CHARACTERS_MAX: Final = 20_000
+"""Of the SELECT of a view, as it is written."""
+VIEW_COLUMNS_EXPANDED_MAX: Final = 5_000
+"""What every `*` in the SELECT of a view may stand for, its subqueries included."""
+VIEW_COLUMNS_JOINED_MAX: Final = 100_000
+"""Of all that the SELECT of a view reads, its subqueries included, each counted as often as it is named."""
+VIEW_NODES_MAX: Final = 50_000
+"""Nodes of the syntax tree of a view's SELECT once its names are written out: it bounds the time to check it to a few
+seconds."""
+VIEW_DEPTH_MAX: Final = 16
+"""A view reads views that read views .. so deep."""
+NAMES_IN_ERROR_MAX: Final = 5
+"""Of a list of names, in the text of an error."""
 DURATION_CHARACTERS_MAX: Final = 64
 DURATION_NS_MAX: Final = 2**63 - 1
 
@@ -62,6 +77,8 @@ assert 10 * COLUMNS_MAX + PROPERTIES_MAX * PROPERTY_CHARACTERS_MAX < STATEMENT_W
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 VALUE_BYTES_MAX: Final = 1024 * 1024
 KEY_BYTES_MAX: Final = 1024
+DESCRIPTION_BYTES_MAX: Final = VALUE_BYTES_MAX - 1024
+"""Of a database, table or view as people describe it: the rest is for its state, so that it can always be dropped."""
 TRANSACTION_OPERATIONS_MAX: Final = 100_000
 RANGE_PAGE_MAX: Final = 1_000
 WATCH_QUEUE_REVISIONS_MAX: Final = 10_000
@@ -101,6 +118,26 @@ BATCH_ROWS: Final = 65_536
 SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 ROW_GROUP_ROWS: Final = 1_048_576
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
+DELETES_MAX: Final = 64
+"""DELETEs of one table that hide rows of its files; a rewrite makes room for more."""
+DELETE_CHECKS_MAX: Final = 4_000
+"""Segments held against DELETEs in one decision of a leader; a DELETE beyond that counts as concerning some, until
+housekeeping has looked."""
+CONDITIONS_MAX: Final = 16
+"""Comparisons in the WHERE of one DELETE."""
+REPLACED_KEPT_NS: Final = 600 * SECOND_NS
+"""Segments that a rewrite replaced stay for so long, for scans that were planned before."""
+REWRITE_EXPIRED_PERCENT: Final = 10
+"""A segment is rewritten once about so many of its rows have expired."""
+REWRITE_PORTION_BYTES: Final = 256 * 1024 * 1024
+"""Of segments that one write transaction of a rewrite replaces, or a single larger one."""
+REWRITE_PORTION_SEGMENTS: Final = 256
+REWRITE_PLAN_SEGMENTS_MAX: Final = 4_096
+"""A larger rewrite is planned in several parts."""
+REWRITE_ATTEMPTS: Final = 16
+"""How often a rewrite plans anew, without having replaced anything, because the table changed meanwhile."""
+REWRITE_WAIT_NS: Final = 60 * SECOND_NS
+"""How long a rewrite waits, without having replaced anything, for statements that take something away."""
 TRANSACTION_TTL_NS: Final = 600 * SECOND_NS
 """An open write transaction is aborted after so long without an end."""
 SCHEMA_WAIT_NS: Final = 2 * SECOND_NS
@@ -170,6 +207,8 @@ SESSION_QUEUE_MESSAGES_MAX: Final = 4_096
 PROGRESS_INTERVAL_NS: Final = 250 * MILLISECOND_NS
 """How often a waiting client is told whom its statement waits for."""
 RECEIPTS_PAGE_MAX: Final = 1_000
+HISTORY_ROWS_MAX: Final = 1_000
+"""Newest statements that SHOW HISTORY lists."""
 HOUSEKEEPING_INTERVAL_NS: Final = 5 * SECOND_NS
 """How often a leader looks for write transactions that have expired."""
 CATCH_UP_DIFFERENCE: Final = 100
@@ -272,8 +311,31 @@ TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
 
 assert TRANSACTION_RENEW_NS * 5 < TRANSACTION_TTL_NS
 SEGMENT_ROWS_MAX: Final = 2**40
-SEGMENTS_DROPPED_AT_ONCE: Final = 4_096
-"""Manifest entries that one transaction removes; those of a larger table go in slices behind its DROP."""
+assert REWRITE_PORTION_SEGMENTS <= SEGMENTS_PER_COMMIT_MAX
+LEFTOVERS_AT_ONCE: Final = 1_024
+"""Records that one transaction removes of what goes in slices: manifest entries behind a DROP, rights behind a DROP
+USER, what a rewrite replaced."""
+FOUND_INLINE_MAX: Final = 2_000
+"""Records that housekeeping looks at on the loop that grants leases; more are looked at on a thread of its own."""
+HORIZONS_AT_ONCE: Final = 1_024
+"""Expiry horizons that one decision looks at."""
+ROWS_PAGE_MAX: Final = 5_000
+"""Rows of the answer to a SHOW that travel in one message; the rest follows in further ones."""
+ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000
+"""Of a page of several rows: at four bytes each they stay well below a message."""
+SHOW_INLINE_ROWS_MAX: Final = 2_000
+"""A SHOW that looks at more tables, views or rights is put together on a thread of its own."""
+CASCADE_OBJECTS_MAX: Final = 1_000
+"""Databases, tables and views that one statement drops."""
+CASCADE_RECORDS_MAX: Final = 20_000
+"""Their buckets, DELETEs and rights, which all go in one transaction."""
+CASCADE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of their descriptions, which one transaction marks."""
+LITERAL_CHARACTERS_MAX: Final = 1_024
+"""Of a default or of a value in a condition; as many bytes of a BINARY."""
+
+assert CASCADE_RECORDS_MAX + 3 * CASCADE_OBJECTS_MAX < TRANSACTION_OPERATIONS_MAX
+assert CASCADE_BYTES_MAX < TRANSACTION_BYTES_MAX
 PARSE_INLINE_CHARACTERS: Final = 10_000
 """A longer statement is parsed on a thread of its own."""
 VAULT_DELAY_NS: Final = 30 * MILLISECOND_NS
@@ -318,3 +380,36 @@ TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
 
 assert PLACES_TIMEOUT_NS < SCAN_GIVE_UP_NS
 assert 160 + (REPLICATION_MAX - 1) * (TOLD_ADDRESS_CHARACTERS_MAX + 82) < FLIGHT_FAILURE_BYTES_MAX
+
+# Users and logins.
+PRINCIPALS_MAX: Final = 10_000
+"""Users and roles."""
+ROLES_PER_USER_MAX: Final = 64
+PASSWORD_CHARACTERS_MAX: Final = 1_024
+PASSWORD_TIME_COST: Final = 2
+"""Passes of argon2id over its memory: a password costs about 50 ms and 19 MiB (OWASP's least, RFC 9106)."""
+PASSWORD_MEMORY_KIB: Final = 19 * 1024
+PASSWORD_LANES: Final = 1
+PASSWORDS_AT_ONCE: Final = 2
+"""Passwords that a leader hashes or checks at the same time."""
+PASSWORDS_WAITING_MAX: Final = 64
+"""More than so many that wait for that are refused as BUSY."""
+WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
+"""How long a wrong password keeps its user's next attempt waiting; twice as long after each further one."""
+WRONG_PASSWORD_REST_MAX_NS: Final = 4 * SECOND_NS
+WRONG_PASSWORDS_LATE_MAX: Final = 4
+"""Wrong passwords of one name whose answers are on their way: from so many on, its others are checked one at a time."""
+WRONG_PASSWORDS_QUEUED_MAX: Final = 32
+"""Passwords of one name that wait for that; about a second's work."""
+WRONG_PASSWORDS_KEPT: Final = 4_096
+"""User names whose wrong passwords are counted."""
+LOGINS_PER_USER_MAX: Final = 1_024
+"""A further one ends the oldest of them."""
+LOGINS_MAX: Final = 16_384
+"""A further one ends the PURGE_BATCH oldest of all."""
+LOG_OUT_TIMEOUT_NS: Final = 250 * MILLISECOND_NS
+"""How long a client that closes may wait to have logged out: a courtesy, which holds nobody up."""
+LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
+"""How long a login holds, counted by the leader that made it or found it."""
+
+assert WRONG_PASSWORD_REST_MAX_NS < CALL_TIMEOUT_NS, "whoever waits hears the answer"

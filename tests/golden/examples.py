@@ -26,11 +26,12 @@ def members(union):
 def example(kind, *, full):
     """One value of a struct: `full` with everything there, else with what may be absent absent.
 
-    It follows from the struct alone, each field's value from its name, type and place.
+    It follows from the struct alone, each field's value from its name, type and place. A field that came later has a
+    default, which the least value has: its bytes are those that were written before.
     """
-    info = inspect.type_info(kind)
-    fields = {field.name: _value(field.type, field.name, place, full) for place, field in enumerate(info.fields, 1)}
-    return kind(**fields)
+    fields = sorted(inspect.type_info(kind).fields, key=lambda field: not field.required)
+    values = {field.name: _value(field.type, field.name, place, full) for place, field in enumerate(fields, 1)}
+    return kind(**{field.name: values[field.name] for field in fields if full or field.required})
 
 
 def _value(info, name, place, full):
@@ -43,8 +44,10 @@ def _value(info, name, place, full):
             return None if absent and not full else _value(there[0], name, place, full)
         case inspect.VarTupleType():
             return (_value(info.item_type, name, place, full),) if full else ()
-        case inspect.DictType():
+        case inspect.DictType(value_type=inspect.StrType()):
             return {name: "value"} if full else {}
+        case inspect.DictType():
+            return {name: _value(info.value_type, name, place, full)} if full else {}
         case inspect.EnumType():
             members_of = list(info.cls)
             return members_of[-1 if full else 0]

@@ -6,12 +6,13 @@ the order inside a map means nothing.
 """
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 from rpds import HashTrieMap
 
 from leasehold.core import keys
+from leasehold.core.applying import COLLECTIONS, SINGLES, Draft
 from leasehold.core.codec import decode_record
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, RevisionChanges
@@ -20,19 +21,24 @@ from leasehold.core.records import (
     ClusterRecord,
     CountersRecord,
     DatabaseRecord,
+    DeleteRecord,
     DroppedRecord,
     Field,
+    GrantRecord,
     HorizonRecord,
     LargestLeaseRecord,
+    LoginRecord,
     NodeRecord,
+    PrincipalRecord,
     ProcedureRecord,
-    Record,
+    ReplacedRecord,
     SegmentRecord,
     SettingsRecord,
     StatementRecord,
     TableRecord,
     TransactionRecord,
     UseState,
+    ViewRecord,
 )
 from leasehold.core.statements import TableName, fold
 from leasehold.errors import Corrupt, NotFound
@@ -42,6 +48,7 @@ from leasehold.ids import (
     LineageHash,
     NodeId,
     ObjectId,
+    PrincipalId,
     Revision,
     SegmentId,
     StatementId,
@@ -50,6 +57,9 @@ from leasehold.ids import (
 
 BucketKey = tuple[ObjectId, BucketNumber]
 SegmentMap: TypeAlias = "HashTrieMap[SegmentId, SegmentRecord]"
+ReplacedMap: TypeAlias = "HashTrieMap[SegmentId, ReplacedRecord]"
+DeleteMap: TypeAlias = "HashTrieMap[int, DeleteRecord]"
+GrantMap: TypeAlias = "HashTrieMap[PrincipalId, GrantRecord]"
 
 
 class Diverged(Corrupt):
@@ -71,14 +81,41 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     databases: "HashTrieMap[ObjectId, DatabaseRecord]" = HashTrieMap()
     database_names: "HashTrieMap[str, ObjectId]" = HashTrieMap()
     tables: "HashTrieMap[ObjectId, TableRecord]" = HashTrieMap()
-    table_names: "HashTrieMap[tuple[ObjectId, str], ObjectId]" = HashTrieMap()
+    views: "HashTrieMap[ObjectId, ViewRecord]" = HashTrieMap()
+    relation_names: "HashTrieMap[ObjectId, HashTrieMap[str, ObjectId]]" = HashTrieMap()
+    """Of tables and views, which share their names, by database; without databases that are empty."""
     buckets: "HashTrieMap[BucketKey, BucketRecord]" = HashTrieMap()
     segments: "HashTrieMap[BucketKey, SegmentMap]" = HashTrieMap()
+    replaced: "HashTrieMap[BucketKey, ReplacedMap]" = HashTrieMap()
     transactions: "HashTrieMap[TransactionId, TransactionRecord]" = HashTrieMap()
     procedures: "HashTrieMap[int, ProcedureRecord]" = HashTrieMap()
     statements: "HashTrieMap[StatementId, StatementRecord]" = HashTrieMap()
     dropped: "HashTrieMap[ObjectId, DroppedRecord]" = HashTrieMap()
     horizons: "HashTrieMap[ObjectId, HorizonRecord]" = HashTrieMap()
+    deletes: "HashTrieMap[ObjectId, DeleteMap]" = HashTrieMap()
+    principals: "HashTrieMap[PrincipalId, PrincipalRecord]" = HashTrieMap()
+    principal_names: "HashTrieMap[str, PrincipalId]" = HashTrieMap()
+    grants: "HashTrieMap[ObjectId, GrantMap]" = HashTrieMap()
+    logins: "HashTrieMap[bytes, LoginRecord]" = HashTrieMap()
+    """By the hash of the token."""
+
+    # Indices: what can be told from the records above, so that nobody has to go through all of them (`core.applying`).
+    loads: "HashTrieMap[NodeId, int]" = HashTrieMap()
+    """How many buckets each node is assigned; none for nodes without any."""
+    expiring: "HashTrieMap[ObjectId, int]" = HashTrieMap()
+    """The tables with a TTL, and how long it is in nanoseconds."""
+    users: "HashTrieMap[PrincipalId, str]" = HashTrieMap()
+    """The users by name, whatever their state: while there are none, everybody may do everything."""
+    logins_of: "HashTrieMap[PrincipalId, tuple[tuple[int, bytes], ...]]" = HashTrieMap()
+    """The logins of each user, as their order and the hash of the token, the oldest first."""
+    leftovers: "HashTrieMap[ObjectId, HashTrieMap[BucketNumber, None]]" = HashTrieMap()
+    """Of tables that are gone: the buckets that have segments still, in the manifest or replaced."""
+    rights_of: "HashTrieMap[PrincipalId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
+    """What each user or role has rights on; some that are gone have theirs still, see `ownerless`."""
+    ownerless: "HashTrieMap[PrincipalId, None]" = HashTrieMap()
+    """Those of `rights_of` who are gone."""
+    readers: "HashTrieMap[ObjectId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
+    """The views that name a table or view."""
 
     # ------------------------------------------------------------ looking up
 
@@ -100,26 +137,68 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         found = self.find_table(name)
         if found is None:
             self.database(name.database)
+            if self.find_view(name) is not None:
+                raise NotFound(f"{name} is a view, not a table", code="IS_VIEW", hint=f"SHOW TABLES IN {name.database}")
             raise NotFound(f"no table {name}", hint=f"SHOW TABLES IN {name.database} lists them")
         return found
 
     def find_table(self, name: TableName) -> TableRecord | None:
         """The table in use under `name`."""
-        database = self.find_database(name.database)
-        if database is None:
-            return None
-        object_id = self.table_names.get((database.id, fold(name.table)))
-        record = None if object_id is None else self.tables[object_id]
+        object_id = self._relation(name)
+        record = None if object_id is None else self.tables.get(object_id)
         return record if record is not None and record.state is UseState.IN_USE else None
 
-    def table_name(self, table: TableRecord) -> TableName:
-        """The qualified name of a table."""
-        return TableName(self.databases[table.database].name, table.name)
+    def view(self, name: TableName) -> ViewRecord:
+        """The view in use under `name`; raises `NotFound`."""
+        found = self.find_view(name)
+        if found is None:
+            self.database(name.database)
+            if self.find_table(name) is not None:
+                raise NotFound(f"{name} is a table, not a view", code="IS_TABLE", hint=f"SHOW VIEWS IN {name.database}")
+            raise NotFound(f"no view {name}", hint=f"SHOW VIEWS IN {name.database} lists them")
+        return found
+
+    def find_view(self, name: TableName) -> ViewRecord | None:
+        """The view in use under `name`."""
+        object_id = self._relation(name)
+        record = None if object_id is None else self.views.get(object_id)
+        return record if record is not None and record.state is UseState.IN_USE else None
+
+    def _relation(self, name: TableName) -> ObjectId | None:
+        database = self.find_database(name.database)
+        return None if database is None else self.relation_named(database.id, name.table)
+
+    def relation_named(self, database: ObjectId, name: str) -> ObjectId | None:
+        """The table or view that has that name, whatever its state."""
+        names = self.relation_names.get(database)
+        return None if names is None else names.get(fold(name))
+
+    def relations(self, database: ObjectId) -> list[ObjectId]:
+        """The tables and views of a database, whatever their state, in the order of their ids."""
+        return sorted(self.relation_names.get(database, {}).values())
+
+    def find_principal(self, name: str) -> PrincipalRecord | None:
+        """The user or role in use under `name`."""
+        principal_id = self.principal_names.get(fold(name))
+        record = None if principal_id is None else self.principals[principal_id]
+        return record if record is not None and record.state is UseState.IN_USE else None
+
+    def table_name(self, relation: TableRecord | ViewRecord) -> TableName:
+        """The qualified name of a table or view."""
+        return TableName(self.databases[relation.database].name, relation.name)
 
     def bucket_segments(self, table: ObjectId, bucket: BucketNumber) -> list[SegmentRecord]:
         """The visible segments of a bucket, in the order of their ids."""
         found = self.segments.get((table, bucket))
         return [] if found is None else sorted(found.values(), key=lambda one: one.id)
+
+    def readable_segment(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> SegmentRecord | None:
+        """A segment that scans may read: of the manifest, or replaced not long ago."""
+        found = self.segments.get((table, bucket), {}).get(segment)
+        if found is None:
+            replaced = self.replaced.get((table, bucket), {}).get(segment)
+            return None if replaced is None else replaced.segment
+        return found
 
     # ------------------------------------------------------------ moving on
 
@@ -159,115 +238,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         apply = COLLECTIONS.get(prefix)
         if apply is None:
             raise Corrupt(f"a key of a newer version: {change.key!r}", hint="run the same version on every machine")
-        apply(_Draft(self, fields), rest, change.value)
-
-
-class _Draft:
-    """The maps being changed: what is in `fields` already, else the catalog's own."""
-
-    def __init__(self, catalog: Catalog, fields: dict[str, Any]) -> None:
-        self.catalog = catalog
-        self.fields = fields
-
-    def __getitem__(self, name: str) -> "HashTrieMap[Any, Any]":
-        return self.fields[name] if name in self.fields else getattr(self.catalog, name)
-
-    def put(self, name: str, key: object, record: object) -> None:
-        self.fields[name] = self[name].insert(key, record)
-
-    def drop(self, name: str, key: object) -> None:
-        self.fields[name] = self[name].discard(key)
-
-
-R = TypeVar("R", bound=Record)
-
-
-def _simple(name: str, kind: type[Record], *, number: bool) -> Any:
-    """Keeps a map keyed by what follows the prefix, as a number or as text."""
-
-    def apply(draft: _Draft, rest: bytes, value: bytes | None) -> None:
-        key = int(rest) if number else rest.decode()
-        if value is None:
-            draft.drop(name, key)
-        else:
-            draft.put(name, key, decode_record(kind, value))
-
-    return apply
-
-
-def _forget_name(draft: _Draft, names: str, name: object, owner: ObjectId) -> None:
-    """Drops a name, unless it belongs to another object by now."""
-    if draft[names].get(name) == owner:
-        draft.drop(names, name)
-
-
-def _database(draft: _Draft, rest: bytes, value: bytes | None) -> None:
-    key = ObjectId(int(rest))
-    old: DatabaseRecord | None = draft["databases"].get(key)
-    if old is not None:
-        _forget_name(draft, "database_names", fold(old.name), key)
-        draft.drop("databases", key)
-    if value is not None:
-        record = decode_record(DatabaseRecord, value)
-        draft.put("databases", key, record)
-        draft.put("database_names", fold(record.name), key)
-
-
-def _table(draft: _Draft, rest: bytes, value: bytes | None) -> None:
-    key = ObjectId(int(rest))
-    old: TableRecord | None = draft["tables"].get(key)
-    if old is not None:
-        _forget_name(draft, "table_names", (old.database, fold(old.name)), key)
-        draft.drop("tables", key)
-    if value is not None:
-        record = decode_record(TableRecord, value)
-        draft.put("tables", key, record)
-        draft.put("table_names", (record.database, fold(record.name)), key)
-
-
-def _bucket(draft: _Draft, rest: bytes, value: bytes | None) -> None:
-    table, _, number = rest.partition(b"/")
-    key = (ObjectId(int(table)), BucketNumber(int(number)))
-    if value is None:
-        draft.drop("buckets", key)
-    else:
-        draft.put("buckets", key, decode_record(BucketRecord, value))
-
-
-def _segment(draft: _Draft, rest: bytes, value: bytes | None) -> None:
-    table, number, name = rest.split(b"/")
-    key = (ObjectId(int(table)), BucketNumber(int(number)))
-    segments: SegmentMap = draft["segments"].get(key) or HashTrieMap()
-    segment = SegmentId(name.decode())
-    if value is None:
-        segments = segments.discard(segment)
-    else:
-        segments = segments.insert(segment, decode_record(SegmentRecord, value))
-    if len(segments):
-        draft.put("segments", key, segments)
-    else:
-        draft.drop("segments", key)
-
-
-SINGLES: dict[bytes, tuple[str, type[Record]]] = {
-    keys.CLUSTER: ("cluster", ClusterRecord),
-    keys.SETTINGS: ("settings", SettingsRecord),
-    keys.COUNTERS: ("counters", CountersRecord),
-    keys.LARGEST_LEASE: ("largest_lease", LargestLeaseRecord),
-}
-
-COLLECTIONS: dict[bytes, Any] = {
-    b"node": _simple("nodes", NodeRecord, number=True),
-    b"database": _database,
-    b"table": _table,
-    b"bucket": _bucket,
-    b"segment": _segment,
-    b"transaction": _simple("transactions", TransactionRecord, number=False),
-    b"procedure": _simple("procedures", ProcedureRecord, number=True),
-    b"statement": _simple("statements", StatementRecord, number=False),
-    b"dropped": _simple("dropped", DroppedRecord, number=True),
-    b"horizon": _simple("horizons", HorizonRecord, number=True),
-}
+        apply(Draft(self, fields), rest, change.value)
 
 
 def live_fields(table: TableRecord) -> tuple[Field, ...]:
@@ -287,3 +258,12 @@ def field_named(table: TableRecord, name: str) -> Field:
 def field_by_id(table: TableRecord, field_id: FieldId) -> Field | None:
     """The column with that id, whatever its state."""
     return next((field for field in table.fields if field.id == field_id), None)
+
+
+def check_through(through: Iterable[ObjectId], catalog: Catalog) -> None:
+    """Raises `NotFound` with code VIEW_DROPPED unless all these views, that a table is read through, are in use."""
+    for one in through:
+        view = catalog.views.get(one)
+        if view is None or view.state is not UseState.IN_USE:
+            name = f"view {one}" if view is None else f"view {catalog.table_name(view)}"
+            raise NotFound(f"{name} was dropped", code="VIEW_DROPPED", hint="SHOW VIEWS lists those that are there")

@@ -18,10 +18,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from leasehold.core import keys
+from leasehold.core.bounds import soundness
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import put
 from leasehold.core.messages import CommitTransaction, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change
+from leasehold.core.plan import put
 from leasehold.core.records import (
     BucketRecord,
     SegmentRecord,
@@ -30,7 +31,8 @@ from leasehold.core.records import (
     TransactionState,
     UseState,
 )
-from leasehold.core.replication import after_commit
+from leasehold.core.replication import after_commit, after_replacement
+from leasehold.core.rewrite import replacing
 from leasehold.errors import NotFound, OutcomeUnknown, Refused
 from leasehold.ids import (
     BucketNumber,
@@ -81,7 +83,7 @@ def commit_transaction(
     *,
     incarnations: Mapping[NodeId, Incarnation],
 ) -> tuple[Change, ...]:
-    """Makes all segments visible, or nothing if it is committed already.
+    """Makes all segments visible in place of those that they replace, or nothing if it is committed already.
 
     `incarnations` are the live ones. Raises `Refused`: ABORTED, or why it can't be committed now.
     """
@@ -93,6 +95,7 @@ def commit_transaction(
     table = _writable(record.table, record.schema_version, catalog)
     assert catalog.settings is not None
     _check_segments(request.segments, record, table)
+    taken_out = replacing(request, table, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
         bucket = catalog.buckets[table.id, segment.bucket]
@@ -114,13 +117,20 @@ def commit_transaction(
             sha256=segment.sha256,
             statistics=segment.statistics,
             holders=holders,
+            deletes=table.deletes,
         )
         buckets.setdefault(segment.bucket, []).append(entry)
-    changes: list[Change] = []
-    for number, entries in sorted(buckets.items()):
+    changes: list[Change] = [*taken_out]
+    gone = {(one.bucket, one.segment) for one in request.replaces}
+    for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):
+        entries = buckets.get(number, [])
         bucket = catalog.buckets[table.id, number]
         changes.extend(put(keys.segment(table.id, number, entry.id), entry) for entry in entries)
-        after = after_commit(bucket, entries)
+        if gone and set(bucket.in_sync) != set(bucket.replicas):
+            left = (one for one in catalog.bucket_segments(table.id, number) if (number, one.id) not in gone)
+            after = after_replacement(bucket, [*left, *entries])
+        else:
+            after = after_commit(bucket, entries)
         if after != bucket:
             changes.append(put(keys.bucket(table.id, number), after))
     rows = sum(segment.rows for segment in request.segments)
@@ -176,7 +186,7 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
         )
     if len({segment.id for segment in listed}) != len(listed):
         raise Refused("a segment is named twice", code="BAD_SEGMENT", hint="write the rows again")
-    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
+    alive = {field.id: soundness(field.type) for field in table.fields if field.state is UseState.IN_USE}
     for segment in listed:
         sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
         sound = sound and 1 <= segment.schema_version <= table.schema_version and 0 <= segment.rows <= SEGMENT_ROWS_MAX
@@ -189,6 +199,13 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
                 f"a column of {table.name} was dropped while rows were written to it",
                 code="SCHEMA_CHANGED",
                 hint="write the rows again without it",
+            )
+        once = len({one.field for one in segment.statistics}) == len(segment.statistics)
+        if not once or not all(alive[one.field](one, segment.rows) for one in segment.statistics):
+            raise Refused(
+                f"segment {segment.id}: its rows can't have the bounds that are told of them",
+                code="BAD_SEGMENT",
+                hint="upgrade the client and write the rows again",
             )
 
 

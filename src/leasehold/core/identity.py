@@ -26,12 +26,12 @@ import msgspec
 
 from leasehold.core.messages import Allocate, ClusterFacts, Join
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
-from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision, Session, Token
+from leasehold.ids import Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
 from leasehold.limits import PROTOCOL_VERSION
 
 
-def hash_secret(secret: Token | Session) -> bytes:
-    """What records hold of a token or session: its SHA-256."""
+def hash_secret(secret: Token | Session | LoginToken) -> bytes:
+    """What records hold of a token, session or login: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()
 
 

@@ -6,7 +6,7 @@ zero-padded, so that the order of keys is the order of numbers. Beats rewrite th
 written by elections alone, for the transactions of a leader to compare.
 """
 
-from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, StatementId, TransactionId
+from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId, StatementId, TransactionId
 
 LEADER = b"leader"
 TERM = b"term"
@@ -22,10 +22,16 @@ DATABASES = b"c/database/"
 TABLES = b"c/table/"
 BUCKETS = b"c/bucket/"
 SEGMENTS = b"c/segment/"
+REPLACED = b"c/replaced/"
 TRANSACTIONS = b"c/transaction/"
 PROCEDURES = b"c/procedure/"
 STATEMENTS = b"c/statement/"
 DROPPED = b"c/dropped/"
+VIEWS = b"c/view/"
+DELETES = b"c/delete/"
+PRINCIPALS = b"c/principal/"
+GRANTS = b"c/grant/"
+LOGINS = b"c/login/"
 HORIZONS = b"c/horizon/"
 
 
@@ -49,6 +55,14 @@ def segment(table_id: ObjectId, number: BucketNumber, segment_id: SegmentId) -> 
     return b"%s%010d/%05d/%s" % (SEGMENTS, table_id, number, segment_id.encode())
 
 
+def table_of(key: bytes) -> ObjectId:
+    return ObjectId(int(key.split(b"/")[2]))
+
+
+def replaced(table_id: ObjectId, number: BucketNumber, segment_id: SegmentId) -> bytes:
+    return b"%s%010d/%05d/%s" % (REPLACED, table_id, number, segment_id.encode())
+
+
 def transaction(transaction_id: TransactionId) -> bytes:
     return TRANSACTIONS + transaction_id.encode()
 
@@ -67,3 +81,23 @@ def dropped(table_id: ObjectId) -> bytes:
 
 def horizon(table_id: ObjectId) -> bytes:
     return b"%s%010d" % (HORIZONS, table_id)
+
+
+def view(object_id: ObjectId) -> bytes:
+    return b"%s%010d" % (VIEWS, object_id)
+
+
+def delete(table_id: ObjectId, number: int) -> bytes:
+    return b"%s%010d/%010d" % (DELETES, table_id, number)
+
+
+def principal(principal_id: PrincipalId) -> bytes:
+    return b"%s%010d" % (PRINCIPALS, principal_id)
+
+
+def grant(object_id: ObjectId, principal_id: PrincipalId) -> bytes:
+    return b"%s%010d/%010d" % (GRANTS, object_id, principal_id)
+
+
+def login(token_hash: bytes) -> bytes:
+    return LOGINS + token_hash.hex().encode()

@@ -7,7 +7,7 @@ import msgspec
 from leasehold.ids import LineageHash, Revision
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One key set to `value`, or deleted where `value` is None."""
 
     key: bytes
@@ -69,7 +69,7 @@ class TxnResult(msgspec.Struct, frozen=True, kw_only=True):
     revision: Revision
 
 
-class KeyValue(msgspec.Struct, frozen=True, kw_only=True):
+class KeyValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A key as it stands at the revision that was read."""
 
     key: bytes

@@ -6,11 +6,13 @@ step is harmless when it is done twice.
 | a file on disk                                                | step   |
 | of a dropped table                                            | trash, then tell the leader |
 | in the manifest, this node not named as a holder              | verify, then tell the leader |
+| replaced by a rewrite, not yet released                       | keep: scans under way read it |
 | not in the manifest, its write transaction ABORTED            | trash  |
 | not in the manifest, COMMITTED: a losing attempt              | trash  |
 | not in the manifest, OPEN                                     | keep   |
-| not in the manifest, transaction unknown, here since the start | trash: it ended long ago |
-| not in the manifest, transaction unknown, written since       | keep: its OPEN is on the way |
+| the catalog knows nothing of it any more                      | trash: it was released, or its write ended long ago |
+| the catalog has never known of it, here since the start       | trash: its write ended long ago |
+| the catalog has never known of it, written since              | keep: its OPEN is on the way |
 and for each segment of the manifest in an assigned bucket that is not on disk: fetch, verify, tell the leader.
 """
 
@@ -48,10 +50,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.clean or self.trash or self.report or self.fetch)
 
 
-def plan(durable: Catalog, node: NodeId, on_disk: Collection[OnDisk], since_start: Collection[SegmentId]) -> Plan:
+def plan(durable: Catalog, node: NodeId, on_disk: Collection[OnDisk], known: Collection[OnDisk]) -> Plan:
     """Compares `on_disk`, listed **before** `durable` was read, with what the catalog says.
 
-    `since_start`: files that lay there when the process started, empty until it has caught up once.
+    `known`: files that an earlier catalog knew of (`is_known`), and those that lay there when the process started, once
+    it has caught up.
     """
     clean = sorted(table for table, dropped in durable.dropped.items() if node in dropped.pending)
     trash: list[OnDisk] = []
@@ -61,7 +64,9 @@ def plan(durable: Catalog, node: NodeId, on_disk: Collection[OnDisk], since_star
             continue
         entry = durable.segments.get((one.table, one.bucket), {}).get(one.segment)
         if entry is None:
-            if _superfluous(durable, one, since_start):
+            if one.segment in durable.replaced.get((one.table, one.bucket), {}):
+                continue
+            if _superfluous(durable, one, known):
                 trash.append(one)
         elif node not in entry.holders and _assigned(durable, one, node):
             report.append(entry)
@@ -69,10 +74,20 @@ def plan(durable: Catalog, node: NodeId, on_disk: Collection[OnDisk], since_star
     return Plan(clean=tuple(clean), trash=tuple(trash), report=tuple(report), fetch=tuple(fetch))
 
 
-def _superfluous(durable: Catalog, one: OnDisk, since_start: Collection[SegmentId]) -> bool:
+def is_known(durable: Catalog, one: OnDisk) -> bool:
+    """Whether the catalog says anything of a file: nothing any more is then as good as that it goes."""
+    bucket = (one.table, one.bucket)
+    return (
+        one.segment in durable.segments.get(bucket, {})
+        or one.segment in durable.replaced.get(bucket, {})
+        or segment_transaction(one.segment) in durable.transactions
+    )
+
+
+def _superfluous(durable: Catalog, one: OnDisk, known: Collection[OnDisk]) -> bool:
     transaction = durable.transactions.get(segment_transaction(one.segment))
     if transaction is None:
-        return one.segment in since_start
+        return one in known
     return transaction.state is not TransactionState.OPEN
 
 

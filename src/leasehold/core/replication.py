@@ -28,11 +28,7 @@ def place(
             code="TOO_FEW_NODES",
             hint="start more nodes, or set TBLPROPERTIES ('replication' = '1')",
         )
-    load = dict.fromkeys(members, 0)
-    for record in catalog.buckets.values():
-        for node in record.replicas:
-            if node in load:
-                load[node] += 1
+    load = {node: catalog.loads.get(node, 0) for node in members}
     up = set(serving)
     placed: list[BucketRecord] = []
     for number in range(buckets):
@@ -52,6 +48,14 @@ def after_commit(bucket: BucketRecord, added: Iterable[SegmentRecord]) -> Bucket
     for segment in added:
         in_sync &= set(segment.holders)
     return msgspec.structs.replace(bucket, in_sync=tuple(node for node in bucket.in_sync if node in in_sync))
+
+
+def after_replacement(bucket: BucketRecord, segments: Iterable[SegmentRecord]) -> BucketRecord:
+    """The sync-state set once these are all its segments: a node that lacked only what was taken out is in it again."""
+    in_sync = set(bucket.replicas)
+    for segment in segments:
+        in_sync &= set(segment.holders)
+    return msgspec.structs.replace(bucket, in_sync=tuple(node for node in bucket.replicas if node in in_sync))
 
 
 def after_fetch(
@@ -77,7 +81,8 @@ def missing(catalog: Catalog, node: NodeId, held: Iterable[SegmentId]) -> list[S
     """The visible segments of this node's buckets that it does not hold, in the order of their ids."""
     have = set(held)
     wanted: list[SegmentRecord] = []
-    for key, bucket in catalog.buckets.items():
-        if node in bucket.replicas:
-            wanted.extend(one for one in catalog.segments.get(key, {}).values() if one.id not in have)
+    for key, segments in catalog.segments.items():
+        bucket = catalog.buckets.get(key)
+        if bucket is not None and node in bucket.replicas:
+            wanted.extend(one for one in segments.values() if one.id not in have)
     return sorted(wanted, key=lambda one: one.id)

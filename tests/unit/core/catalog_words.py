@@ -8,26 +8,34 @@ from leasehold.core.codec import encode
 from leasehold.core.ddl import Request, begin
 from leasehold.core.lineage import next_lineage
 from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.plan import Context
 from leasehold.core.records import (
     BarrierReceipt,
     ClusterRecord,
     CountersRecord,
     LargestLeaseRecord,
+    LoginRecord,
     NodeRecord,
     SettingsRecord,
 )
+from leasehold.core.rewrite import spent
 from leasehold.core.statements import (
     AddColumns,
+    AlterProperties,
     ColumnDefinition,
     CreateDatabase,
     CreateTable,
     DropColumn,
     DropDatabase,
     DropTable,
+    MoveColumn,
     RenameColumn,
+    RenameTable,
+    SetDefault,
     TableName,
+    WidenColumn,
 )
-from leasehold.core.types import Plain
+from leasehold.core.types import Plain, parse_type
 
 SETTINGS = SettingsRecord(
     lease_duration_ns=3_000, lease_margin_ns=500, drift_ppm=0, catch_up_difference=100, min_in_sync=1
@@ -94,13 +102,31 @@ class Ground:
     def put(self, key, record):
         return self.commit((Change(key, encode(record)),))
 
-    def request(self, statement):
-        self.statements += 1
-        return Request(id=hex_128(self.statements), text=f"text {self.statements}", statement=statement, bound_ns=4_000)
+    def login(self, user):
+        """The hash of a login of the user; nobody's where there is none of that name."""
+        found = self.catalog.find_principal(user)
+        number = 0 if found is None else found.id
+        login = number.to_bytes(32)
+        if found is not None and login not in self.catalog.logins:
+            self.put(keys.login(login), LoginRecord(token_hash=login, user=number, order=0))
+        return login
 
-    def begin(self, statement, serving=(1, 2, 3)):
+    def request(self, statement, *, user=None, **context):
+        """By `user`, who has logged in."""
+        self.statements += 1
+        if user is not None:
+            context["login"] = self.login(user)
+        return Request(
+            id=hex_128(self.statements),
+            text=f"text {self.statements}",
+            statement=statement,
+            bound_ns=4_000,
+            context=Context(**{"serving": (1, 2, 3), **context}),
+        )
+
+    def begin(self, statement, **context):
         """Plans a statement and writes its first transaction."""
-        begun = begin(self.request(statement), self.catalog, serving)
+        begun = begin(self.request(statement, **context), self.catalog)
         if begun.changes:
             self.commit(begun.changes)
         return begun.procedure
@@ -108,6 +134,14 @@ class Ground:
     def restored(self):
         items = [Change(key, value) for key, value in sorted(self.items.items())]
         return Catalog.restored(self.catalog.revision, self.catalog.lineage, items)
+
+
+def released(catalog):
+    """What housekeeping writes once the time of all that was replaced is over."""
+    gone = [Change(keys.replaced(*bucket, one), None) for bucket, names in catalog.replaced.items() for one in names]
+    after = catalog.changed(gone)
+    deletes = ((table, one) for table in after.deletes for one in spent(after.tables[table], after))
+    return (*gone, *(Change(keys.delete(*one), None) for one in deletes))
 
 
 def receipt(revision, sequence=0):
@@ -134,13 +168,34 @@ def drop_table(name="t", *, database="db", **how):
     return DropTable(table=TableName(database, name), **how)
 
 
-def add(*names, table="t", database="db"):
-    return AddColumns(table=TableName(database, table), columns=columns(*names))
+def rename_table(name, to, *, database="db", **how):
+    return RenameTable(table=TableName(database, name), to=TableName(database, to), **how)
+
+
+def alter(name="t", *, database="db", ttl_ns=None, if_exists=False, **properties):
+    table = TableName(database, name)
+    return AlterProperties(table=table, properties=properties, ttl_ns=ttl_ns, if_exists=if_exists)
+
+
+def add(*names, table="t", database="db", **how):
+    return AddColumns(table=TableName(database, table), columns=columns(*names), **how)
 
 
 def rename(old, new, *, table="t", database="db"):
     return RenameColumn(table=TableName(database, table), old=old, new=new)
 
 
-def drop_column(name, *, table="t", database="db"):
-    return DropColumn(table=TableName(database, table), column=name)
+def move(column, after=None, *, table="t", database="db"):
+    return MoveColumn(table=TableName(database, table), column=column, after=after)
+
+
+def widen(column, type_text, *, table="t", database="db"):
+    return WidenColumn(table=TableName(database, table), column=column, type=parse_type(type_text))
+
+
+def set_default(column, default, *, table="t", database="db"):
+    return SetDefault(table=TableName(database, table), column=column, default=default)
+
+
+def drop_column(name, *, table="t", database="db", **how):
+    return DropColumn(table=TableName(database, table), column=name, **how)

@@ -3,9 +3,14 @@
 import msgspec
 
 from leasehold.core import ddl, keys
+from leasehold.core.claims import VIEWS, claims, table_name
 from leasehold.core.codec import decode_record
+from leasehold.core.queueing import Claim
 from leasehold.core.records import (
     Field,
+    HiddenTable,
+    HiddenView,
+    Need,
     Outcome,
     ProcedureRecord,
     Record,
@@ -13,6 +18,8 @@ from leasehold.core.records import (
     Step,
     TableRecord,
     UseState,
+    ViewColumn,
+    ViewRecord,
 )
 from leasehold.core.statements import TableName
 from tests.unit.core.catalog_words import (
@@ -40,10 +47,11 @@ def ground(*statements):
     return base
 
 
-def run(base, statement):
-    procedure = base.begin(statement)
+def run(base, statement, **context):
+    procedure = base.begin(statement, **context)
     if procedure is not None:
-        base.commit(ddl.finish(procedure, base.catalog)) if procedure.kind == "destructive" else None
+        if procedure.hides:
+            base.commit(ddl.finish(procedure, base.catalog))
         close(base, procedure)
     return procedure
 
@@ -52,20 +60,21 @@ def close(base, procedure):
     return base.commit(ddl.close(procedure, base.catalog, barrier=receipt(base.catalog.revision), elapsed_ns=5))
 
 
-def began(base, statement, kind, target, field=None):
-    """What the first transaction of any statement writes besides its own change."""
+def began(base, statement, *hides, **context):
+    """What the first transaction of any statement writes besides its own change, and how many objects it makes."""
     counters = base.catalog.counters
     number = counters.next_procedure
-    request = base.request(statement)
-    begun = ddl.begin(request, base.catalog, (1, 2, 3))
+    request = base.request(statement, **context)
+    begun = ddl.begin(request, base.catalog)
+    claimed = claims(statement)
+    views = [base.catalog.views[one.view] for one in hides if isinstance(one, HiddenView)]
     procedure = ProcedureRecord(
         number=number,
         statement=request.id,
         text=request.text,
-        step=Step.PUBLISHED if kind == "additive" else Step.PRE_STATE,
-        kind=kind,
-        target=target,
-        field=field,
+        step=Step.PRE_STATE if hides else Step.PUBLISHED,
+        claims={**claimed, **{table_name(base.catalog.table_name(one)): Claim.EXCLUSIVE for one in views}},
+        hides=hides,
     )
     assert begun.procedure == procedure
     changes = written(begun.changes)
@@ -80,14 +89,36 @@ def began(base, statement, kind, target, field=None):
         bound_ns=4_000,
         barriers=(),
         pending=(),
+        user=context.get("user") if base.catalog.users else None,
+        objects=tuple(sorted(claimed.keys() - {VIEWS})),
+        dropped=tuple(one.table for one in hides if isinstance(one, HiddenTable)),
     )
     after = changes.pop(keys.COUNTERS)
     assert after == msgspec.structs.replace(counters, next_procedure=number + 1, next_object=after.next_object)
     return changes, after.next_object - counters.next_object
 
 
-def field(number, name, state=UseState.IN_USE):
-    return Field(id=number, name=name, type="INT", nullable=True, state=state)
+def finished(procedure):
+    """The procedure past its point of no return."""
+    return msgspec.structs.replace(procedure, step=Step.FINISHED)
+
+
+def view(number, *needs, name=None, database=1, **fields):
+    """A view that reads `needs`: pairs of an object and its fields."""
+    whole = ViewRecord(
+        id=number,
+        database=database,
+        name=name or f"v{number}",
+        state=UseState.IN_USE,
+        body="SELECT 1",
+        columns=(ViewColumn(name="a", type="INT"),),
+        needs=tuple(Need(object=one, fields=fields_of) for one, fields_of in needs),
+    )
+    return msgspec.structs.replace(whole, **fields)
+
+
+def field(number, name, state=UseState.IN_USE, **how):
+    return Field(**{"id": number, "name": name, "type": "INT", "nullable": True, "state": state, **how})
 
 
 def table(**fields):

@@ -8,40 +8,51 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog, Diverged, field_named, live_fields
 from leasehold.core.codec import encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
-from leasehold.core.ddl import close, finish, put
+from leasehold.core.ddl import close, finish
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import CommitTransaction, Holder, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.plan import put
 from leasehold.core.records import DatabaseRecord, HorizonRecord, UseState
 from leasehold.core.statements import TableName
 from leasehold.errors import Corrupt, NotFound, Refused
 from tests.unit.core.catalog_words import (
     Ground,
     add,
+    alter,
     create_database,
     create_table,
     drop_column,
     drop_database,
     drop_table,
     hex_128,
+    move,
     node,
     receipt,
     rename,
+    rename_table,
+    widen,
 )
 
 NAMES = st.sampled_from(["d1", "D2"])
 TABLES = st.sampled_from(["t1", "T2"])
 COLUMNS = st.sampled_from(["a", "B", "c"])
+TTLS = st.sampled_from([None, 0, 1_000, 2_000])
 STATEMENTS = st.one_of(
     st.builds(create_database, NAMES),
     st.builds(drop_database, NAMES),
-    st.builds(lambda name, database: create_table(name, database=database, buckets=2), TABLES, NAMES),
+    st.builds(lambda name, database: create_table(name, database=database, buckets=2, time_column="a"), TABLES, NAMES),
     st.builds(lambda name, database: drop_table(name, database=database), TABLES, NAMES),
     st.builds(lambda one, name, database: add(one, table=name, database=database), COLUMNS, TABLES, NAMES),
     st.builds(
         lambda a, b, name, database: rename(a, b, table=name, database=database), COLUMNS, COLUMNS, TABLES, NAMES
     ),
     st.builds(lambda one, name, database: drop_column(one, table=name, database=database), COLUMNS, TABLES, NAMES),
+    st.builds(lambda one, name, database: move(one, table=name, database=database), COLUMNS, TABLES, NAMES),
+    st.builds(lambda one, name, database: widen(one, "BIGINT", table=name, database=database), COLUMNS, TABLES, NAMES),
+    st.builds(lambda name, to, database: rename_table(name, to, database=database), TABLES, TABLES, NAMES),
+    st.builds(lambda ttl_ns, name, database: alter(name, database=database, ttl_ns=ttl_ns, k="v"), TTLS, TABLES, NAMES),
+    st.builds(lambda name: drop_database(name, cascade=True), NAMES),
 )
 DATA = st.sampled_from(["write", "abort", "close", "horizon", "restart"])
 
@@ -65,7 +76,7 @@ def take(ground, action, number):
                 ground.put(keys.node(1), node(1, incarnation=number + 2))
             case statement:
                 procedure = ground.begin(statement)
-                if procedure is not None and procedure.kind == "destructive":
+                if procedure is not None and procedure.hides:
                     ground.commit(finish(procedure, ground.catalog))
     except Refused:
         assert ground.catalog is catalog, "a refusal changes nothing"
@@ -102,7 +113,9 @@ def write(ground, number, *, commit):
 @given(st.lists(st.one_of(STATEMENTS, DATA), max_size=30))
 def test_following_every_revision_ends_where_restoring_the_last_one_does(actions):
     ground = Ground()
-    for number, action in enumerate([create_database("d1"), create_table("t1", database="d1"), *actions]):
+    for number, action in enumerate(
+        [create_database("d1"), create_table("t1", database="d1", time_column="a"), *actions]
+    ):
         take(ground, action, number)
     followed = Catalog()
     for batch in ground.batches:
@@ -112,7 +125,7 @@ def test_following_every_revision_ends_where_restoring_the_last_one_does(actions
     for batch in ground.batches[len(ground.batches) // 2 :]:
         middle = middle.applying(batch)
     assert middle == followed, "as a node that restarts does it"
-    assert len(list(followed.table_names)) == len(followed.tables), "each table has its name"
+    assert sum(map(len, followed.relation_names.values())) == len(followed.tables), "each table has its name"
     assert sorted(followed.database_names.values()) == sorted(followed.databases)
 
 

@@ -165,6 +165,14 @@ def test_a_commit_shows_all_segments_and_ends_the_transaction_at_once():
     }
 
 
+def test_rows_are_not_concerned_by_deletes_from_before_their_commit():
+    base = opened(ground())
+    table = msgspec.structs.replace(base.catalog.tables[TABLE], deletes=3)
+    base.put(keys.table(TABLE), table)
+    one = segment()
+    assert written(commit(base, one))[keys.segment(TABLE, 0, one.id)].deletes == 3
+
+
 def test_a_commit_of_nothing_ends_it_too():
     assert written(commit(opened(ground()))) == {keys.transaction(W1): record(TransactionState.COMMITTED)}
 

@@ -8,6 +8,9 @@ from leasehold.core.catalog import live_fields
 from leasehold.core.records import (
     BucketRecord,
     DatabaseRecord,
+    HiddenColumn,
+    HiddenDatabase,
+    HiddenTable,
     UseState,
 )
 from leasehold.core.statements import TableName
@@ -31,12 +34,12 @@ from tests.unit.core.ddl_words import BOTH, T, began, field, ground, run, table
 
 def test_create_database():
     record = DatabaseRecord(id=1, name="Db", state=UseState.IN_USE)
-    assert began(ground(), create_database("Db"), "additive", 1) == ({keys.database(1): record}, 1)
+    assert began(ground(), create_database("Db")) == ({keys.database(1): record}, 1)
 
 
 def test_drop_database():
     hidden = DatabaseRecord(id=1, name="db", state=UseState.PRE_DELETE)
-    changes = began(ground(create_database()), drop_database("DB"), "destructive", 1)
+    changes = began(ground(create_database()), drop_database("DB"), HiddenDatabase(database=1))
     assert changes == ({keys.database(1): hidden}, 0)
 
 
@@ -54,7 +57,7 @@ def test_create_table_with_all_it_can_have():
         keys.bucket(2, 0): BucketRecord(table=2, bucket=0, replicas=(1, 2, 3), in_sync=(1, 2, 3)),
         keys.bucket(2, 1): BucketRecord(table=2, bucket=1, replicas=(2, 3, 1), in_sync=(2, 3, 1)),
     }
-    assert began(ground(create_database()), statement, "additive", 2) == ({keys.table(2): record, **buckets}, 1)
+    assert began(ground(create_database()), statement) == ({keys.table(2): record, **buckets}, 1)
 
 
 @pytest.mark.parametrize(("nodes", "replication"), [((1,), 1), ((1, 2), 2), ((1, 2, 3), 2)])
@@ -67,13 +70,13 @@ def test_the_default_replication_is_what_a_small_cluster_can_give(nodes, replica
 
 def test_add_columns():
     changed = table(schema_version=2, fields=(field(1, "a"), field(2, "b"), field(3, "c"), field(4, "d")), next_field=5)
-    changes = began(ground(create_database(), create_table()), add("c", "d"), "additive", 2)
+    changes = began(ground(create_database(), create_table()), add("c", "d"))
     assert changes == ({keys.table(2): changed}, 0)
 
 
 def test_rename_column():
     changed = table(schema_version=2, fields=(field(1, "z"), field(2, "b")))
-    changes = began(ground(create_database(), create_table()), rename("A", "z"), "additive", 2)
+    changes = began(ground(create_database(), create_table()), rename("A", "z"))
     assert changes == ({keys.table(2): changed}, 0)
 
 
@@ -84,20 +87,20 @@ def test_rename_column_to_another_case_of_its_name():
 
 def test_drop_column():
     changed = table(schema_version=2, fields=(field(1, "a"), field(2, "b", UseState.PRE_DELETE)))
-    changes = began(ground(create_database(), create_table()), drop_column("B"), "destructive", 2, 2)
+    changes = began(ground(create_database(), create_table()), drop_column("B"), HiddenColumn(table=2, field=2))
     assert changes == ({keys.table(2): changed}, 0)
 
 
 def test_drop_table():
     hidden = table(state=UseState.PRE_DELETE)
-    changes = began(ground(create_database(), create_table()), drop_table("T"), "destructive", 2)
+    changes = began(ground(create_database(), create_table()), drop_table("T"), HiddenTable(table=2))
     assert changes == ({keys.table(2): hidden}, 0)
 
 
 def test_a_long_text_is_kept_in_part():
     base = ground()
     request = msgspec.structs.replace(base.request(create_database()), text="x" * (STATEMENT_TEXT_KEPT + 1))
-    begun = ddl.begin(request, base.catalog, ())
+    begun = ddl.begin(request, base.catalog)
     assert begun.procedure.text == "x" * STATEMENT_TEXT_KEPT
 
 
@@ -112,23 +115,25 @@ def test_a_long_text_is_kept_in_part():
         ([create_database(), create_table()], create_table("T", if_not_exists=True)),
         ([create_database()], drop_table(if_exists=True)),
         ([], drop_table(if_exists=True)),
+        (BOTH, drop_column("none", if_exists=True)),
     ],
 )
 def test_if_exists_and_if_not_exists_have_nothing_to_do(before, statement):
     base = ground(*before)
-    assert ddl.begin(base.request(statement), base.catalog, (1, 2, 3)) == ddl.Begun(changes=(), procedure=None)
+    assert ddl.begin(base.request(statement), base.catalog) == ddl.Begun(changes=(), procedure=None)
 
 
 @pytest.mark.parametrize(
-    ("statement", "kind", "target"),
+    ("statement", "hides"),
     [
-        (create_database("e", if_not_exists=True), "additive", 3),
-        (create_table("u", if_not_exists=True), "additive", 3),
-        (drop_table(if_exists=True), "destructive", 2),
+        (create_database("e", if_not_exists=True), ()),
+        (create_table("u", if_not_exists=True), ()),
+        (drop_table(if_exists=True), (HiddenTable(table=2),)),
+        (drop_column("b", if_exists=True), (HiddenColumn(table=2, field=2),)),
     ],
 )
-def test_if_exists_and_if_not_exists_do_what_is_to_do(statement, kind, target):
-    changes, _ = began(ground(create_database(), create_table()), statement, kind, target)
+def test_if_exists_and_if_not_exists_do_what_is_to_do(statement, hides):
+    changes, _ = began(ground(*BOTH), statement, *hides)
     assert changes
 
 
@@ -159,7 +164,7 @@ def test_a_refusal_changes_nothing_and_says_what_to_do(before, statement, error,
     base = ground(*before)
     catalog = base.catalog
     with pytest.raises(error) as caught:
-        ddl.begin(base.request(statement), catalog, (1, 2, 3))
+        ddl.begin(base.request(statement), catalog)
     assert caught.value.code == code
     assert caught.value.hint
     assert catalog == base.restored()

@@ -4,15 +4,15 @@ import msgspec
 import pytest
 
 from leasehold.core import ddl, keys
+from leasehold.core.leftovers import leftovers
 from leasehold.core.operations import Change
-from leasehold.core.queueing import Claim
+from leasehold.core.plan import put
 from leasehold.core.records import (
     CountersRecord,
     DroppedRecord,
     HorizonRecord,
     Outcome,
     SegmentRecord,
-    Step,
     UseState,
 )
 from leasehold.errors import Refused
@@ -29,13 +29,9 @@ from tests.unit.core.catalog_words import (
     receipt,
     rename,
 )
-from tests.unit.core.ddl_words import BOTH, T, field, ground, run, table, written
+from tests.unit.core.ddl_words import BOTH, T, field, finished, ground, run, table, written
 
 # ---------------------------------------------------------------- the point of no return
-
-
-def finished(procedure):
-    return msgspec.structs.replace(procedure, step=Step.FINISHED)
 
 
 def test_the_end_of_a_database():
@@ -67,11 +63,11 @@ def test_the_end_of_a_table_and_who_has_to_clean_up():
     }
 
 
-def test_a_large_table_goes_at_once_and_its_manifest_in_slices(monkeypatch):
-    """DROP must not fail for the size of what it drops, nor hold the leader up."""
-    monkeypatch.setattr(ddl, "SEGMENTS_DROPPED_AT_ONCE", 3)
+@pytest.mark.parametrize("segments", [1, 10])
+def test_the_point_of_no_return_is_as_small_for_a_large_table(segments):
+    """DROP must not fail for the size of what it drops, nor hold the leader up: the manifest goes behind it."""
     base = ground(create_database(), create_table(buckets=2, replication=1))
-    for number in range(10):
+    for number in range(segments):
         segment = SegmentRecord(
             id=f"{hex_128(1)}-{hex_128(number)}",
             table=2,
@@ -84,14 +80,14 @@ def test_a_large_table_goes_at_once_and_its_manifest_in_slices(monkeypatch):
             holders=(1,),
         )
         base.put(keys.segment(2, number % 2, segment.id), segment)
-    run(base, drop_table())
+    procedure = base.begin(drop_table())
+    assert len(ddl.finish(procedure, base.catalog)) == 5
+    base.commit(ddl.finish(procedure, base.catalog))
     assert base.catalog.find_table(T) is None
-    assert sum(len(one) for one in base.catalog.segments.values()) == 7
-    left = []
-    while changes := ddl.sweep(base.catalog):
-        base.commit(changes)
-        left.append(sum(len(one) for one in base.catalog.segments.values()))
-    assert left == [4, 1, 0]
+    assert len(leftovers(base.catalog)) == segments
+    base.commit(tuple(Change(key, None) for key in leftovers(base.catalog)))
+    assert not base.catalog.segments
+    assert leftovers(base.catalog) == []
 
 
 def test_nodes_that_were_removed_clean_nothing_up():
@@ -114,8 +110,8 @@ def test_the_point_of_no_return_compares_the_pre_state(statement):
     catalog = base.catalog
     in_use = catalog.changed(
         (
-            ddl.put(keys.table(2), table()),
-            ddl.put(keys.database(3), msgspec.structs.replace(catalog.databases[3], state=UseState.IN_USE)),
+            put(keys.table(2), table()),
+            put(keys.database(3), msgspec.structs.replace(catalog.databases[3], state=UseState.IN_USE)),
         )
     )
     with pytest.raises(AssertionError, match="INV-DROP-1"):
@@ -161,12 +157,12 @@ def test_each_step_repeated_and_resumed_ends_the_same(statement, repeats):
     for _ in range(repeats):
         standing = often.catalog.procedures[procedure.number]
         assert standing.statement == procedure.statement
-        if standing.kind == "destructive":
+        if standing.hides:
             commit_if_any(often, ddl.finish(resumed, often.catalog))
             assert ddl.finish(often.catalog.procedures[procedure.number], often.catalog) == ()
     for _ in range(repeats):
         commit_if_any(often, ddl.close(resumed, often.catalog, barrier=receipt(often.catalog.revision), elapsed_ns=5))
-        if resumed.kind == "destructive":
+        if resumed.hides:
             assert ddl.finish(resumed, often.catalog) == (), "closed: it was not rolled back"
     assert often.items == once.items
 
@@ -186,13 +182,55 @@ def test_finished_statements_are_forgotten_in_batches_the_oldest_first():
         for number in range(others)
     ]
     running = msgspec.structs.replace(record, id=hex_128(9), order=-others, outcome=Outcome.RUNNING)
-    catalog = base.catalog.changed(ddl.put(keys.statement(one.id), one) for one in old)
+    catalog = base.catalog.changed(put(keys.statement(one.id), one) for one in old)
     assert len(written(ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1))) == 2, "not one too many yet"
-    catalog = catalog.changed((ddl.put(keys.statement(running.id), running),))
+    catalog = catalog.changed((put(keys.statement(running.id), running),))
     changes = written(ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1))
     forgotten = {key for key, record in changes.items() if record is None} - {keys.procedure(procedure.number)}
     assert forgotten == {keys.statement(one.id) for one in old[-PURGE_BATCH:]}, "and none that still runs"
     assert changes[keys.statement(procedure.statement)].outcome is Outcome.COMMITTED
+
+
+@pytest.mark.parametrize("end", ["close", "roll back", "leave pending"])
+def test_a_drop_whose_files_remain_is_not_forgotten_however_a_statement_ends(end):
+    base = ground(create_database(), create_table(replication=2), create_table("u"), drop_table())
+    (drop,) = [one for one in base.catalog.statements.values() if one.dropped]
+    procedure = base.begin(drop_table("u") if end == "roll back" else create_table("v"))
+    others = [
+        msgspec.structs.replace(drop, id=hex_128(10_000 + number), order=10 + number, dropped=())
+        for number in range(STATEMENTS_KEPT + PURGE_BATCH)
+    ]
+    catalog = base.catalog.changed(put(keys.statement(one.id), one) for one in others)
+    ended = {
+        "close": lambda: ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1),
+        "roll back": lambda: ddl.roll_back(procedure, catalog, elapsed_ns=1),
+        "leave pending": lambda: ddl.leave_pending(procedure, catalog, revision=2, elapsed_ns=1, pending=()),
+    }[end]
+    forgotten = {key for key, record in written(ended()).items() if record is None}
+    assert keys.statement(drop.id) not in forgotten
+    assert len(forgotten) == 1 + PURGE_BATCH
+    assert ddl.cleaning(drop, catalog) == (1, 2)
+    catalog = catalog.changed([Change(keys.dropped(2), None)])
+    assert keys.statement(drop.id) in written(ended())
+
+
+def test_drops_whose_files_remain_leave_what_is_kept_of_others():
+    """However many tables a node that is away holds files of."""
+    base = ground(create_database())
+    procedure = base.begin(create_table())
+    kept = base.catalog.statements[procedure.statement]
+    dropped = [DroppedRecord(table=100 + number, name="db.x", pending=(1,)) for number in range(PURGE_BATCH)]
+    drops = [
+        msgspec.structs.replace(kept, id=hex_128(100 + one.table), outcome=Outcome.COMMITTED, dropped=(one.table,))
+        for one in dropped
+    ]
+    others = [
+        msgspec.structs.replace(kept, id=hex_128(10_000 + number), order=number, outcome=Outcome.COMMITTED)
+        for number in range(STATEMENTS_KEPT)
+    ]
+    catalog = base.catalog.changed(put(keys.statement(one.id), one) for one in (*drops, *others))
+    catalog = catalog.changed(put(keys.dropped(one.table), one) for one in dropped)
+    assert len(written(ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1))) == 2
 
 
 # ---------------------------------------------------------------- cleaning up
@@ -230,18 +268,3 @@ def test_a_column_made_again_under_an_old_name_is_another_column():
     again = base.catalog.table(T)
     assert again.fields == (field(1, "a"), field(3, "b"))
     assert (again.schema_version, again.next_field) == (3, 4)
-
-
-# ---------------------------------------------------------------- claims
-
-
-@pytest.mark.parametrize("statement", [create_database("DB"), drop_database("db")])
-def test_a_database_is_claimed_alone(statement):
-    assert ddl.claims(statement) == {"database db": Claim.EXCLUSIVE}
-
-
-@pytest.mark.parametrize(
-    "statement", [create_table("T"), drop_table(), add("x"), rename("a", "b"), drop_column("a", database="DB")]
-)
-def test_a_table_is_claimed_alone_and_its_database_with_others(statement):
-    assert ddl.claims(statement) == {"database db": Claim.SHARED, "table db.t": Claim.EXCLUSIVE}

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from leasehold.core import ddl, keys
+from leasehold.core.claims import claims
 from leasehold.core.queueing import Claim
 from leasehold.core.records import LargestLeaseRecord
 from leasehold.core.settings import SETTINGS as ALL
@@ -32,14 +33,14 @@ def test_a_longer_duration_raises_the_largest_lease_in_the_same_transaction():
     base = seconds()
     after = msgspec.structs.replace(base.catalog.settings, lease_duration_ns=LONGER)
     largest = LargestLeaseRecord(duration_ns=LONGER)
-    changes = began(base, longer(), "additive", ddl.THE_CLUSTER)
+    changes = began(base, longer())
     assert changes == ({keys.SETTINGS: after, keys.LARGEST_LEASE: largest}, 0)
 
 
 def test_a_shorter_duration_leaves_the_largest_lease():
     base = seconds()
     after = msgspec.structs.replace(base.catalog.settings, lease_duration_ns=SHORTER, lease_margin_ns=3 * 10**8)
-    changes = began(base, longer(SHORTER, lease_margin=3 * 10**8), "additive", ddl.THE_CLUSTER)
+    changes = began(base, longer(SHORTER, lease_margin=3 * 10**8))
     assert changes == ({keys.SETTINGS: after}, 0)
 
 
@@ -54,7 +55,7 @@ def test_a_duration_below_the_largest_lease_that_is_still_counted_leaves_it():
 def test_the_present_values_change_nothing():
     base = seconds()
     same = AlterCluster(settings={"lease_duration": 3 * SECOND_NS, "min_in_sync": 1})
-    begun = ddl.begin(base.request(same), base.catalog, ())
+    begun = ddl.begin(base.request(same), base.catalog)
     assert begun == ddl.Begun(changes=(), procedure=None)
 
 
@@ -71,9 +72,9 @@ def test_the_largest_lease_is_lowered_to_the_duration_set_and_no_further():
 
 
 def test_only_changes_of_the_settings_wait_for_each_other():
-    assert ddl.claims(longer()) == {"cluster": Claim.EXCLUSIVE} == ddl.claims_on_cluster()
+    assert claims(longer()) == {"cluster": Claim.EXCLUSIVE}
     for other in (create_table(), drop_database()):
-        assert not ddl.claims(other).keys() & ddl.claims(longer()).keys()
+        assert not claims(other).keys() & claims(longer()).keys()
 
 
 def test_the_receipt_tells_the_larger_of_the_bounds_that_were_published():

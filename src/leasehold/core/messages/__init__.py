@@ -1,0 +1,201 @@
+"""What processes say to each other, each message defined once, in one closed union.
+
+Durations travel, clock readings never do. Every request carries the cluster id, and what a node sends
+carries its id, incarnation and session. The tag carries the version.
+"""
+
+from typing import TypeAlias
+
+from leasehold.core.messages.base import Base, ClientRequest, Failure
+from leasehold.core.messages.clients import (
+    AskOutcome,
+    AskReceipts,
+    AskStatus,
+    ClusterStatus,
+    Execute,
+    KnownBarrier,
+    LoggedIn,
+    LoggedOut,
+    Login,
+    LogOut,
+    NodeStatus,
+    Receipt,
+    Receipts,
+    Rows,
+    WaitingFor,
+)
+from leasehold.core.messages.data import (
+    AbortTransaction,
+    AskTable,
+    AskView,
+    BucketPlaces,
+    CommitTransaction,
+    Holder,
+    OpenTransaction,
+    Place,
+    PlanScan,
+    Replaced,
+    ScanPlan,
+    StagedSegment,
+    TableFacts,
+    TableNeeded,
+    TransactionFacts,
+    ViewBody,
+    ViewFacts,
+)
+from leasehold.core.messages.flight import (
+    BatchMark,
+    BytesEnd,
+    FetchTicket,
+    ForwardTicket,
+    ReadTicket,
+    RowsEnd,
+    SegmentStored,
+    WriteTicket,
+)
+from leasehold.core.messages.identity import (
+    Allocate,
+    AllocateAnswer,
+    ClusterFacts,
+    Initialise,
+    Join,
+    JoinAnswer,
+    JoinWait,
+    WhoAreYou,
+)
+from leasehold.core.messages.session import (
+    Grant,
+    OpenSession,
+    Renewal,
+    RenewalRefused,
+    SegmentsHeld,
+    SessionOpened,
+    Surrender,
+    SurrenderAccepted,
+    TableCleaned,
+    Watched,
+    WatchFailed,
+)
+
+__all__ = [
+    "AbortTransaction",
+    "Allocate",
+    "AllocateAnswer",
+    "AskOutcome",
+    "AskReceipts",
+    "AskStatus",
+    "AskTable",
+    "AskView",
+    "Base",
+    "BatchMark",
+    "BucketPlaces",
+    "BytesEnd",
+    "ClientRequest",
+    "ClusterFacts",
+    "ClusterStatus",
+    "CommitTransaction",
+    "Execute",
+    "Failure",
+    "FetchTicket",
+    "ForwardTicket",
+    "Grant",
+    "Holder",
+    "Initialise",
+    "Join",
+    "JoinAnswer",
+    "JoinWait",
+    "KnownBarrier",
+    "LogOut",
+    "LoggedIn",
+    "LoggedOut",
+    "Login",
+    "Message",
+    "NodeStatus",
+    "OpenSession",
+    "OpenTransaction",
+    "Place",
+    "PlanScan",
+    "ReadTicket",
+    "Receipt",
+    "Receipts",
+    "Renewal",
+    "RenewalRefused",
+    "Replaced",
+    "Rows",
+    "RowsEnd",
+    "ScanPlan",
+    "SegmentStored",
+    "SegmentsHeld",
+    "SessionOpened",
+    "StagedSegment",
+    "Surrender",
+    "SurrenderAccepted",
+    "TableCleaned",
+    "TableFacts",
+    "TableNeeded",
+    "TransactionFacts",
+    "ViewBody",
+    "ViewFacts",
+    "WaitingFor",
+    "WatchFailed",
+    "Watched",
+    "WhoAreYou",
+    "WriteTicket",
+]
+
+Message: TypeAlias = (
+    Failure
+    | WhoAreYou
+    | ClusterFacts
+    | Initialise
+    | Allocate
+    | AllocateAnswer
+    | Join
+    | JoinAnswer
+    | JoinWait
+    | OpenSession
+    | SessionOpened
+    | Renewal
+    | Grant
+    | RenewalRefused
+    | Watched
+    | WatchFailed
+    | Surrender
+    | SurrenderAccepted
+    | SegmentsHeld
+    | TableCleaned
+    | Login
+    | LoggedIn
+    | LogOut
+    | LoggedOut
+    | Execute
+    | AskOutcome
+    | Receipt
+    | WaitingFor
+    | Rows
+    | AskStatus
+    | NodeStatus
+    | ClusterStatus
+    | AskReceipts
+    | Receipts
+    | AskTable
+    | AskView
+    | ViewFacts
+    | TableFacts
+    | OpenTransaction
+    | TransactionFacts
+    | StagedSegment
+    | CommitTransaction
+    | AbortTransaction
+    | PlanScan
+    | ScanPlan
+    | WriteTicket
+    | ForwardTicket
+    | RowsEnd
+    | BytesEnd
+    | SegmentStored
+    | ReadTicket
+    | FetchTicket
+    | BatchMark
+)
+"""Everything that may travel on its own."""

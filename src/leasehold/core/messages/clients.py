@@ -1,0 +1,130 @@
+"""What clients ask and hear."""
+
+from leasehold.core.messages.base import Base, ClientRequest
+from leasehold.core.records import BarrierReceipt, Outcome, SettledNode
+from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term
+
+
+class Login(Base, frozen=True, kw_only=True, tag="log-in/1"):
+    """Asks for a token that says who one is."""
+
+    cluster_id: ClusterId | None
+    user: str
+    password: str
+
+
+class LoggedIn(Base, frozen=True, kw_only=True, tag="logged-in/1"):
+    """The password was right. Nodes know the token from `revision` on."""
+
+    token: LoginToken
+    revision: Revision
+
+
+class LogOut(Base, frozen=True, kw_only=True, tag="log-out/1"):
+    """Ends the login of this token, whose owner has done with it."""
+
+    cluster_id: ClusterId | None
+    token: LoginToken
+
+
+class LoggedOut(Base, frozen=True, kw_only=True, tag="logged-out/1"):
+    """Nodes that have applied `revision` take the token no more."""
+
+    revision: Revision
+
+
+class Execute(ClientRequest, frozen=True, kw_only=True, tag="execute/1"):
+    """Runs one SQL statement; the same id again tells the outcome instead of running it twice."""
+
+    cluster_id: ClusterId | None
+    statement: StatementId
+    text: str
+    timeout_ns: int | None = None
+    """How long it may take at most, from its arrival on; None for as long as it takes."""
+
+
+class AskOutcome(ClientRequest, frozen=True, kw_only=True, tag="ask-outcome/1"):
+    """What became of a statement."""
+
+    cluster_id: ClusterId | None
+    statement: StatementId
+
+
+class Receipt(Base, frozen=True, kw_only=True, tag="receipt/1"):
+    """How a statement that changes something ended."""
+
+    statement_id: StatementId
+    text: str
+    revision: Revision | None
+    outcome: Outcome
+    elapsed_ns: int
+    bound_ns: int
+    settled: tuple[SettledNode, ...]
+    pending: tuple[NodeId, ...]
+    cleaning: tuple[NodeId, ...]
+
+
+class WaitingFor(Base, frozen=True, kw_only=True, tag="waiting-for/1"):
+    """Progress of a statement: which nodes hold it up, and for how long at most."""
+
+    statement_id: StatementId
+    nodes: tuple[str, ...]
+    at_most_ns: int
+
+
+class Rows(Base, frozen=True, kw_only=True, tag="rows/1"):
+    """The answer to SHOW and DESCRIBE. Where `more` is set, further rows follow in the next message of the stream; who
+    asked by a call has to ask by a stream instead."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | bool | None, ...], ...]
+    revision: Revision
+    more: bool = False
+
+
+class AskStatus(ClientRequest, frozen=True, kw_only=True, tag="ask-status/1"):
+    """Asks for the state of the cluster."""
+
+
+class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
+    """`state` is one of ACTIVE, RECOVERING, FENCED, DOWN."""
+
+    id: NodeId
+    name: str
+    address: str
+    incarnation: Incarnation
+    state: str
+    applied_revision: Revision | None
+    lease_remaining_ns: int
+
+
+class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
+    """The state of the cluster as its leader sees it."""
+
+    cluster_id: ClusterId
+    term: Term
+    revision: Revision
+    bound_ns: int
+    nodes: tuple[NodeStatus, ...]
+
+
+class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):
+    """Asks for the barriers of the statements still known, oldest first, from `after` on."""
+
+    after: int
+    limit: int
+
+
+class KnownBarrier(Base, frozen=True, kw_only=True, tag="known-barrier/1"):
+    """A statement's barrier, for the audit."""
+
+    order: int
+    statement: StatementId
+    barrier: BarrierReceipt
+
+
+class Receipts(Base, frozen=True, kw_only=True, tag="receipts/1"):
+    """A page of barriers; ask again from `next_after` unless it is None."""
+
+    barriers: tuple[KnownBarrier, ...]
+    next_after: int | None

@@ -1,0 +1,174 @@
+"""Tables, write transactions and plans of scans."""
+
+from leasehold.core.messages.base import Base, ClientRequest
+from leasehold.core.records import ColumnStatistics, Field, SegmentRecord, TransactionState, ViewColumn
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    FieldId,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    Revision,
+    SchemaVersion,
+    SegmentId,
+    TransactionId,
+)
+
+
+class AskTable(ClientRequest, frozen=True, kw_only=True, tag="ask-table/1"):
+    """Asks for a table's schema by name."""
+
+    cluster_id: ClusterId | None
+    name: str
+
+
+class AskView(ClientRequest, frozen=True, kw_only=True, tag="ask-view/1"):
+    """Asks for a view by name."""
+
+    cluster_id: ClusterId | None
+    name: str
+
+
+class ViewFacts(Base, frozen=True, kw_only=True, tag="view-facts/1"):
+    """A view as a client needs it to read it: `views` are all that it reads and last itself, each made from those
+    before it and from `tables`."""
+
+    cluster_id: ClusterId
+    revision: Revision
+    views: tuple["ViewBody", ...]
+    tables: tuple["TableNeeded", ...]
+
+
+class TableNeeded(Base, frozen=True, kw_only=True, tag="table-needed/1"):
+    """A table that views read, and which of its columns: at least one."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+class ViewBody(Base, frozen=True, kw_only=True, tag="view-body/1"):
+    """One view; `body` is one SELECT, every name in it qualified. `columns` name what it selects, in order."""
+
+    view: ObjectId
+    name: str
+    body: str
+    columns: tuple[ViewColumn, ...]
+
+
+class Place(Base, frozen=True, kw_only=True, tag="place/1"):
+    """Where a node serves Flight."""
+
+    node: NodeId
+    name: str
+    address: str
+    incarnation: Incarnation
+
+
+class BucketPlaces(Base, frozen=True, kw_only=True, tag="bucket-places/1"):
+    """The replicas of a bucket, those in sync first."""
+
+    bucket: BucketNumber
+    replicas: tuple[NodeId, ...]
+
+
+class TableFacts(Base, frozen=True, kw_only=True, tag="table-facts/1"):
+    """A table as a client needs it to read or write."""
+
+    cluster_id: ClusterId
+    revision: Revision
+    table: ObjectId
+    name: str
+    schema_version: SchemaVersion
+    fields: tuple[Field, ...]
+    cluster_by: FieldId | None
+    buckets: tuple[BucketPlaces, ...]
+    places: tuple[Place, ...]
+
+
+class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transaction/1"):
+    """Opens a write transaction on a table; the same id again gives the same answer."""
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+    table: ObjectId
+    schema_version: SchemaVersion
+
+
+class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1"):
+    """A write transaction's state; `revision` is the commit's where COMMITTED."""
+
+    transaction: TransactionId
+    state: TransactionState
+    rows: int
+    revision: Revision
+
+
+class Holder(Base, frozen=True, kw_only=True, tag="holder/1"):
+    """A node that has a segment on disk, synced."""
+
+    node: NodeId
+    incarnation: Incarnation
+
+
+class StagedSegment(Base, frozen=True, kw_only=True, tag="staged-segment/1"):
+    """What a node answers to a write: the file as it lies on every holder."""
+
+    id: SegmentId
+    table: ObjectId
+    bucket: BucketNumber
+    schema_version: SchemaVersion
+    rows: int
+    size_bytes: int
+    sha256: bytes
+    statistics: tuple[ColumnStatistics, ...]
+    holders: tuple[Holder, ...]
+
+
+class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-transaction/1"):
+    """Makes the segments visible, all or none; the same id again tells the outcome."""
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+    segments: tuple[StagedSegment, ...]
+    replaces: tuple["Replaced", ...] = ()
+    """Segments that go at the same revision: all their rows that are not deleted are in `segments`."""
+    deletes: int = 0
+    """With `replaces`: the newest DELETE that was applied to those rows."""
+
+
+class Replaced(Base, frozen=True, kw_only=True, tag="replaced/1"):
+    """A segment that a rewrite replaces."""
+
+    bucket: BucketNumber
+    segment: SegmentId
+
+
+class AbortTransaction(ClientRequest, frozen=True, kw_only=True, tag="abort-transaction/1"):
+    """Ends a write transaction without effect, unless it is committed already."""
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+
+
+class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
+    """Pins a revision and the segments of a table; `columns` None means all."""
+
+    cluster_id: ClusterId | None
+    name: str
+    columns: tuple[str, ...] | None
+    through: tuple[ObjectId, ...] = ()
+    """The views that the table is read through."""
+    rewrite: bool = False
+    """Only the segments that are worth rewriting."""
+
+
+class ScanPlan(Base, frozen=True, kw_only=True, tag="scan-plan/1"):
+    """What to read, and from where: any holder with a lease will do."""
+
+    facts: TableFacts
+    fields: tuple[Field, ...]
+    segments: tuple[SegmentRecord, ...]
+    deletes: int = 0
+    """Of a rewrite: the newest DELETE of the table."""
+    through: tuple[ObjectId, ...] = ()

@@ -1,0 +1,110 @@
+"""A node's session stream."""
+
+from leasehold.core.messages.base import Base
+from leasehold.core.operations import RevisionChanges
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    Incarnation,
+    LineageHash,
+    NodeId,
+    ObjectId,
+    RequestNumber,
+    Revision,
+    SegmentId,
+    Sequence,
+    Session,
+    Term,
+)
+
+
+class OpenSession(Base, frozen=True, kw_only=True, tag="open-session/1"):
+    """First message of a stream: who speaks, and where its watch begins."""
+
+    cluster_id: ClusterId
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    watch_from: Revision
+
+
+class SessionOpened(Base, frozen=True, kw_only=True, tag="session-opened/1"):
+    """The answer to it: the leader's term, how often to renew, and LM."""
+
+    term: Term
+    renew_every_ns: int
+    latest: Revision
+
+
+class Renewal(Base, frozen=True, kw_only=True, tag="renewal/1"):
+    """The holder asks for its lease; `applied` is published in its view already."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    request: RequestNumber
+    applied: Revision
+    lineage: LineageHash
+
+
+class Grant(Base, frozen=True, kw_only=True, tag="grant/1"):
+    """Permission to serve for `duration_ns` from the local instant at which `request` was stamped."""
+
+    request: RequestNumber
+    term: Term
+    sequence: Sequence
+    duration_ns: int
+    floor: Revision
+
+
+class RenewalRefused(Base, frozen=True, kw_only=True, tag="renewal-refused/1"):
+    """No grant; BEHIND and NOT_LEADER may pass, every other code ends the process that asked."""
+
+    request: RequestNumber
+    code: str
+    text: str
+
+
+class Watched(Base, frozen=True, kw_only=True, tag="watched/1"):
+    """A whole revision of the watched range."""
+
+    batch: RevisionChanges
+
+
+class WatchFailed(Base, frozen=True, kw_only=True, tag="watch-failed/1"):
+    """The watch can't go on: the revision asked for is compacted or lies in the future."""
+
+    code: str
+    minimum: Revision
+
+
+class Surrender(Base, frozen=True, kw_only=True, tag="surrender/1"):
+    """The last message of an incarnation: it serves nothing any more."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+
+
+class SurrenderAccepted(Base, frozen=True, kw_only=True, tag="surrender-accepted/1"):
+    """The incarnation is closed."""
+
+
+class SegmentsHeld(Base, frozen=True, kw_only=True, tag="segments-held/1"):
+    """A node has fetched and verified these segments of a bucket, durably."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    table: ObjectId
+    bucket: BucketNumber
+    segments: tuple[SegmentId, ...]
+
+
+class TableCleaned(Base, frozen=True, kw_only=True, tag="table-cleaned/1"):
+    """A node holds no file of a dropped table any more."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    table: ObjectId

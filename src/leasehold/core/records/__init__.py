@@ -1,0 +1,142 @@
+"""What the meta storage and the vault hold, each record defined once.
+
+A record's tag carries its version (`node/1`); a change of shape is a new struct under a new tag, and the
+golden bytes of the old one stay in the tests for ever. Records hold no clock reading. Secrets (tokens,
+sessions) are stored as their SHA-256, passwords as their argon2 hash, since every node can read every record.
+"""
+
+from typing import TypeAlias
+
+from leasehold.core.records.base import Record
+from leasehold.core.records.cluster import (
+    ClusterRecord,
+    CountersRecord,
+    LargestLeaseRecord,
+    LeaderRecord,
+    NodeRecord,
+    SettingsRecord,
+)
+from leasehold.core.records.data import (
+    ColumnStatistics,
+    ReplacedRecord,
+    SegmentRecord,
+    TransactionRecord,
+    TransactionState,
+)
+from leasehold.core.records.objects import (
+    BucketRecord,
+    Comparison,
+    DatabaseRecord,
+    DeleteRecord,
+    DroppedRecord,
+    Field,
+    HorizonRecord,
+    Need,
+    TableRecord,
+    UseState,
+    ViewColumn,
+    ViewRecord,
+)
+from leasehold.core.records.principals import GrantRecord, LoginRecord, PrincipalKind, PrincipalRecord, Right
+from leasehold.core.records.statements import (
+    BarrierReceipt,
+    ExpiredRows,
+    Hidden,
+    HiddenColumn,
+    HiddenDatabase,
+    HiddenMembership,
+    HiddenPrincipal,
+    HiddenRights,
+    HiddenRows,
+    HiddenTable,
+    HiddenView,
+    Outcome,
+    ProcedureRecord,
+    SettledHow,
+    SettledNode,
+    StatementRecord,
+    Step,
+)
+from leasehold.core.records.vault import Allocated, Claiming, IdentityRecord, Joining
+
+__all__ = [
+    "Allocated",
+    "AnyRecord",
+    "BarrierReceipt",
+    "BucketRecord",
+    "Claiming",
+    "ClusterRecord",
+    "ColumnStatistics",
+    "Comparison",
+    "CountersRecord",
+    "DatabaseRecord",
+    "DeleteRecord",
+    "DroppedRecord",
+    "ExpiredRows",
+    "Field",
+    "GrantRecord",
+    "Hidden",
+    "HiddenColumn",
+    "HiddenDatabase",
+    "HiddenMembership",
+    "HiddenPrincipal",
+    "HiddenRights",
+    "HiddenRows",
+    "HiddenTable",
+    "HiddenView",
+    "HorizonRecord",
+    "IdentityRecord",
+    "Joining",
+    "LargestLeaseRecord",
+    "LeaderRecord",
+    "LoginRecord",
+    "Need",
+    "NodeRecord",
+    "Outcome",
+    "PrincipalKind",
+    "PrincipalRecord",
+    "ProcedureRecord",
+    "Record",
+    "ReplacedRecord",
+    "Right",
+    "SegmentRecord",
+    "SettingsRecord",
+    "SettledHow",
+    "SettledNode",
+    "StatementRecord",
+    "Step",
+    "TableRecord",
+    "TransactionRecord",
+    "TransactionState",
+    "UseState",
+    "ViewColumn",
+    "ViewRecord",
+]
+
+AnyRecord: TypeAlias = (
+    ClusterRecord
+    | SettingsRecord
+    | CountersRecord
+    | LargestLeaseRecord
+    | LeaderRecord
+    | NodeRecord
+    | DatabaseRecord
+    | TableRecord
+    | ViewRecord
+    | DeleteRecord
+    | BucketRecord
+    | HorizonRecord
+    | DroppedRecord
+    | SegmentRecord
+    | ReplacedRecord
+    | TransactionRecord
+    | PrincipalRecord
+    | GrantRecord
+    | LoginRecord
+    | StatementRecord
+    | ProcedureRecord
+    | Claiming
+    | Allocated
+    | Joining
+)
+"""Everything that is stored under a key of its own."""
