@@ -1,7 +1,7 @@
-"""The front of the parser: text to tokens, within bounds, and the questions (SHOW, DESCRIBE).
+"""The front of the parser: text to tokens, within bounds, and the grammar as people read it.
 
-sqlglot's grammar does not know our questions, so they are matched here, token by token. Where a statement is
-refused, the text says what and where, and the hint is the grammar of the statement that seems meant.
+The tokens are sqlglot's; `sql/cursor.py` reads them. Where a statement is refused, the text says what and where, and
+the hint is the grammar of the statement that seems meant. What may be a password is never repeated.
 """
 
 import re
@@ -12,23 +12,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from leasehold.core.statements import (
-    Describe,
-    Question,
-    ShowCluster,
-    ShowDatabases,
-    ShowNodes,
-    ShowTables,
-    TableName,
-)
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import IDENTIFIER
-from leasehold.limits import (
-    IDENTIFIER_CHARACTERS_MAX,
-    STATEMENT_CHARACTERS_MAX,
-    STATEMENT_NESTING_MAX,
-    STATEMENT_WORDS_MAX,
-)
+from leasehold.limits import IDENTIFIER_CHARACTERS_MAX, STATEMENT_CHARACTERS_MAX, STATEMENT_WORDS_MAX
 
 FOREIGN_ERRORS: Final = (
     SqlglotError,
@@ -43,32 +29,71 @@ FOREIGN_ERRORS: Final = (
 """What sqlglot may raise on text that it can't read: its own errors, and slips of its code on odd input."""
 
 GRAMMAR: Final = {
-    "CREATE DATABASE": "CREATE DATABASE [IF NOT EXISTS] name",
-    "DROP DATABASE": "DROP DATABASE [IF EXISTS] name",
+    "CREATE DATABASE": (
+        "CREATE DATABASE [IF NOT EXISTS] name [COMMENT 'text'] [WITH DBPROPERTIES ('key' = 'value', ..)]"
+    ),
+    "ALTER DATABASE": (
+        "ALTER DATABASE name SET DBPROPERTIES ('key' = 'value', ..) | UNSET DBPROPERTIES [IF EXISTS] ('key', ..)"
+    ),
+    "DROP DATABASE": "DROP DATABASE [IF EXISTS] name [CASCADE]",
     "CREATE TABLE": (
-        "CREATE TABLE [IF NOT EXISTS] database.table (column type [NOT NULL], ..) [USING leasehold]"
-        " [CLUSTERED BY (column) INTO n BUCKETS] [TBLPROPERTIES ('key' = 'value', ..)]"
+        "CREATE TABLE [IF NOT EXISTS] database.table (column type [NOT NULL] [DEFAULT value] [COMMENT 'text'], ..)"
+        " [USING leasehold] [CLUSTERED BY (column) INTO n BUCKETS] [COMMENT 'text']"
+        " [TBLPROPERTIES ('key' = 'value', ..)]"
     ),
     "ALTER TABLE": (
-        "ALTER TABLE database.table ADD COLUMN name type | ADD COLUMNS (name type, ..)"
-        " | RENAME COLUMN old TO new | DROP COLUMN name"
+        "ALTER TABLE database.table ADD COLUMN [IF NOT EXISTS] name type [NOT NULL] [DEFAULT value] [COMMENT 'text']"
+        " | ADD COLUMNS [IF NOT EXISTS] (name type .., ..) | RENAME COLUMN old TO new"
+        " | DROP COLUMN [IF EXISTS] name [CASCADE] | ALTER COLUMN name TYPE type | ALTER COLUMN name FIRST"
+        " | ALTER COLUMN name AFTER other | ALTER COLUMN name SET DEFAULT value | ALTER COLUMN name DROP DEFAULT"
+        " | ALTER COLUMN name COMMENT 'text' | SET TBLPROPERTIES ('key' = 'value', ..)"
+        " | UNSET TBLPROPERTIES [IF EXISTS] ('key', ..);"
+        " ALTER TABLE [IF EXISTS] database.table RENAME TO database.other"
+    ),
+    "DROP TABLE": "DROP TABLE [IF EXISTS] database.table [CASCADE]",
+    "CREATE VIEW": (
+        "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] database.view [(name, ..)] [COMMENT 'text'] AS SELECT .."
+    ),
+    "ALTER VIEW": "ALTER VIEW [IF EXISTS] database.view RENAME TO database.other",
+    "DROP VIEW": "DROP VIEW [IF EXISTS] database.view [CASCADE]",
+    "COMMENT ON": "COMMENT ON DATABASE name | TABLE database.table | VIEW database.view IS 'text'",
+    "DELETE FROM": (
+        "DELETE FROM database.table WHERE column = value AND ..; with =, <, <=, >, >= and BETWEEN low AND high"
+    ),
+    "CREATE USER": "CREATE USER [IF NOT EXISTS] name PASSWORD 'text'",
+    "ALTER USER": "ALTER USER name PASSWORD 'text' | RENAME TO other",
+    "DROP USER": "DROP USER [IF EXISTS] name",
+    "CREATE ROLE": "CREATE ROLE [IF NOT EXISTS] name",
+    "ALTER ROLE": "ALTER ROLE name RENAME TO other",
+    "DROP ROLE": "DROP ROLE [IF EXISTS] name",
+    "GRANT": (
+        "GRANT right, .. ON CLUSTER | DATABASE name | TABLE database.table | VIEW database.view TO name;"
+        " GRANT ROLE role TO user; rights are SELECT, INSERT, ALTER, DROP, CREATE, or ALL for all of them"
+    ),
+    "REVOKE": (
+        "REVOKE right, .. ON CLUSTER | DATABASE name | TABLE database.table | VIEW database.view FROM name;"
+        " REVOKE ROLE role FROM user; rights are SELECT, INSERT, ALTER, DROP, CREATE, or ALL for all of them"
     ),
     "ALTER CLUSTER": "ALTER CLUSTER SET setting = value, ..",
-    "DROP TABLE": "DROP TABLE [IF EXISTS] database.table",
-    "SHOW": "SHOW DATABASES | SHOW TABLES [IN database] | SHOW NODES | SHOW CLUSTER",
-    "DESCRIBE": "DESCRIBE [TABLE] database.table",
+    "EXPLAIN": "EXPLAIN statement, of one that changes something",
+    "CANCEL": "CANCEL PROCEDURE number",
+    "SHOW": (
+        "SHOW DATABASES | TABLES [IN database] | VIEWS [IN database] | TBLPROPERTIES database.table | NODES | CLUSTER"
+        " | PROCEDURES | HISTORY [FOR DATABASE name | TABLE database.table | VIEW database.view | USER name | ROLE name"
+        " | CLUSTER] | USERS | ROLES | GRANTS [FOR name] [ON CLUSTER | DATABASE name | TABLE database.table"
+        " | VIEW database.view]"
+    ),
+    "DESCRIBE": "DESCRIBE [TABLE] database.table | DESCRIBE DATABASE name",
 }
 """The grammar of every statement, by its first words."""
 
 _SYNONYMS: Final = {"SCHEMA": "DATABASE", "DESC": "DESCRIBE"}
 _NEAR_CHARACTERS: Final = 40
-_OPENING: Final = frozenset("([{<")
-_CLOSING: Final = frozenset(")]}>")
 _SPACES: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
-class _Tokenizer(Spark.Tokenizer):
+class Tokenizer(Spark.Tokenizer):
     """Spark's tokens, without its habit of taking all that follows SHOW as one string."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
@@ -91,6 +116,10 @@ class Source:
         """The grammar of the statement that the first words promise."""
         return _hint(self.forms)
 
+    def is_secret(self, at: int) -> bool:
+        """Whether the token `at` may be a password, or a part of one that was not written as it should be."""
+        return "PASSWORD" in self.forms[:at] or ("USER" in self.forms[:5] and at > self.forms.index("USER"))
+
     def bad(self, what: str, offset: int | None = None) -> BadStatement:
         """The error to raise: `what` is wrong at the character `offset`, if a place is known."""
         where = "" if offset is None else f" {self.place(offset)}"
@@ -98,9 +127,10 @@ class Source:
 
     def place(self, offset: int) -> str:
         """The character `offset` for people: line and column from 1, and the word that stands there."""
-        for token in self.tokens:
+        for at, token in enumerate(self.tokens):
             if token.start <= offset <= token.end:
-                return place(self.text, token.start, self.text[token.start : token.end + 1])
+                word = "" if self.is_secret(at) else self.text[token.start : token.end + 1]
+                return place(self.text, token.start, word)
         return place(self.text, offset, "")
 
 
@@ -110,7 +140,7 @@ def place(text: str, offset: int, word: str) -> str:
         return "at the end of the statement"
     line = text.count("\n", 0, offset) + 1
     column = offset - text.rfind("\n", 0, offset)
-    near = f", near {_short(word)!r}" if word else ""
+    near = f", near {short(word)!r}" if word else ""
     return f"at line {line}, column {column}{near}"
 
 
@@ -118,7 +148,7 @@ def check_name(name: str) -> str:
     """`name` if it can name a database, table or column; raises `Refused` with code BAD_IDENTIFIER."""
     if IDENTIFIER.fullmatch(name) is None or len(name) > IDENTIFIER_CHARACTERS_MAX:
         raise Refused(
-            f"{_short(name)!r} can't be a name",
+            f"{short(name)!r} can't be a name",
             code="BAD_IDENTIFIER",
             hint=f"use letters, digits and _, no digit first, at most {IDENTIFIER_CHARACTERS_MAX} characters",
         )
@@ -129,15 +159,15 @@ def read(text: str) -> Source:
     """The one statement in `text`; raises `BadStatement` if there is none, or several, or it is out of bounds."""
     _check_text(text)
     try:
-        tokens = _Tokenizer(dialect="spark").tokenize(text)
+        tokens = Tokenizer(dialect="spark").tokenize(text)
     except TokenError as error:
         offset = len(text) if error.end is None else error.end
         raise BadStatement(
             f"the statement can't be read {place(text, offset, '')}: a quote or comment may lack its end",
             hint=_hint(tuple(text[:100].upper().split())),
-        ) from error
-    except FOREIGN_ERRORS as error:
-        raise BadStatement("the statement can't be read", hint=_hint(tuple(text[:100].upper().split()))) from error
+        ) from None  # It repeats the text, and a password with it.
+    except FOREIGN_ERRORS:
+        raise BadStatement("the statement can't be read", hint=_hint(tuple(text[:100].upper().split()))) from None
     if tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     source = Source(text=text, tokens=tuple(tokens), forms=tuple(_form(text, token) for token in tokens))
@@ -146,33 +176,7 @@ def read(text: str) -> Source:
     for token in source.tokens:
         if token.token_type == TokenType.SEMICOLON:
             raise source.bad("one statement at a time: a semicolon may only end it", token.start)
-    _check_nesting(source)
     return source
-
-
-def question(source: Source) -> Question | None:
-    """The statement if it is SHOW or DESCRIBE, None if it starts otherwise; raises `BadStatement`."""
-    match list(source.forms):
-        case ["SHOW", "DATABASES"]:
-            return ShowDatabases()
-        case ["SHOW", "NODES"]:
-            return ShowNodes()
-        case ["SHOW", "CLUSTER"]:
-            return ShowCluster()
-        case ["SHOW", "TABLES"]:
-            return ShowTables()
-        case ["SHOW", "TABLES", "IN" | "FROM", _]:
-            return ShowTables(database=_name(source, 3))
-        case ["DESCRIBE" | "DESC", _, ".", _]:
-            return Describe(table=TableName(_name(source, 1), _name(source, 3)))
-        case ["DESCRIBE" | "DESC", "TABLE", _, ".", _]:
-            return Describe(table=TableName(_name(source, 2), _name(source, 4)))
-        case ["SHOW" | "DESCRIBE" | "DESC" as first, *rest]:
-            known = 1 + (rest[:1] in (["DATABASES"], ["NODES"], ["CLUSTER"], ["TABLES"], ["TABLE"]))
-            offset = source.tokens[known].start if known < len(source.tokens) else len(source.text)
-            raise source.bad(f"this is no form of {first} that is known here", offset)
-        case _:
-            return None
 
 
 def _check_text(text: str) -> None:
@@ -200,18 +204,6 @@ def _check_text(text: str) -> None:
         )
 
 
-def _check_nesting(source: Source) -> None:
-    # sqlglot tries several readings of each bracket: the depth bounds both its stack and its time.
-    depth = 0
-    for token, form in zip(source.tokens, source.forms, strict=True):
-        if form in _OPENING:
-            depth += 1
-        elif form in _CLOSING:
-            depth -= 1
-        if depth > STATEMENT_NESTING_MAX:
-            raise source.bad(f"brackets nest deeper than {STATEMENT_NESTING_MAX}", token.start)
-
-
 def _form(text: str, token: Token) -> str:
     if token.token_type == TokenType.IDENTIFIER:
         return "`"
@@ -223,23 +215,18 @@ def _form(text: str, token: Token) -> str:
     return _SPACES.sub(" ", written.upper()) if written == token.text else "?"
 
 
-def _name(source: Source, index: int) -> str:
-    token = source.tokens[index]
-    if source.forms[index] in {"'", "?"}:
-        raise source.bad("a name is expected, not a string,", token.start)
-    return check_name(token.text)
-
-
 def _hint(forms: tuple[str, ...]) -> str:
+    if forms[:1] == ("EXPLAIN",) and len(forms) > 1:
+        forms = forms[1:]
+    if forms[:3] == ("CREATE", "OR", "REPLACE"):
+        forms = ("CREATE", "VIEW")
     words = [_SYNONYMS.get(form, form) for form in forms[:2]]
-    if words:
-        if len(words) == 2 and " ".join(words) in GRAMMAR:
-            return GRAMMAR[" ".join(words)]
-        alike = [grammar for key, grammar in GRAMMAR.items() if key.split()[0] == words[0]]
-        if alike:
-            return " | ".join(alike)
-    return "a statement starts with one of " + ", ".join(GRAMMAR)
+    if " ".join(words) in GRAMMAR:
+        return GRAMMAR[" ".join(words)]
+    alike = [grammar for key, grammar in GRAMMAR.items() if words and key.split()[0] == words[0]]
+    return " | ".join(alike) or "a statement starts with one of " + ", ".join(GRAMMAR)
 
 
-def _short(word: str) -> str:
+def short(word: str) -> str:
+    """A word from outside, cut to what an error repeats of it."""
     return word if len(word) <= _NEAR_CHARACTERS else word[: _NEAR_CHARACTERS - 2] + ".."

@@ -1,119 +1,132 @@
 """SQL text to statements: `parse`, the one way in.
 
-The front takes the questions, `sql/cluster.py` the settings; sqlglot reads the other definitions, and its tree is
-taken by allow-list. What is not known is refused by name, never ignored.
+The tokens are sqlglot's, and so is the syntax tree of a view's SELECT; every other statement is read token by token,
+with a module for each group. What is not known is refused by name, never ignored.
 """
 
-from sqlglot import exp
-
-from leasehold.core.statements import (
-    AddColumns,
-    AnyStatement,
-    CreateDatabase,
-    Definition,
-    DropColumn,
-    DropDatabase,
-    DropTable,
-    RenameColumn,
-)
-from leasehold.errors import Refused
+from leasehold.core.records.principals import PrincipalKind
+from leasehold.core.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
+from leasehold.limits import PARSE_INLINE_CHARACTERS
+from leasehold.sql import alter, databases, principals, questions
 from leasehold.sql.cluster import alter_cluster
-from leasehold.sql.front import Source, question, read
-from leasehold.sql.table import create_table, read_columns
-from leasehold.sql.tree import (
-    check_shape,
-    clause_name,
-    column_name,
-    database_name,
-    only,
-    parse_tree,
-    table_name,
-    unsupported,
-)
+from leasehold.sql.create_view import create_view, drop_view
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.front import read
+from leasehold.sql.rows import delete_rows
+from leasehold.sql.table import create_table
 
-_DATABASES = frozenset({"DATABASE", "SCHEMA"})
+_OBJECTS = ("DATABASE", "SCHEMA", "TABLE", "VIEW", "USER", "ROLE")
 
 
 def parse(text: str) -> AnyStatement:
     """The one statement in `text`.
 
     Raises `BadStatement`, whose hint is the grammar of the statement that seems meant, or `Refused` with code
-    BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, DUPLICATE_COLUMN, NO_SUCH_COLUMN, TOO_MANY_COLUMNS,
-    NOT_NULL_ADDED, NO_SUCH_SETTING, FIXED_SETTING, BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the
-    text, and prints nothing.
+    BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, BAD_COMMENT, BAD_PASSWORD, BAD_VALUE, DUPLICATE_COLUMN,
+    NO_SUCH_COLUMN, TOO_MANY_COLUMNS, NOT_NULL_ADDED, OTHER_DATABASE, VIEW_TOO_LONG, NO_SUCH_SETTING, FIXED_SETTING,
+    BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the text, and prints nothing.
     """
-    source = read(text)
-    asked = question(source) or alter_cluster(source)
-    if asked is not None:
-        return asked
-    if source.forms[0] not in {"CREATE", "DROP", "ALTER"}:
-        raise source.bad("this is not one of our statements", source.tokens[0].start)
-    definition = _definition(source, parse_tree(source))
-    check_shape(source)
-    return definition
-
-
-def _definition(source: Source, tree: exp.Expr) -> Definition:
-    kind = str(tree.args.get("kind", "")).upper()
-    match tree:
-        case exp.Create() if kind in _DATABASES:
-            only(source, tree, "this", "kind", "exists")
-            return CreateDatabase(name=database_name(source, tree.this), if_not_exists=bool(tree.args.get("exists")))
-        case exp.Create() if kind == "TABLE":
-            return create_table(source, tree)
-        case exp.Drop() if kind in _DATABASES or kind == "TABLE":
-            return _drop(source, tree, kind)
-        case exp.Alter() if kind == "TABLE":
-            return _alter(source, tree)
-        case exp.Create() | exp.Drop() | exp.Alter():
-            raise source.bad(f"{clause_name(tree)} {kind[:40]} is not supported")
-        case _:
-            raise unsupported(source, tree)
-
-
-def _drop(source: Source, tree: exp.Drop, kind: str) -> DropTable | DropDatabase:
-    only(source, tree, "tables", "kind", "exists")
-    names = tree.args.get("tables") or ()
-    if len(names) != 1:
-        raise source.bad("one object is dropped by one statement")
-    if_exists = bool(tree.args.get("exists"))
-    if kind == "TABLE":
-        return DropTable(table=table_name(source, names[0]), if_exists=if_exists)
-    return DropDatabase(name=database_name(source, names[0]), if_exists=if_exists)
-
-
-def _alter(source: Source, tree: exp.Alter) -> AddColumns | RenameColumn | DropColumn:
-    only(source, tree, "this", "kind", "actions")
-    table = table_name(source, tree.this)
-    actions = tree.args.get("actions") or ()
-    if len(actions) != 1:
-        raise source.bad("one change by one statement; several columns are added by ADD COLUMNS (..)")
-    match actions[0]:
-        case exp.ColumnDef() as column:
-            return _add_columns(source, AddColumns(table=table, columns=read_columns(source, [column])))
-        case exp.Schema() as schema:
-            only(source, schema, "expressions")
-            return _add_columns(source, AddColumns(table=table, columns=read_columns(source, schema.expressions)))
-        case exp.RenameColumn() as rename:
-            only(source, rename, "this", "to")
-            old, new = column_name(source, rename.this), column_name(source, rename.args.get("to"))
-            return RenameColumn(table=table, old=old, new=new)
-        case exp.Drop() as drop:
-            only(source, drop, "tables", "kind")
-            columns = drop.args.get("tables") or ()
-            if drop.args.get("kind") != "COLUMN" or len(columns) != 1:
-                raise source.bad("one column is dropped by one statement, DROP COLUMN name")
-            return DropColumn(table=table, column=column_name(source, columns[0]))
-        case action:
-            raise unsupported(source, action)
-
-
-def _add_columns(source: Source, statement: AddColumns) -> AddColumns:
-    for column in statement.columns:
-        if not column.nullable:
-            raise Refused(
-                f"column {column.name} can't be added as NOT NULL: the rows that are there have no value for it",
-                code="NOT_NULL_ADDED",
-                hint=source.hint,
-            )
+    cursor = Cursor(read(text))
+    statement = _statement(cursor)
+    cursor.end()
     return statement
+
+
+def parses_at_once(text: str) -> bool:
+    """Whether `parse` takes no longer than an event loop can spare: the SELECT of a view may take seconds."""
+    return len(text) <= PARSE_INLINE_CHARACTERS and "VIEW" not in text.upper()
+
+
+def _statement(cursor: Cursor) -> AnyStatement:
+    if cursor.accept("SHOW"):
+        return questions.show(cursor)
+    if cursor.accept("DESCRIBE") or cursor.accept("DESC"):
+        return questions.describe(cursor)
+    if cursor.accept("EXPLAIN"):
+        return Explain(statement=_definition(cursor))
+    if cursor.accept("CANCEL"):
+        cursor.expect("PROCEDURE")
+        return CancelProcedure(number=cursor.count("the number of a procedure"))
+    return _definition(cursor)
+
+
+def _definition(cursor: Cursor) -> Definition:
+    match cursor.form:
+        case "CREATE":
+            cursor.token()
+            return _create(cursor)
+        case "ALTER":
+            cursor.token()
+            return _alter(cursor)
+        case "DROP":
+            cursor.token()
+            return _drop(cursor)
+        case "COMMENT":
+            cursor.token()
+            cursor.expect("ON")
+            return alter.comment_on(cursor)
+        case "DELETE":
+            cursor.token()
+            cursor.expect("FROM")
+            return delete_rows(cursor)
+        case "GRANT":
+            cursor.token()
+            return principals.grant(cursor)
+        case "REVOKE":
+            cursor.token()
+            return principals.revoke(cursor)
+        case _ if cursor.at:
+            raise cursor.bad("EXPLAIN tells about statements that change something, not about this")
+        case _:
+            raise cursor.bad("this is not one of our statements")
+
+
+def _create(cursor: Cursor) -> Definition:
+    if cursor.accept("OR", "REPLACE"):
+        if cursor.form != "VIEW":
+            raise cursor.unsupported("OR REPLACE is for views, so 'VIEW' is expected")
+        cursor.token()
+        return create_view(cursor, or_replace=True)
+    match cursor.choose(*_OBJECTS):
+        case "TABLE":
+            return create_table(cursor)
+        case "VIEW":
+            return create_view(cursor, or_replace=False)
+        case "USER":
+            return principals.create_user(cursor)
+        case "ROLE":
+            return principals.create_role(cursor)
+        case _:
+            return databases.create_database(cursor)
+
+
+def _alter(cursor: Cursor) -> Definition:
+    match cursor.choose(*_OBJECTS, "CLUSTER"):
+        case "TABLE":
+            return alter.alter_table(cursor)
+        case "VIEW":
+            return alter.alter_view(cursor)
+        case "USER":
+            return principals.alter_principal(cursor, PrincipalKind.USER)
+        case "ROLE":
+            return principals.alter_principal(cursor, PrincipalKind.ROLE)
+        case "CLUSTER":
+            return alter_cluster(cursor)
+        case _:
+            return databases.alter_database(cursor)
+
+
+def _drop(cursor: Cursor) -> Definition:
+    match cursor.choose(*_OBJECTS):
+        case "TABLE":
+            if_exists = cursor.accept("IF", "EXISTS")
+            table = cursor.table()
+            return DropTable(table=table, if_exists=if_exists, cascade=cursor.accept("CASCADE"))
+        case "VIEW":
+            return drop_view(cursor)
+        case "USER":
+            return principals.drop_principal(cursor, PrincipalKind.USER)
+        case "ROLE":
+            return principals.drop_principal(cursor, PrincipalKind.ROLE)
+        case _:
+            return databases.drop_database(cursor)

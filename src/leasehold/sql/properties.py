@@ -1,74 +1,118 @@
-"""TBLPROPERTIES of CREATE TABLE: the keys that mean something to us, and the rest, kept as they are."""
+"""TBLPROPERTIES and DBPROPERTIES: the keys that mean something to us, and the rest, kept as they are."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from sqlglot import exp
 
 from leasehold.core.durations import parse_duration
 from leasehold.core.statements import ColumnDefinition, fold
 from leasehold.core.types import Plain
 from leasehold.errors import Refused
 from leasehold.limits import PROPERTIES_MAX, PROPERTY_CHARACTERS_MAX, REPLICATION_MAX
-from leasehold.sql.front import Source
-from leasehold.sql.tree import only
+from leasehold.sql.cursor import Cursor
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _RESERVED: Final = "leasehold."
+_FIXED: Final = ("replication", "time_column")
+"""What CREATE TABLE alone says."""
 _TIME_TYPES: Final = (Plain("TIMESTAMP"), Plain("DATE"))
 
 
 class TableProperties(msgspec.Struct, frozen=True, kw_only=True):
-    """What the properties say; `others` has its keys in lower case."""
+    """What the properties of a table say; `others` has its keys in lower case."""
 
-    replication: int | None
-    ttl_ns: int | None
-    time_column: str | None
-    others: dict[str, str]
+    replication: int | None = None
+    ttl_ns: int | None = None
+    time_column: str | None = None
+    others: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-def read_properties(
-    source: Source, assignments: Sequence[exp.Property], columns: Sequence[ColumnDefinition]
-) -> TableProperties:
-    """The properties of a table with these columns; raises `Refused` with code BAD_PROPERTY."""
-    if len(assignments) > PROPERTIES_MAX:
-        raise _bad(f"{len(assignments)} properties, over {PROPERTIES_MAX}", "keep fewer of them")
+def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]) -> TableProperties:
+    """What the properties of a new table with these columns mean; raises `Refused` with code BAD_PROPERTY."""
+    replication = _replication(given)
+    time_column = _time_column(given, columns)
+    ttl_ns = _ttl_ns(given["ttl"], "leave 'ttl' out to keep rows for ever") if "ttl" in given else None
+    if ttl_ns is not None and time_column is None:
+        raise _bad("'ttl' needs 'time_column'", "name the TIMESTAMP or DATE column that says how old a row is")
+    return TableProperties(
+        replication=replication, ttl_ns=ttl_ns, time_column=time_column, others=_others(given, "ttl", *_FIXED)
+    )
+
+
+def changed_properties(given: Mapping[str, str]) -> TableProperties:
+    """What new properties of a table mean; raises `Refused` with code BAD_PROPERTY."""
+    _check_fixed(given)
+    ttl_ns = _ttl_ns(given["ttl"], "UNSET TBLPROPERTIES ('ttl') keeps rows for ever") if "ttl" in given else None
+    return TableProperties(ttl_ns=ttl_ns, others=_others(given, "ttl"))
+
+
+def removed_properties(keys: Sequence[str]) -> tuple[str, ...]:
+    """The keys that a table may lose; raises `Refused` with code BAD_PROPERTY."""
+    _check_fixed(keys)
+    return tuple(keys)
+
+
+def database_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a database; raises `Refused` with code BAD_PROPERTY."""
+    for key in ("ttl", *_FIXED):
+        if key in given:
+            raise _bad(f"{key!r} means something on a table only", "write it in the TBLPROPERTIES of each table")
+    return dict(given)
+
+
+def read_properties(cursor: Cursor) -> dict[str, str]:
+    """`('key' = 'value', ..)`, the keys in lower case; raises `Refused` with code BAD_PROPERTY."""
     found: dict[str, str] = {}
-    for assignment in assignments:
-        only(source, assignment, "this", "value")
-        key = _key(assignment.this)
-        if key in found:
-            raise _bad(f"property {key!r} is there twice", "upper and lower case don't tell keys apart")
-        found[key] = _value(key, assignment.args.get("value"))
-    replication = _replication(found)
-    time_column = _time_column(found, columns)
-    ttl_ns = _ttl_ns(found)
-    return TableProperties(replication=replication, ttl_ns=ttl_ns, time_column=time_column, others=_others(found))
+    cursor.expect("(")
+    while True:
+        key = _key(cursor, found)
+        cursor.expect("=")
+        found[key] = _value(cursor, key)
+        if cursor.choose(",", ")") == ")":
+            return found
 
 
-def _key(node: object) -> str:
-    if isinstance(node, exp.Literal) and node.is_string:
-        key = str(node.this)
-    elif isinstance(node, exp.Var | exp.Identifier):
-        key = node.name
-    else:
+def read_keys(cursor: Cursor) -> tuple[str, ...]:
+    """`('key', ..)` in lower case; raises `Refused` with code BAD_PROPERTY."""
+    found: dict[str, str] = {}
+    cursor.expect("(")
+    while True:
+        found[_key(cursor, found)] = ""
+        if cursor.choose(",", ")") == ")":
+            return tuple(found)
+
+
+def _key(cursor: Cursor, found: Mapping[str, str]) -> str:
+    if cursor.form != "'" and (cursor.form in {"9", "?", ""} or cursor.ahead(1) == "."):
         raise _bad("a property's key is not a plain word", "write it in quotes: 'key' = 'value'")
+    key = cursor.token().text
     if _KEY.fullmatch(key) is None:
         raise _bad(f"{key[:64]!r} can't be a property's key", "use 1 to 64 letters, digits, _ . -")
     if key.lower().startswith(_RESERVED):
         raise _bad(f"property {key!r}: keys that start with {_RESERVED!r} are reserved", "choose another key")
+    if key.lower() in found:
+        raise _bad(f"property {key.lower()!r} is there twice", "upper and lower case don't tell keys apart")
+    if len(found) == PROPERTIES_MAX:
+        raise _bad(f"more than {PROPERTIES_MAX} properties", "keep fewer of them")
     return key.lower()
 
 
-def _value(key: str, node: object) -> str:
-    if not isinstance(node, exp.Literal) or not (node.is_string or (node.this.isascii() and node.this.isdigit())):
+def _value(cursor: Cursor, key: str) -> str:
+    number = cursor.form == "9"
+    value = cursor.token().text if cursor.form in {"'", "9"} else None
+    if value is None or (number and not (value.isascii() and value.isdigit())) or cursor.form not in {",", ")", ""}:
         raise _bad(f"the value of property {key!r} is not a text", "write it in quotes: 'key' = 'value'")
-    value = str(node.this)
     if len(value) > PROPERTY_CHARACTERS_MAX or "\0" in value:
         raise _bad(f"the value of property {key!r} is too long or has NUL in it", f"at most {PROPERTY_CHARACTERS_MAX}")
     return value
+
+
+def _check_fixed(keys: Mapping[str, str] | Sequence[str]) -> None:
+    for key in _FIXED:
+        if key in keys:
+            raise _bad(f"{key!r} can't be changed", "make a new table with it, and copy the rows")
 
 
 def _replication(found: Mapping[str, str]) -> int | None:
@@ -83,18 +127,13 @@ def _replication(found: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _ttl_ns(found: Mapping[str, str]) -> int | None:
-    text = found.get("ttl")
-    if text is None:
-        return None
+def _ttl_ns(text: str, without: str) -> int:
     try:
         ttl_ns = parse_duration(text)
     except Refused as error:
         raise _bad(f"'ttl': {error.text}", error.hint) from error
     if ttl_ns == 0:
-        raise _bad("'ttl' is zero: every row would be gone at once", "leave 'ttl' out to keep rows for ever")
-    if "time_column" not in found:
-        raise _bad("'ttl' needs 'time_column'", "name the TIMESTAMP or DATE column that says how old a row is")
+        raise _bad("'ttl' is zero: every row would be gone at once", without)
     return ttl_ns
 
 
@@ -111,8 +150,8 @@ def _time_column(found: Mapping[str, str], columns: Sequence[ColumnDefinition]) 
     )
 
 
-def _others(found: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in found.items() if key not in {"replication", "ttl", "time_column"}}
+def _others(found: Mapping[str, str], *known: str) -> dict[str, str]:
+    return {key: value for key, value in found.items() if key not in known}
 
 
 def _bad(text: str, hint: str) -> Refused:

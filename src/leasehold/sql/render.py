@@ -1,91 +1,228 @@
 """Statements to SQL text: the one canonical spelling, which `parse` reads back as the same statement."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
-from sqlglot.dialects.spark import Spark
-from sqlglot.parsers.spark import SparkParser
-
+from leasehold.core.claims import CLUSTER
 from leasehold.core.durations import render_duration
+from leasehold.core.records.principals import Right
 from leasehold.core.settings import setting_named
 from leasehold.core.statements import (
     AddColumns,
     AlterCluster,
+    AlterDatabase,
+    AlterProperties,
     AnyStatement,
+    CancelProcedure,
     ColumnDefinition,
+    Comment,
+    Condition,
     CreateDatabase,
+    CreateRole,
     CreateTable,
+    CreateUser,
+    CreateView,
+    Definition,
+    DeleteRows,
     Describe,
+    DescribeDatabase,
     DropColumn,
     DropDatabase,
+    DropPrincipal,
     DropTable,
+    DropView,
+    Explain,
+    Grant,
+    GrantRole,
+    MoveColumn,
+    On,
+    OnCluster,
+    OnDatabase,
+    OnTable,
+    OnView,
     RenameColumn,
+    RenamePrincipal,
+    RenameTable,
+    RenameView,
+    Revoke,
+    RevokeRole,
+    SetDefault,
+    SetPassword,
     ShowCluster,
     ShowDatabases,
+    ShowGrants,
+    ShowHistory,
     ShowNodes,
+    ShowPrincipals,
+    ShowProcedures,
+    ShowProperties,
     ShowTables,
+    ShowViews,
     TableName,
+    WidenColumn,
 )
 from leasehold.core.types import render_type
+from leasehold.sql.words import spell_literal, spell_name, spell_table, spell_text
 
-_QUOTED: Final = frozenset(
-    word.upper()
-    for words in (
-        Spark.Tokenizer.KEYWORDS,
-        SparkParser.ALTER_PARSERS,
-        SparkParser.CONSTRAINT_PARSERS,
-        SparkParser.FUNCTION_PARSERS,
-        SparkParser.FUNCTIONS,
-        SparkParser.NO_PAREN_FUNCTION_PARSERS,
-        SparkParser.PROPERTY_PARSERS,
-        ("BUCKETS", "IF", "INTO", "ONLY", "TABLES", "TBLPROPERTIES", "TO", "WITH"),
-    )
-    for word in words
-)
-"""Words that may mean something to a parser, and so stand in backquotes where they are names."""
+_IF_EXISTS: Final = "IF EXISTS "
+_IF_NOT_EXISTS: Final = "IF NOT EXISTS "
 
 
 def render(statement: AnyStatement) -> str:  # noqa: C901, PLR0911 - one for each member of the union
     """The canonical SQL of a statement that `parse` could have given."""
     match statement:
-        case CreateDatabase(name=name, if_not_exists=if_not_exists):
-            return f"CREATE DATABASE {_if('NOT EXISTS', if_not_exists)}{_name(name)}"
-        case DropDatabase(name=name, if_exists=if_exists):
-            return f"DROP DATABASE {_if('EXISTS', if_exists)}{_name(name)}"
-        case CreateTable():
-            return _create_table(statement)
-        case AddColumns(table=table, columns=(column,)):
-            return f"ALTER TABLE {_table(table)} ADD COLUMN {_column(column)}"
-        case AddColumns(table=table, columns=columns):
-            return f"ALTER TABLE {_table(table)} ADD COLUMNS ({', '.join(map(_column, columns))})"
-        case RenameColumn(table=table, old=old, new=new):
-            return f"ALTER TABLE {_table(table)} RENAME COLUMN {_name(old)} TO {_name(new)}"
-        case DropColumn(table=table, column=column):
-            return f"ALTER TABLE {_table(table)} DROP COLUMN {_name(column)}"
-        case DropTable(table=table, if_exists=if_exists):
-            return f"DROP TABLE {_if('EXISTS', if_exists)}{_table(table)}"
-        case AlterCluster(settings=settings):
-            return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
         case ShowDatabases():
             return "SHOW DATABASES"
         case ShowTables(database=database):
-            return "SHOW TABLES" if database is None else f"SHOW TABLES IN {_name(database)}"
+            return "SHOW TABLES" + _after(" IN ", database)
+        case ShowViews(database=database):
+            return "SHOW VIEWS" + _after(" IN ", database)
         case ShowNodes():
             return "SHOW NODES"
         case ShowCluster():
             return "SHOW CLUSTER"
+        case ShowProperties(table=table):
+            return f"SHOW TBLPROPERTIES {spell_table(table)}"
+        case ShowProcedures():
+            return "SHOW PROCEDURES"
+        case ShowHistory(of=of):
+            return "SHOW HISTORY" + ("" if of is None else f" FOR {_claimed(of)}")
+        case ShowPrincipals(roles=roles):
+            return "SHOW ROLES" if roles else "SHOW USERS"
+        case ShowGrants(principal=name, on=on):
+            return "SHOW GRANTS" + _after(" FOR ", name) + ("" if on is None else f" ON {_object(on)}")
         case Describe(table=table):
-            return f"DESCRIBE TABLE {_table(table)}"
+            return f"DESCRIBE TABLE {spell_table(table)}"
+        case DescribeDatabase(name=name):
+            return f"DESCRIBE DATABASE {spell_name(name)}"
+        case Explain(statement=explained):
+            return f"EXPLAIN {render(explained)}"
+        case CancelProcedure(number=number):
+            return f"CANCEL PROCEDURE {number}"
+        case _:
+            return _definition(statement)
+
+
+def _definition(statement: Definition) -> str:  # noqa: C901, PLR0911 - one for each member of the union
+    match statement:
+        case CreateDatabase():
+            return _create_database(statement)
+        case AlterDatabase(name=name, properties=properties, if_exists=if_exists):
+            return f"ALTER DATABASE {spell_name(name)} {_changed('DBPROPERTIES', properties, if_exists)}"
+        case DropDatabase(name=name, if_exists=if_exists, cascade=cascade):
+            return f"DROP DATABASE {_said(_IF_EXISTS, if_exists)}{spell_name(name)}{_said(' CASCADE', cascade)}"
+        case CreateTable():
+            return _create_table(statement)
+        case DropTable(table=table, if_exists=if_exists, cascade=cascade):
+            return f"DROP TABLE {_said(_IF_EXISTS, if_exists)}{spell_table(table)}{_said(' CASCADE', cascade)}"
+        case CreateView():
+            return _create_view(statement)
+        case DropView(view=view, if_exists=if_exists, cascade=cascade):
+            return f"DROP VIEW {_said(_IF_EXISTS, if_exists)}{spell_table(view)}{_said(' CASCADE', cascade)}"
+        case RenameTable(table=table, to=to, if_exists=if_exists):
+            return f"ALTER TABLE {_said(_IF_EXISTS, if_exists)}{spell_table(table)} RENAME TO {spell_table(to)}"
+        case RenameView(view=view, to=to, if_exists=if_exists):
+            return f"ALTER VIEW {_said(_IF_EXISTS, if_exists)}{spell_table(view)} RENAME TO {spell_table(to)}"
+        case Comment(on=OnTable(table), text=text, column=str(column)):
+            return f"ALTER TABLE {spell_table(table)} ALTER COLUMN {spell_name(column)} COMMENT {spell_text(text)}"
+        case Comment(on=on, text=text):
+            return f"COMMENT ON {_object(on)} IS {spell_text(text)}"
+        case DeleteRows(table=table, where=where):
+            conditions = " AND ".join(map(_condition, where))
+            return f"DELETE FROM {spell_table(table)} WHERE {conditions}"  # noqa: S608 - names and texts are spelt
+        case AlterCluster(settings=settings):
+            return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
+        case (
+            AlterProperties(table=table)
+            | AddColumns(table=table)
+            | RenameColumn(table=table)
+            | DropColumn(table=table)
+            | WidenColumn(table=table)
+            | SetDefault(table=table)
+            | MoveColumn(table=table)
+        ):
+            return f"ALTER TABLE {spell_table(table)} {_alteration(statement)}"
+        case _:
+            return _principals(statement)
+
+
+def _alteration(
+    statement: AlterProperties | AddColumns | RenameColumn | DropColumn | WidenColumn | SetDefault | MoveColumn,
+) -> str:
+    match statement:
+        case AlterProperties(properties=properties, ttl_ns=ttl_ns, if_exists=if_exists):
+            ttl = {} if ttl_ns is None else {"ttl": render_duration(ttl_ns) if ttl_ns else None}
+            return _changed("TBLPROPERTIES", {**properties, **ttl}, if_exists)
+        case AddColumns(columns=(column,), if_not_exists=if_not_exists):
+            return f"ADD COLUMN {_said(_IF_NOT_EXISTS, if_not_exists)}{_column(column)}"
+        case AddColumns(columns=columns, if_not_exists=if_not_exists):
+            return f"ADD COLUMNS {_said(_IF_NOT_EXISTS, if_not_exists)}({_listed(map(_column, columns))})"
+        case RenameColumn(old=old, new=new):
+            return f"RENAME COLUMN {spell_name(old)} TO {spell_name(new)}"
+        case DropColumn(column=name, if_exists=if_exists, cascade=cascade):
+            return f"DROP COLUMN {_said(_IF_EXISTS, if_exists)}{spell_name(name)}{_said(' CASCADE', cascade)}"
+        case WidenColumn(column=name, type=kind):
+            return f"ALTER COLUMN {spell_name(name)} TYPE {render_type(kind)}"
+        case SetDefault(column=name, default=default):
+            change = "DROP DEFAULT" if default is None else f"SET DEFAULT {spell_literal(default)}"
+            return f"ALTER COLUMN {spell_name(name)} {change}"
+        case MoveColumn(column=name, after=after):
+            return f"ALTER COLUMN {spell_name(name)} " + ("FIRST" if after is None else f"AFTER {spell_name(after)}")
         case _:
             assert_never(statement)
 
 
+def _principals(
+    statement: CreateUser
+    | SetPassword
+    | CreateRole
+    | RenamePrincipal
+    | DropPrincipal
+    | Grant
+    | Revoke
+    | GrantRole
+    | RevokeRole,
+) -> str:
+    match statement:
+        case CreateUser(name=name, password=password, if_not_exists=if_not_exists):
+            return (
+                f"CREATE USER {_said(_IF_NOT_EXISTS, if_not_exists)}{spell_name(name)} PASSWORD {spell_text(password)}"
+            )
+        case SetPassword(name=name, password=password):
+            return f"ALTER USER {spell_name(name)} PASSWORD {spell_text(password)}"
+        case CreateRole(name=name, if_not_exists=if_not_exists):
+            return f"CREATE ROLE {_said(_IF_NOT_EXISTS, if_not_exists)}{spell_name(name)}"
+        case RenamePrincipal(kind=kind, name=name, to=to):
+            return f"ALTER {kind.upper()} {spell_name(name)} RENAME TO {spell_name(to)}"
+        case DropPrincipal(kind=kind, name=name, if_exists=if_exists):
+            return f"DROP {kind.upper()} {_said(_IF_EXISTS, if_exists)}{spell_name(name)}"
+        case Grant(rights=rights, on=on, to=name):
+            return f"GRANT {_rights(rights)} ON {_object(on)} TO {spell_name(name)}"
+        case Revoke(rights=rights, on=on, of=name):
+            return f"REVOKE {_rights(rights)} ON {_object(on)} FROM {spell_name(name)}"
+        case GrantRole(role=role, user=user):
+            return f"GRANT ROLE {spell_name(role)} TO {spell_name(user)}"
+        case RevokeRole(role=role, user=user):
+            return f"REVOKE ROLE {spell_name(role)} FROM {spell_name(user)}"
+        case _:
+            assert_never(statement)
+
+
+# ---------------------------------------------------------------- whole objects
+
+
+def _create_database(statement: CreateDatabase) -> str:
+    text = f"CREATE DATABASE {_said(_IF_NOT_EXISTS, statement.if_not_exists)}{spell_name(statement.name)}"
+    text += _comment(statement.comment)
+    return text + (f" WITH DBPROPERTIES {_pairs(statement.properties)}" if statement.properties else "")
+
+
 def _create_table(statement: CreateTable) -> str:
-    columns = ", ".join(map(_column, statement.columns))
-    text = f"CREATE TABLE {_if('NOT EXISTS', statement.if_not_exists)}{_table(statement.name)} ({columns})"
+    text = f"CREATE TABLE {_said(_IF_NOT_EXISTS, statement.if_not_exists)}{spell_table(statement.name)}"
+    text += f" ({_listed(map(_column, statement.columns))})"
     assert statement.cluster_by is not None or statement.buckets == 1, "only a clustered table has several buckets"
     if statement.cluster_by is not None:
-        text += f" CLUSTERED BY ({_name(statement.cluster_by)}) INTO {statement.buckets} BUCKETS"
+        text += f" CLUSTERED BY ({spell_name(statement.cluster_by)}) INTO {statement.buckets} BUCKETS"
     properties = dict(statement.properties)
     if statement.replication is not None:
         properties["replication"] = str(statement.replication)
@@ -93,38 +230,90 @@ def _create_table(statement: CreateTable) -> str:
         properties["ttl"] = render_duration(statement.ttl_ns)
     if statement.time_column is not None:
         properties["time_column"] = statement.time_column
-    return text + _properties(properties)
+    return text + _comment(statement.comment) + (f" TBLPROPERTIES {_pairs(properties)}" if properties else "")
 
 
-def _properties(properties: Mapping[str, str]) -> str:
-    if not properties:
-        return ""
-    pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in sorted(properties.items()))
-    return f" TBLPROPERTIES ({pairs})"
+def _create_view(statement: CreateView) -> str:
+    text = f"CREATE {_said('OR REPLACE ', statement.or_replace)}VIEW "
+    text += f"{_said(_IF_NOT_EXISTS, statement.if_not_exists)}{spell_table(statement.view)}"
+    if statement.names:
+        text += f" ({_listed(map(spell_name, statement.names))})"
+    return f"{text}{_comment(statement.comment)} AS {statement.body}"
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _column(column: ColumnDefinition) -> str:
+    text = f"{spell_name(column.name)} {render_type(column.type)}{_said(' NOT NULL', not column.nullable)}"
+    if column.default is not None:
+        text += f" DEFAULT {spell_literal(column.default)}"
+    return text + _comment(column.comment)
+
+
+def _comment(text: str) -> str:
+    return f" COMMENT {spell_text(text)}" if text else ""
+
+
+def _changed(word: str, properties: Mapping[str, str | None], if_exists: bool) -> str:
+    kept = {key: value for key, value in properties.items() if value is not None}
+    assert properties, "at least one"
+    assert len(kept) in {0, len(properties)}, "all are set, or all go"
+    if kept:
+        return f"SET {word} {_pairs(kept)}"
+    return f"UNSET {word} {_said(_IF_EXISTS, if_exists)}({_listed(map(spell_text, sorted(properties)))})"
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return f"({_listed(f'{spell_text(key)} = {spell_text(value)}' for key, value in sorted(properties.items()))})"
+
+
+def _condition(condition: Condition) -> str:
+    return f"{spell_name(condition.column)} {condition.operator} {spell_literal(condition.value)}"
 
 
 def _setting(name: str, value: int) -> str:
     setting = setting_named(name)
     shown = setting.shown(value)
-    return f"{setting.name} = {_text(shown) if setting.is_duration else shown}"
+    return f"{setting.name} = {spell_text(shown) if setting.is_duration else shown}"
 
 
-def _column(column: ColumnDefinition) -> str:
-    return f"{_name(column.name)} {render_type(column.type)}{'' if column.nullable else ' NOT NULL'}"
+def _rights(rights: tuple[Right, ...]) -> str:
+    return "ALL" if rights == tuple(Right) else _listed(rights)
 
 
-def _table(table: TableName) -> str:
-    return f"{_name(table.database)}.{_name(table.table)}"
+def _object(on: On) -> str:
+    match on:
+        case OnCluster():
+            return "CLUSTER"
+        case OnDatabase(name=name):
+            return f"DATABASE {spell_name(name)}"
+        case OnTable(table=table):
+            return f"TABLE {spell_table(table)}"
+        case OnView(view=view):
+            return f"VIEW {spell_table(view)}"
+        case _:
+            assert_never(on)
 
 
-def _name(name: str) -> str:
-    return f"`{name}`" if name.upper() in _QUOTED else name
+def _claimed(name: str) -> str:
+    """An object by the name under which statements claim it (`core.claims`)."""
+    if name == CLUSTER:
+        return "CLUSTER"
+    kind, called = name.split(" ")
+    if kind == "principal":
+        return f"USER {spell_name(called)}"
+    database, dot, table = called.partition(".")
+    return f"TABLE {spell_table(TableName(database, table))}" if dot else f"DATABASE {spell_name(database)}"
 
 
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def _after(words: str, name: str | None) -> str:
+    return "" if name is None else words + spell_name(name)
 
 
-def _if(what: str, said: bool) -> str:
-    return f"IF {what} " if said else ""
+def _listed(parts: Iterable[str]) -> str:
+    return ", ".join(parts)
+
+
+def _said(words: str, said: bool) -> str:
+    return words if said else ""

@@ -1,100 +1,118 @@
-"""CREATE TABLE and column definitions, from sqlglot's tree."""
+"""CREATE TABLE, and columns as statements describe them."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from sqlglot import exp
-
-from leasehold.core.statements import ColumnDefinition, CreateTable, fold
+from leasehold.core.statements import ColumnDefinition, CreateTable, Literal, fold
 from leasehold.core.types import PLAIN_NAMES, ColumnType, Plain, parse_type
 from leasehold.errors import Refused
 from leasehold.limits import BUCKETS_MAX, COLUMNS_MAX
-from leasehold.sql.front import Source
-from leasehold.sql.properties import TableProperties, read_properties
-from leasehold.sql.tree import clause_name, column_name, only, table_name, unsupported, written
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.front import short
+from leasehold.sql.properties import new_properties, read_properties
 
 _SYNONYMS: Final = {"INTEGER": "INT", "LONG": "BIGINT", "REAL": "FLOAT", "VARCHAR": "STRING"}
 _DECIMALS: Final = frozenset({"DECIMAL", "NUMERIC"})
+_OPENING: Final = frozenset("(<[")
+_CLOSING: Final = frozenset(")>]")
 
 
-def create_table(source: Source, tree: exp.Create) -> CreateTable:
-    """The statement; raises `BadStatement`, or `Refused` with a precise code."""
-    only(source, tree, "this", "kind", "exists", "properties")
-    schema = tree.this
-    if not isinstance(schema, exp.Schema):
-        table_name(source, schema)
-        raise source.bad("a table needs at least one column")
-    only(source, schema, "this", "expressions")
-    name = table_name(source, schema.this)
-    columns = read_columns(source, schema.expressions)
-    cluster_by, buckets, given = _clauses(source, tree, columns)
+def create_table(cursor: Cursor) -> CreateTable:
+    """The statement, from behind CREATE TABLE; raises `BadStatement`, or `Refused` with a precise code."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.table()
+    if cursor.form != "(":
+        raise cursor.unsupported("at least one column in parentheses is expected")
+    columns = read_columns(cursor)
+    cluster_by, buckets = None, 1
+    comment = ""
+    given: dict[str, str] = {}
+    said: set[str] = set()
+    while cursor.form:
+        match cursor.once(said, "USING", "CLUSTERED", "COMMENT", "TBLPROPERTIES"):
+            case "USING":
+                cursor.expect("LEASEHOLD")
+            case "CLUSTERED":
+                cluster_by, buckets = _clustering(cursor, columns)
+            case "COMMENT":
+                comment = cursor.comment()
+            case _:
+                given = read_properties(cursor)
+    properties = new_properties(given, columns)
     return CreateTable(
         name=name,
         columns=columns,
-        if_not_exists=bool(tree.args.get("exists")),
+        if_not_exists=if_not_exists,
         cluster_by=cluster_by,
         buckets=buckets,
-        replication=given.replication,
-        ttl_ns=given.ttl_ns,
-        time_column=given.time_column,
-        properties=given.others,
+        replication=properties.replication,
+        ttl_ns=properties.ttl_ns,
+        time_column=properties.time_column,
+        comment=comment,
+        properties=properties.others,
     )
 
 
-def read_columns(source: Source, nodes: Sequence[object]) -> tuple[ColumnDefinition, ...]:
-    """At least one column, at most `COLUMNS_MAX`, no name twice; raises `BadStatement` or `Refused`."""
-    if not nodes:
-        raise source.bad("at least one column is expected")
-    if len(nodes) > COLUMNS_MAX:
+def read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    """`(column, ..)`: at least one, at most `COLUMNS_MAX`, no name twice; raises `BadStatement` or `Refused`."""
+    cursor.expect("(")
+    if cursor.form == ")":
+        raise cursor.bad("at least one column is expected")
+    columns = [read_column(cursor)]
+    while cursor.choose(",", ")") == ",":
+        columns.append(read_column(cursor))
+    check_columns(columns)
+    return tuple(columns)
+
+
+def check_columns(columns: Sequence[ColumnDefinition]) -> None:
+    """Raises `Refused` with code TOO_MANY_COLUMNS or DUPLICATE_COLUMN."""
+    if len(columns) > COLUMNS_MAX:
         raise Refused(
-            f"{len(nodes)} columns, over {COLUMNS_MAX}", code="TOO_MANY_COLUMNS", hint="split the table into several"
+            f"{len(columns)} columns, over {COLUMNS_MAX}", code="TOO_MANY_COLUMNS", hint="split the table into several"
         )
-    columns = tuple(_column(source, node) for node in nodes)
+    check_distinct([column.name for column in columns])
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raises `Refused` with code DUPLICATE_COLUMN if two columns have one name."""
     seen: set[str] = set()
-    for column in columns:
-        if fold(column.name) in seen:
+    for name in names:
+        if fold(name) in seen:
             raise Refused(
-                f"column {column.name} is there twice",
+                f"column {name} is there twice",
                 code="DUPLICATE_COLUMN",
                 hint="give each column its own name; upper and lower case don't tell names apart",
             )
-        seen.add(fold(column.name))
-    return columns
+        seen.add(fold(name))
 
 
-def find_column(columns: Sequence[ColumnDefinition], name: str) -> ColumnDefinition | None:
-    """The column that `name` means, in whatever case it is written."""
-    return next((column for column in columns if fold(column.name) == fold(name)), None)
+def read_column(cursor: Cursor) -> ColumnDefinition:
+    """`name type [NOT NULL] [DEFAULT value] [COMMENT 'text']`."""
+    name = cursor.column()
+    kind = read_type(cursor, name)
+    nullable, comment = True, ""
+    default: Literal | None = None
+    said: set[str] = set()
+    while cursor.form not in {",", ")", ""}:
+        match cursor.once(said, "NOT", "DEFAULT", "COMMENT"):
+            case "NOT":
+                cursor.expect("NULL")
+                nullable = False
+            case "DEFAULT":
+                default = cursor.literal()
+            case _:
+                comment = cursor.comment()
+    return ColumnDefinition(name=name, type=kind, nullable=nullable, default=default, comment=comment)
 
 
-def _column(source: Source, node: object) -> ColumnDefinition:
-    if isinstance(node, exp.Identifier):
-        raise source.bad(f"column {node.name[:100]} has no type")
-    if not isinstance(node, exp.ColumnDef):
-        what = clause_name(node) if isinstance(node, exp.Expr) else "this"
-        raise source.bad(f"{what} is not supported among the columns")
-    only(source, node, "this", "kind", "constraints")
-    name = column_name(source, node.this)
-    nullable = True
-    for constraint in node.args.get("constraints") or ():
-        if not isinstance(constraint, exp.ColumnConstraint):
-            raise source.bad(f"column {name}: only NOT NULL may follow the type")
-        only(source, constraint, "kind")
-        kind = constraint.args.get("kind")
-        if not isinstance(kind, exp.NotNullColumnConstraint):
-            what = clause_name(kind) if isinstance(kind, exp.Expr) else "this"
-            raise source.bad(f"column {name}: {what} is not supported")
-        if kind.args.get("allow_null"):
-            raise source.bad(f"column {name}: NULL is not written, a column is nullable unless it is NOT NULL")
-        nullable = False
-    if not isinstance(node.args.get("kind"), exp.DataType):
-        raise source.bad(f"column {name} has no type")
-    return ColumnDefinition(name=name, type=_type(source, name, node.args["kind"]), nullable=nullable)
-
-
-def _type(source: Source, column: str, node: exp.DataType) -> ColumnType:
-    tokens = written(node)
-    words = [source.text[token.start : token.end + 1].upper() for token in tokens]
+def read_type(cursor: Cursor, column: str) -> ColumnType:
+    """A type; raises `Refused` with code BAD_TYPE for one that is not ours."""
+    first = cursor.at
+    if cursor.form in {",", ")", ""}:
+        raise cursor.bad(f"column {column} has no type")
+    words = _type_words(cursor)
+    spelling = " ".join(words)
     match words:
         case [word] if _SYNONYMS.get(word, word) in PLAIN_NAMES:
             return Plain(_SYNONYMS.get(word, word))
@@ -105,74 +123,49 @@ def _type(source: Source, column: str, node: exp.DataType) -> ColumnType:
         case [word, "(", precision, ",", scale, ")"] if word in _DECIMALS:
             spelling = f"DECIMAL({precision},{scale})"
         case _:
-            spelling = " ".join(words)
+            pass
     try:
         # The canonical spelling is ours: only DECIMAL has come this far with a chance to be one.
         return parse_type(spelling)
     except Refused as error:
-        where = f" {source.place(tokens[0].start)}" if tokens else ""
-        raise Refused(f"column {column}: {error.text}{where}", code="BAD_TYPE", hint=error.hint) from error
+        where = cursor.source.place(cursor.source.tokens[first].start)
+        raise Refused(f"column {column}: {error.text} {where}", code="BAD_TYPE", hint=error.hint) from error
 
 
-def _clauses(
-    source: Source, tree: exp.Create, columns: tuple[ColumnDefinition, ...]
-) -> tuple[str | None, int, TableProperties]:
-    """`cluster_by`, `buckets` and the properties; each clause at most once."""
-    clauses = tree.args.get("properties")
-    if clauses is not None:
-        only(source, clauses, "expressions")
-    assignments: list[exp.Property] = []
-    cluster: tuple[str, int] | None = None
-    stored = False
-    for clause in clauses.expressions if clauses is not None else ():
-        match clause:
-            case exp.ClusteredByProperty():
-                if cluster is not None:
-                    raise source.bad("CLUSTERED BY is there twice")
-                cluster = _clustering(source, clause, columns)
-            case exp.FileFormatProperty():
-                _check_format(source, clause)
-                if stored:
-                    raise source.bad("USING is there twice")
-                stored = True
-            case exp.Property() if type(clause) is exp.Property:
-                assignments.append(clause)
-            case _:
-                raise unsupported(source, clause)
-    if source.forms.count("TBLPROPERTIES") > 1:
-        raise source.bad("TBLPROPERTIES is there twice")
-    cluster_by, buckets = cluster or (None, 1)
-    return cluster_by, buckets, read_properties(source, assignments, columns)
+def _type_words(cursor: Cursor) -> list[str]:
+    """A word, and all that stands in brackets behind it."""
+    words = [_written(cursor)]
+    depth = 0
+    while cursor.form in _OPENING or (depth and cursor.form):
+        depth += (cursor.form in _OPENING) - (cursor.form in _CLOSING)
+        words.append(_written(cursor))
+    return words
 
 
-def _check_format(source: Source, clause: exp.FileFormatProperty) -> None:
-    if clause.args.get("hive_format"):
-        raise source.bad("STORED AS is not supported")
-    only(source, clause, "this")
-    if not isinstance(clause.this, exp.Var | exp.Identifier) or fold(clause.this.name) != "leasehold":
-        raise source.bad("tables are stored by leasehold only: leave USING out")
+def _written(cursor: Cursor) -> str:
+    token = cursor.token()
+    return cursor.source.text[token.start : token.end + 1].upper()
 
 
-def _clustering(
-    source: Source, clause: exp.ClusteredByProperty, columns: tuple[ColumnDefinition, ...]
-) -> tuple[str, int]:
-    only(source, clause, "expressions", "buckets")
-    if len(clause.expressions) != 1:
-        raise source.bad("a table is clustered by one column")
-    name = column_name(source, clause.expressions[0])
-    column = find_column(columns, name)
+def _clustering(cursor: Cursor, columns: Sequence[ColumnDefinition]) -> tuple[str, int]:
+    cursor.expect("BY", "(")
+    name = cursor.column()
+    if cursor.form == ",":
+        raise cursor.bad("a table is clustered by one column")
+    cursor.expect(")", "INTO")
+    column = next((column for column in columns if fold(column.name) == fold(name)), None)
     if column is None:
         raise Refused(
-            f"CLUSTERED BY names {name}, which is not a column of the table",
+            f"CLUSTERED BY names {short(name)}, which is not a column of the table",
             code="NO_SUCH_COLUMN",
             hint="name one of the columns in the parentheses",
         )
-    count = clause.args.get("buckets")
-    digits = count.this if isinstance(count, exp.Literal) and not count.is_string else ""
+    digits = cursor.token().text if cursor.form == "9" else ""
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and 1 <= int(digits) <= BUCKETS_MAX):
         raise Refused(
             f"a table has 1 to {BUCKETS_MAX} buckets",
             code="BAD_BUCKETS",
             hint="write INTO n BUCKETS, n a whole number",
         )
+    cursor.expect("BUCKETS")
     return column.name, int(digits)

@@ -4,26 +4,29 @@ import pytest
 
 from leasehold.core.statements import (
     AddColumns,
+    AlterDatabase,
     AnyStatement,
     ColumnDefinition,
     CreateDatabase,
     CreateTable,
-    Describe,
-    DropColumn,
     DropDatabase,
     DropTable,
-    RenameColumn,
-    ShowCluster,
-    ShowDatabases,
-    ShowNodes,
-    ShowTables,
+    Literal,
     TableName,
 )
 from leasehold.core.types import Decimal, Plain
-from leasehold.errors import BadStatement, Refused
-from leasehold.limits import BUCKETS_MAX, COLUMNS_MAX, IDENTIFIER_CHARACTERS_MAX, REPLICATION_MAX, SECOND_NS
+from leasehold.errors import BadStatement
+from leasehold.limits import (
+    BUCKETS_MAX,
+    COLUMNS_MAX,
+    COMMENT_CHARACTERS_MAX,
+    IDENTIFIER_CHARACTERS_MAX,
+    REPLICATION_MAX,
+    SECOND_NS,
+)
 from leasehold.sql.parse import parse
 from leasehold.sql.render import render
+from tests.unit.sql.refusals import refused
 
 AB = TableName("a", "b")
 X = ColumnDefinition(name="x", type=Plain("INT"))
@@ -77,22 +80,33 @@ ACCEPTED: list[tuple[str, AnyStatement]] = [
             replication=REPLICATION_MAX,
         ),
     ),
-    ("ALTER TABLE a.b ADD COLUMN x INT", AddColumns(table=AB, columns=(X,))),
-    ("ALTER TABLE a.b ADD COLUMNS (x INT, y STRING)", AddColumns(table=AB, columns=(X, Y))),
-    ("ALTER TABLE a.b ADD COLUMNS (x INT)", AddColumns(table=AB, columns=(X,))),
-    ("ALTER TABLE a.b RENAME COLUMN x TO `y`", RenameColumn(table=AB, old="x", new="y")),
-    ("ALTER TABLE a.b DROP COLUMN x", DropColumn(table=AB, column="x")),
     ("DROP TABLE a.b", DropTable(table=AB)),
     ("DROP TABLE IF EXISTS a.b;", DropTable(table=AB, if_exists=True)),
-    ("SHOW DATABASES", ShowDatabases()),
-    ("show tables;", ShowTables()),
-    ("SHOW TABLES IN a", ShowTables(database="a")),
-    ("SHOW TABLES FROM `a`", ShowTables(database="a")),
-    ("SHOW NODES -- all of them", ShowNodes()),
-    ("show cluster", ShowCluster()),
-    ("DESCRIBE a.b", Describe(table=AB)),
-    ("DESC TABLE a.`b`", Describe(table=AB)),
-    ("DESCRIBE table.b", Describe(table=TableName("table", "b"))),
+    ("DROP TABLE IF EXISTS a.b CASCADE", DropTable(table=AB, if_exists=True, cascade=True)),
+    ("DROP DATABASE IF EXISTS a CASCADE", DropDatabase(name="a", if_exists=True, cascade=True)),
+    (
+        "CREATE DATABASE a WITH DBPROPERTIES ('Owner' = 'me') COMMENT 'it\\'s'",
+        CreateDatabase(name="a", comment="it's", properties={"owner": "me"}),
+    ),
+    (
+        "CREATE TABLE a.b (x INT COMMENT 'count' DEFAULT -1 NOT NULL, y STRING DEFAULT NULL) COMMENT 'rows'",
+        CreateTable(
+            name=AB,
+            columns=(
+                ColumnDefinition(
+                    name="x", type=Plain("INT"), nullable=False, default=Literal("number", "-1"), comment="count"
+                ),
+                ColumnDefinition(name="y", type=Plain("STRING"), default=Literal("null", "")),
+            ),
+            comment="rows",
+        ),
+    ),
+    ("ALTER DATABASE a SET DBPROPERTIES ('x' = 'y')", AlterDatabase(name="a", properties={"x": "y"})),
+    ("ALTER SCHEMA a UNSET DBPROPERTIES ('x', Y)", AlterDatabase(name="a", properties={"x": None, "y": None})),
+    (
+        "ALTER DATABASE a UNSET DBPROPERTIES IF EXISTS ('x')",
+        AlterDatabase(name="a", properties={"x": None}, if_exists=True),
+    ),
 ]
 
 
@@ -161,18 +175,6 @@ def test_other_types_are_refused_where_they_stand(form: str, text: str) -> None:
     refused(form.format(text), "BAD_TYPE", "unknown column type", "line 1, column")
 
 
-def refused(text: str, code: str, *said: str) -> Refused:
-    with pytest.raises(Refused) as caught:
-        parse(text)
-    error = caught.value
-    assert error.code == code, error.text
-    for part in said:
-        assert part in error.text
-    assert error.hint
-    assert len(error.text) < 500
-    return error
-
-
 REFUSED = [
     # Nothing, too much, or not one of ours.
     ("", "no statement"),
@@ -184,31 +186,27 @@ REFUSED = [
     ("DROP TABLE a.b\0", "line 1, column 15"),
     ("DROP TABLE a.\n\ud800", "line 2, column 1"),
     ("SELECT 1", "near 'SELECT'"),
-    ("EXPLAIN DROP TABLE a.b", "near 'EXPLAIN'"),
-    ("GRANT SELCT ON TABLE a.b TO x", "near 'GRANT'"),
-    ("CANCEL PROCEDURE 3", "near 'CANCEL'"),
     ("'x'", "line 1"),
-    ("CREATE VIEW a.v AS SELECT 1", "CREATE VIEW"),
-    ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION"),
-    ("DROP VIEW a.v", "DROP VIEW"),
+    ("CREATE FUNCTION f AS 'x'", "FUNCTION is not supported"),
+    ("DROP FUNCTION a.v", "FUNCTION is not supported"),
     ("ALTER", "at the end"),
     # What the text lacks, and what sqlglot would turn into an opaque command or forget.
-    ("CREATE TABLE a.b (x INT", "expecting )"),
+    ("CREATE TABLE a.b (x INT", "',' or ')' is expected"),
     ("CREATE TABLE a.b (x INT /* no end", "quote or comment"),
     ("DROP TABLE a.b 'no end", "quote or comment"),
     ("CREATE TABLE a.b", "at least one column"),
     ("CREATE TABLE a.b ()", "at least one column"),
     ("CREATE TABLE a.b (x)", "no type"),
-    ("CREATE TABLE a.b (x INT,)", "no meaning"),
-    ("CREATE TABLE a.b, (x INT)", "no meaning"),
-    ("CREATE TABLE a.'b' (x INT)", "no meaning"),
+    ("CREATE TABLE a.b (x INT,)", "near ')'"),
+    ("CREATE TABLE a.b, (x INT)", "near ','"),
+    ("CREATE TABLE a.'b' (x INT)", "a name is expected"),
     ("CREATE TABLE a.b (x INT) garbage", "near 'garbage'"),
-    ("CREATE TABLE a.b (x INT) foo = 'bar'", "no meaning"),
+    ("CREATE TABLE a.b (x INT) foo = 'bar'", "FOO is not supported"),
     ("ALTER TABLE a.b ADD COLUMN x INT\ngarbage", "line 2, column 1, near 'garbage'"),
     ("ALTER TABLE a.b ADD COLUMN x INT, y INT", "near"),
-    ("ALTER TABLE a.b ADD COLUMN x", "line 1"),
-    ("ALTER TABLE a.b ADD x INT", "no meaning"),
-    ("ALTER TABLE a.b ADD COLUMNS x INT", "no meaning"),
+    ("ALTER TABLE a.b ADD COLUMN x", "no type at the end"),
+    ("ALTER TABLE a.b ADD x INT", "X is not supported"),
+    ("ALTER TABLE a.b ADD COLUMNS x INT", "'(' is expected"),
     ("ALTER TABLE a.b", "at the end"),
     ("DROP TABLE a.b x", "near 'x'"),
     ("DROP TABLE", "at the end"),
@@ -217,78 +215,48 @@ REFUSED = [
     ("CREATE DATABASE a ON CLUSTER c", "line 1"),
     ("CREATE TABLE a.b ON CLUSTER c (x INT)", "line 1"),
     ("CREATE TABLE a.b (x INT) ON CLUSTER c", "line 1"),
-    ("ALTER TABLE a.b ON CLUSTER c ADD COLUMN x INT", "near 'c'"),
+    ("ALTER TABLE a.b ON CLUSTER c ADD COLUMN x INT", "ON is not supported"),
     ("DROP TABLE a.b ON CLUSTER c", "line 1"),
-    ("DROP DATABASE a ON CLUSTER", "ON CLUSTER"),
+    ("DROP DATABASE a ON CLUSTER", "ON is not supported"),
     # Clauses that have a meaning elsewhere, refused by name.
-    ("CREATE OR REPLACE TABLE a.b (x INT)", "REPLACE"),
+    ("CREATE OR REPLACE TABLE a.b (x INT)", "OR REPLACE is for views"),
     ("CREATE EXTERNAL TABLE a.b (x INT)", "EXTERNAL"),
     ("CREATE TEMPORARY TABLE a.b (x INT)", "TEMPORARY"),
     ("CREATE TABLE a.b (x INT) PARTITIONED BY (x)", "PARTITIONED BY"),
     ("CREATE TABLE a.b (x INT) LOCATION '/x'", "LOCATION"),
-    ("CREATE TABLE a.b (x INT) COMMENT 'x'", "COMMENT"),
+    ("CREATE TABLE a.b (x INT) COMMENT 'x' COMMENT 'y'", "twice"),
     ("CREATE TABLE a.b (x INT) OPTIONS ('a' = 'b')", "OPTIONS"),
-    ("CREATE TABLE a.b (x INT) USING delta", "USING"),
-    ("CREATE TABLE a.b (x INT) STORED AS leasehold", "STORED AS"),
+    ("CREATE TABLE a.b (x INT) USING delta", "'LEASEHOLD' is expected"),
+    ("CREATE TABLE a.b (x INT) STORED AS leasehold", "STORED is not supported"),
     ("CREATE TABLE a.b (x INT) CLUSTER BY (x)", "CLUSTER BY"),
-    ("CREATE TABLE a.b (x INT) AS SELECT 1", "AS SELECT"),
-    ("CREATE TABLE a.b AS SELECT 1", "AS SELECT"),
+    ("CREATE TABLE a.b (x INT) AS SELECT 1", "AS is not supported"),
+    ("CREATE TABLE a.b AS SELECT 1", "AS is not supported"),
     ("CREATE TABLE a.b LIKE c.d", "column"),
-    ("CREATE TABLE a.b (LIKE c.d)", "LIKE"),
     ("CREATE TABLE a.b (x INT, PRIMARY KEY (x))", "PRIMARY KEY"),
-    ("CREATE TABLE a.b (x INT, CONSTRAINT k CHECK (x > 1))", "CONSTRAINT"),
     ("CREATE TABLE a.b (x INT PRIMARY KEY)", "PRIMARY KEY"),
-    ("CREATE TABLE a.b (x INT COMMENT 'x')", "COMMENT"),
-    ("CREATE TABLE a.b (x INT DEFAULT 3)", "DEFAULT"),
+    ("CREATE TABLE a.b (x INT COMMENT x)", "a text in quotes"),
+    ("CREATE TABLE a.b (x INT DEFAULT now())", "NOW is not supported"),
+    ("CREATE TABLE a.b (x INT DEFAULT 3 DEFAULT 4)", "twice"),
+    ("CREATE TABLE a.b (x INT NOT NULL NOT NULL)", "twice"),
     ("CREATE TABLE a.b (x INT CHECK (x > 1))", "CHECK"),
     ("CREATE TABLE a.b (x INT UNIQUE)", "UNIQUE"),
     ("CREATE TABLE a.b (x STRING COLLATE y)", "COLLATE"),
     ("CREATE TABLE a.b (x INT, y INT GENERATED ALWAYS AS (x + 1))", "GENERATED"),
     ("CREATE TABLE a.b (x INT NULL)", "NULL"),
     ("CREATE TABLE a.b (x INT, y INT) CLUSTERED BY (x, y) INTO 4 BUCKETS", "one column"),
-    ("CREATE TABLE a.b (x INT) CLUSTERED BY (x) SORTED BY (x) INTO 4 BUCKETS", "SORTED BY"),
+    ("CREATE TABLE a.b (x INT) CLUSTERED BY (x) SORTED BY (x) INTO 4 BUCKETS", "SORTED is not supported"),
     ("CREATE TABLE a.b (x INT) CLUSTERED BY (x) INTO 4 BUCKETS CLUSTERED BY (x) INTO 4 BUCKETS", "twice"),
     ("CREATE TABLE a.b (x INT) USING leasehold USING leasehold", "twice"),
     ("CREATE TABLE a.b (x INT) TBLPROPERTIES ('a' = 'b') TBLPROPERTIES ('c' = 'd')", "twice"),
-    ("CREATE DATABASE a COMMENT 'x'", "COMMENT"),
+    ("CREATE DATABASE a COMMENT 'x' COMMENT 'y'", "twice"),
     ("CREATE DATABASE a LOCATION '/x'", "LOCATION"),
-    ("CREATE DATABASE a WITH DBPROPERTIES ('a' = 'b')", "line 1"),
-    ("DROP DATABASE a CASCADE", "CASCADE"),
+    ("CREATE DATABASE a WITH PROPERTIES ('a' = 'b')", "PROPERTIES is not supported"),
+    ("DROP DATABASE a CASCADE CASCADE", "CASCADE is not supported"),
     ("DROP DATABASE a RESTRICT", "RESTRICT"),
     ("DROP DATABASE a, b", "near ','"),
-    ("DROP TABLE a.b CASCADE", "CASCADE"),
     ("DROP TABLE a.b PURGE", "PURGE"),
-    ("DROP TABLE a.b, a.c", "one object"),
+    ("DROP TABLE a.b, a.c", "near ','"),
     ("DROP TEMPORARY TABLE a.b", "TEMPORARY"),
-    ("ALTER TABLE IF EXISTS a.b ADD COLUMN x INT", "IF EXISTS"),
-    ("ALTER TABLE a.b PARTITION (x = 1) DROP COLUMN x", "PARTITION"),
-    ("ALTER TABLE a.b ADD COLUMN IF NOT EXISTS x INT", "IF NOT EXISTS"),
-    ("ALTER TABLE a.b ADD COLUMN x INT FIRST", "FIRST"),
-    ("ALTER TABLE a.b ADD COLUMN x INT AFTER y", "AFTER"),
-    ("ALTER TABLE a.b ADD COLUMN x INT DEFAULT 3", "DEFAULT"),
-    ("ALTER TABLE a.b ADD COLUMN x INT, ADD COLUMN y INT", "one change"),
-    ("ALTER TABLE a.b ADD COLUMN x INT, DROP COLUMN y", "line 1"),
-    ("ALTER TABLE a.b RENAME TO a.c", "RENAME TO"),
-    ("ALTER TABLE a.b RENAME COLUMN IF EXISTS x TO y", "IF EXISTS"),
-    ("ALTER TABLE a.b ALTER COLUMN x TYPE BIGINT", "ALTER COLUMN"),
-    ("ALTER TABLE a.b SET TBLPROPERTIES ('a' = 'b')", "SET"),
-    ("ALTER TABLE a.b UNSET TBLPROPERTIES ('a')", "near 'UNSET'"),
-    ("ALTER TABLE a.b DROP COLUMN x CASCADE", "CASCADE"),
-    ("ALTER TABLE a.b DROP COLUMN IF EXISTS x", "IF EXISTS"),
-    ("ALTER TABLE a.b DROP COLUMN x, y", "near 'y'"),
-    ("ALTER TABLE a.b DROP COLUMNS (x)", "one column"),
-    ("ALTER TABLE a.b DROP x", "near 'x'"),
-    # Questions.
-    ("SHOW", "at the end"),
-    ("SHOW COLUMNS", "near 'COLUMNS'"),
-    ("SHOW DATABASES LIKE 'a'", "near 'LIKE'"),
-    ("SHOW TABLES IN a.b", "near 'IN'"),
-    ("SHOW TABLES IN 'a'", "near \"'a'\""),
-    ("SHOW TABLES IN r'a'", "near \"r'a'\""),
-    ("SHOW `NODES`", "near '`NODES`'"),
-    ("DESCRIBE EXTENDED a.b", "near 'EXTENDED'"),
-    ("DESCRIBE b", "near 'b'"),
-    ("DESCRIBE a.b.c", "near 'a'"),
 ]
 
 
@@ -303,6 +271,12 @@ COLUMNS = "x INT, ts TIMESTAMP"
 REFUSED_WITH_A_CODE = [
     ("CREATE TABLE b (x INT)", "BAD_IDENTIFIER", "its database"),
     ("CREATE TABLE c.a.b (x INT)", "BAD_IDENTIFIER", "c.a.b"),
+    ("CREATE TABLE a.b (LIKE c.d)", "BAD_TYPE", "column LIKE"),
+    ("CREATE TABLE a.b (x INT, CONSTRAINT k CHECK (x > 1))", "BAD_TYPE", "column CONSTRAINT"),
+    ("CREATE TABLE a.b (x INT COMMENT '" + "c" * (COMMENT_CHARACTERS_MAX + 1) + "')", "BAD_COMMENT", "1025"),
+    ("CREATE DATABASE a COMMENT '" + "c" * (COMMENT_CHARACTERS_MAX + 1) + "'", "BAD_COMMENT", "1025"),
+    ("CREATE DATABASE a WITH DBPROPERTIES ('ttl' = '1d')", "BAD_PROPERTY", "on a table only"),
+    ("CREATE DATABASE a WITH DBPROPERTIES ('a' = 'b', 'A' = 'c')", "BAD_PROPERTY", "twice"),
     ("CREATE TABLE d.c.a.b (x INT)", "BAD_IDENTIFIER", "d.c.a.b"),
     ("CREATE TABLE a.1b (x INT)", "BAD_IDENTIFIER", "1b"),
     ("CREATE TABLE a.`b c` (x INT)", "BAD_IDENTIFIER", "b c"),
@@ -314,16 +288,7 @@ REFUSED_WITH_A_CODE = [
     ("DROP TABLE b", "BAD_IDENTIFIER", "its database"),
     ("DROP TABLE a.b.c", "BAD_IDENTIFIER", "a.b.c"),
     ("DROP DATABASE a.b", "BAD_IDENTIFIER", "a.b"),
-    ("ALTER TABLE b ADD COLUMN x INT", "BAD_IDENTIFIER", "its database"),
-    ("ALTER TABLE a.b ADD COLUMNS (x.y INT)", "BAD_IDENTIFIER", "no dot"),
-    ("ALTER TABLE a.b RENAME COLUMN x.z TO y", "BAD_IDENTIFIER", "no dot"),
-    ("ALTER TABLE a.b DROP COLUMN x.z", "BAD_IDENTIFIER", "no dot"),
-    ("SHOW TABLES IN `a b`", "BAD_IDENTIFIER", "a b"),
-    ("DESCRIBE a.2b", "BAD_IDENTIFIER", "2b"),
     ("CREATE TABLE a.b (x INT, y INT, X STRING)", "DUPLICATE_COLUMN", "X"),
-    ("ALTER TABLE a.b ADD COLUMNS (x INT, x INT)", "DUPLICATE_COLUMN", "x"),
-    ("ALTER TABLE a.b ADD COLUMN x INT NOT NULL", "NOT_NULL_ADDED", "x"),
-    ("ALTER TABLE a.b ADD COLUMNS (x INT, y INT NOT NULL)", "NOT_NULL_ADDED", "y"),
     ("CREATE TABLE a.b (x INT) CLUSTERED BY (y) INTO 4 BUCKETS", "NO_SUCH_COLUMN", "y"),
     ("CREATE TABLE a.b (x INT) CLUSTERED BY (x) INTO 0 BUCKETS", "BAD_BUCKETS", "1024"),
     (f"CREATE TABLE a.b (x INT) CLUSTERED BY (x) INTO {BUCKETS_MAX + 1} BUCKETS", "BAD_BUCKETS", "1024"),
@@ -353,7 +318,7 @@ BAD_PROPERTIES = [
     ("'a' = X'00'", "not a text"),
     ("'a' = '" + "v" * 1_025 + "'", "too long"),
     ("'a' = 'b\\0'", "NUL"),
-    (", ".join(f"'k{number}' = 'v'" for number in range(65)), "65 properties"),
+    (", ".join(f"'k{number}' = 'v'" for number in range(65)), "more than 64"),
 ]
 
 
@@ -372,13 +337,16 @@ def test_refused_properties(text: str, said: str) -> None:
     [
         ("CREATE TABLE a.b", "CREATE TABLE [IF NOT EXISTS] database.table"),
         ("create schema a b", "CREATE DATABASE [IF NOT EXISTS] name"),
-        ("DROP TABLE a.b CASCADE", "DROP TABLE [IF EXISTS] database.table"),
+        ("DROP TABLE a.b CASCADED", "DROP TABLE [IF EXISTS] database.table [CASCADE]"),
         ("ALTER TABLE a.b FOO", "ALTER TABLE database.table ADD COLUMN"),
         ("DESC", "DESCRIBE [TABLE] database.table"),
-        ("SHOW ROLES", "SHOW NODES"),
-        ("SHOW CLUSTER x", "SHOW CLUSTER"),
+        ("SHOW COLUMNS", "SHOW DATABASES"),
+        ("SHOW CLUSTER x", "| CLUSTER"),
+        ("EXPLAIN DROP ROLE", "DROP ROLE [IF EXISTS] name"),
+        ("EXPLAIN SHOW NODES", "SHOW DATABASES"),
+        ("CREATE OR REPLACE VIEW", "CREATE [OR REPLACE] VIEW"),
         ("ALTER CLUSTER RESET x", "ALTER CLUSTER SET setting = value"),
-        ("CREATE INDEX x", "CREATE DATABASE [IF NOT EXISTS] name | CREATE TABLE"),
+        ("CREATE INDEX x", "CREATE ROLE [IF NOT EXISTS] name"),
         ("VACUUM", "one of CREATE DATABASE"),
         ("CREATE TABLE a.b ('", "CREATE TABLE [IF NOT EXISTS]"),
     ],

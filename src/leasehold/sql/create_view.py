@@ -1,0 +1,49 @@
+"""CREATE VIEW and DROP VIEW."""
+
+from leasehold.core.statements import CreateView, DropView
+from leasehold.errors import Refused
+from leasehold.limits import COLUMNS_MAX
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.query import view_query
+from leasehold.sql.table import check_distinct
+
+
+def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+    """The statement, from behind CREATE VIEW; raises `BadStatement`, or `Refused` with a precise code."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if if_not_exists and or_replace:
+        raise cursor.source.bad("OR REPLACE and IF NOT EXISTS exclude each other")
+    view = cursor.table()
+    names = _names(cursor)
+    comment = cursor.comment() if cursor.accept("COMMENT") else ""
+    cursor.expect("AS")
+    query = view_query(cursor.source, cursor.at)
+    cursor.at = len(cursor.source.tokens)
+    return CreateView(
+        view=view,
+        body=query.body,
+        reads=query.reads,
+        names=names,
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+        comment=comment,
+    )
+
+
+def drop_view(cursor: Cursor) -> DropView:
+    """The statement, from behind DROP VIEW."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    view = cursor.table()
+    return DropView(view=view, if_exists=if_exists, cascade=cursor.accept("CASCADE"))
+
+
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    if not cursor.accept("("):
+        return ()
+    names = [cursor.column()]
+    while cursor.choose(",", ")") == ",":
+        names.append(cursor.column())
+    if len(names) > COLUMNS_MAX:
+        raise Refused(f"{len(names)} columns, over {COLUMNS_MAX}", code="TOO_MANY_COLUMNS", hint="name fewer of them")
+    check_distinct(names)
+    return tuple(names)

@@ -1,0 +1,229 @@
+"""Reading a statement token by token: each word has to be one that the grammar expects there, to the last one."""
+
+import re
+from typing import Final
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from leasehold.core.statements import Literal, TableName
+from leasehold.errors import BadStatement, Refused
+from leasehold.limits import COMMENT_CHARACTERS_MAX
+from leasehold.sql.front import Source, check_name, short
+
+_WORD: Final = re.compile(r"\w|[^\x00-\x7f]")
+_UNNAMED: Final = frozenset({"'", "9", "?"})
+"""The forms that start like words and are no names."""
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BYTES: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
+_CONSTANTS: Final = {
+    "TRUE": Literal("boolean", "true"),
+    "FALSE": Literal("boolean", "false"),
+    "NULL": Literal("null", ""),
+}
+
+
+class Cursor:
+    """A place in a statement. What reads something moves past it, or raises `BadStatement` (or `Refused` with a
+    precise code) that says what is wrong where."""
+
+    def __init__(self, source: Source, at: int = 0) -> None:
+        self.source = source
+        self.at = at
+
+    @property
+    def form(self) -> str:
+        """The form of the next token, empty at the end."""
+        return self.ahead(0)
+
+    def ahead(self, count: int) -> str:
+        """The form of the token so many after the next one."""
+        at = self.at + count
+        return self.source.forms[at] if at < len(self.source.forms) else ""
+
+    def token(self) -> Token:
+        """The next token, moving past it."""
+        if self.at == len(self.source.tokens):
+            raise self.bad("something is missing")
+        self.at += 1
+        return self.source.tokens[self.at - 1]
+
+    def bad(self, what: str) -> BadStatement:
+        """The error that `what` is wrong with the next token."""
+        tokens = self.source.tokens
+        return self.source.bad(what, tokens[self.at].start if self.at < len(tokens) else len(self.source.text))
+
+    def unsupported(self, expected: str = "") -> BadStatement:
+        """The error that the next token has no meaning here, by name if it is a word."""
+        if _WORD.match(self.form) and self.form not in _UNNAMED and not self.source.is_secret(self.at):
+            what = f"{short(self.form)} is not supported here" + (f", {expected}" if expected else "")
+        elif not self.form:
+            what = f"something is missing, {expected}" if expected else "something is missing"
+        else:
+            what = expected or "this is not understood"
+        return self.bad(what)
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self.form:
+            raise self.unsupported()
+
+    # ---------------------------------------------------------------- words and signs
+
+    def accept(self, *forms: str) -> bool:
+        """Whether these forms come next, all of them; then they are passed."""
+        if self.source.forms[self.at : self.at + len(forms)] != forms:
+            return False
+        self.at += len(forms)
+        return True
+
+    def choose(self, *forms: str) -> str:
+        """The one of these forms that comes next."""
+        if self.form not in forms:
+            raise self.unsupported(f"{_alternatives(forms)} is expected")
+        self.at += 1
+        return self.source.forms[self.at - 1]
+
+    def once(self, said: set[str], *forms: str) -> str:
+        """The one of these forms that comes next, and is not `said` yet; now it is."""
+        if self.form in said:
+            raise self.bad(f"{self.form} is there twice")
+        form = self.choose(*forms)
+        said.add(form)
+        return form
+
+    def expect(self, *forms: str) -> None:
+        """These forms, all of them."""
+        for form in forms:
+            self.choose(form)
+
+    # ---------------------------------------------------------------- names
+
+    def name(self) -> str:
+        """A name of one part, which may be any word; raises `Refused` with code BAD_IDENTIFIER."""
+        return check_name(self._part())
+
+    def object(self, kind: str) -> str:
+        """The name of a `kind` of object, such as a database, that is in nothing else."""
+        parts = self._parts()
+        if len(parts) != 1:
+            raise Refused(
+                f"a {kind} has a name of one part, not {'.'.join(parts)[:300]!r}",
+                code="BAD_IDENTIFIER",
+                hint=self.source.hint,
+            )
+        return check_name(parts[0])
+
+    def column(self) -> str:
+        """A column's name."""
+        name = self._part()
+        if self.form == ".":
+            raise Refused(
+                "a column's name has no dot: there are no nested columns",
+                code="BAD_IDENTIFIER",
+                hint=self.source.hint,
+            )
+        return check_name(name)
+
+    def table(self) -> TableName:
+        """A table's or view's name, `database.table`; raises `Refused` with code BAD_IDENTIFIER for other numbers of
+        parts."""
+        return qualified(self._parts())
+
+    def _parts(self) -> list[str]:
+        parts = [self._part()]
+        while self.accept("."):
+            parts.append(self._part())
+        return parts
+
+    def _part(self) -> str:
+        if " " in self.form:
+            raise self.unsupported("a name is expected")
+        if self.form in _UNNAMED or (self.form != "`" and not _WORD.match(self.form)):
+            raise self.bad("a name is expected")
+        return self.token().text
+
+    # ---------------------------------------------------------------- values
+
+    def text(self) -> str:
+        """A string."""
+        if self.form != "'":
+            raise self.unsupported("a text in quotes is expected")
+        value = self.token().text
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            value = "\0"
+        if "\0" in value:
+            self.at -= 1
+            raise self.bad("a character that is not text in this")
+        return value
+
+    def comment(self) -> str:
+        """A string that describes something; raises `Refused` with code BAD_COMMENT for a long one."""
+        text = self.text()
+        if len(text) > COMMENT_CHARACTERS_MAX:
+            raise Refused(
+                f"a comment of {len(text)} characters, over {COMMENT_CHARACTERS_MAX}",
+                code="BAD_COMMENT",
+                hint="shorten it",
+            )
+        return text
+
+    def count(self, what: str) -> int:
+        """A whole number without a sign."""
+        text = self.source.tokens[self.at].text if self.form == "9" else ""
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(2**62))):
+            raise self.unsupported(f"{what} is expected")
+        self.at += 1
+        return int(text)
+
+    def literal(self) -> Literal:
+        """A value: a number with or without a sign, a string, TRUE, FALSE, NULL, DATE '..', TIMESTAMP '..', X'..'."""
+        if self.form in {"-", "+", "9"}:
+            return self._number()
+        if self.form == "'":
+            return Literal("string", self.text())
+        if self.form in _CONSTANTS:
+            return _CONSTANTS[self.choose(*_CONSTANTS)]
+        if self.accept("DATE"):
+            return Literal("date", self.text())
+        if self.accept("TIMESTAMP"):
+            return Literal("timestamp", self.text())
+        if self.form == "?" and self.source.tokens[self.at].token_type == TokenType.HEX_STRING:
+            return self._bytes()
+        raise self.unsupported(
+            "a value is expected: a number, 'text', TRUE, FALSE, NULL, DATE 'text', TIMESTAMP 'text' or X'hex'"
+        )
+
+    def _number(self) -> Literal:
+        sign = "-" if self.form == "-" else ""
+        if self.form != "9":
+            self.at += 1
+        text = self.source.tokens[self.at].text if self.form == "9" else ""
+        if _NUMBER.fullmatch(text) is None:
+            raise self.bad("a number is expected, such as 12, 1.5 or 1e3")
+        self.at += 1
+        return Literal("number", sign + text)
+
+    def _bytes(self) -> Literal:
+        token = self.source.tokens[self.at]
+        if self.source.text[token.start] not in "xX" or _BYTES.fullmatch(token.text) is None:
+            raise self.bad("bytes are written as X'..' with two hex digits each, so they can't be this")
+        self.at += 1
+        return Literal("binary", token.text.lower())
+
+
+def _alternatives(forms: tuple[str, ...]) -> str:
+    *first, last = map(repr, forms)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def qualified(parts: list[str]) -> TableName:
+    """The name of a table or view from its parts; raises `Refused` with code BAD_IDENTIFIER."""
+    if len(parts) != 2:
+        raise Refused(
+            f"a table is named by its database and its own name, not {'.'.join(parts)[:300]!r}",
+            code="BAD_IDENTIFIER",
+            hint=f"write database.{parts[-1][:100]}" if len(parts) == 1 else "write database.table, without a catalog",
+        )
+    return TableName(check_name(parts[0]), check_name(parts[1]))

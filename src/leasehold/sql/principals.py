@@ -1,0 +1,120 @@
+"""Users, roles and rights."""
+
+from leasehold.core.records.principals import PrincipalKind, Right
+from leasehold.core.statements import (
+    CreateRole,
+    CreateUser,
+    Definition,
+    DropPrincipal,
+    Grant,
+    GrantRole,
+    On,
+    OnCluster,
+    OnDatabase,
+    OnTable,
+    OnView,
+    RenamePrincipal,
+    Revoke,
+    RevokeRole,
+    SetPassword,
+)
+from leasehold.errors import Refused
+from leasehold.limits import PASSWORD_CHARACTERS_MAX
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.databases import DATABASE
+
+_ALL = "ALL"
+_RIGHTS = tuple(right.value for right in Right)
+
+
+def create_user(cursor: Cursor) -> CreateUser:
+    """The statement, from behind CREATE USER; raises `BadStatement`, or `Refused` with code BAD_PASSWORD."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = principal(cursor)
+    cursor.expect("PASSWORD")
+    return CreateUser(name=name, password=_password(cursor), if_not_exists=if_not_exists)
+
+
+def create_role(cursor: Cursor) -> CreateRole:
+    """The statement, from behind CREATE ROLE."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    return CreateRole(name=principal(cursor), if_not_exists=if_not_exists)
+
+
+def alter_principal(cursor: Cursor, kind: PrincipalKind) -> SetPassword | RenamePrincipal:
+    """The statement, from behind ALTER USER or ALTER ROLE."""
+    name = principal(cursor)
+    if kind is PrincipalKind.USER and cursor.accept("PASSWORD"):
+        return SetPassword(name=name, password=_password(cursor))
+    cursor.expect("RENAME", "TO")
+    return RenamePrincipal(kind=kind, name=name, to=principal(cursor))
+
+
+def drop_principal(cursor: Cursor, kind: PrincipalKind) -> DropPrincipal:
+    """The statement, from behind DROP USER or DROP ROLE."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    return DropPrincipal(kind=kind, name=principal(cursor), if_exists=if_exists)
+
+
+def grant(cursor: Cursor) -> Definition:
+    """The statement, from behind GRANT."""
+    if cursor.accept("ROLE"):
+        role = principal(cursor)
+        cursor.expect("TO")
+        return GrantRole(role=role, user=principal(cursor))
+    rights = _rights(cursor)
+    on = read_on(cursor)
+    cursor.expect("TO")
+    return Grant(rights=rights, on=on, to=principal(cursor))
+
+
+def revoke(cursor: Cursor) -> Definition:
+    """The statement, from behind REVOKE."""
+    if cursor.accept("ROLE"):
+        role = principal(cursor)
+        cursor.expect("FROM")
+        return RevokeRole(role=role, user=principal(cursor))
+    rights = _rights(cursor)
+    on = read_on(cursor)
+    cursor.expect("FROM")
+    return Revoke(rights=rights, on=on, of=principal(cursor))
+
+
+def read_on(cursor: Cursor) -> On:
+    """`ON CLUSTER | DATABASE name | TABLE database.table | VIEW database.view`."""
+    cursor.expect("ON")
+    match cursor.choose("CLUSTER", "DATABASE", "SCHEMA", "TABLE", "VIEW"):
+        case "CLUSTER":
+            return OnCluster()
+        case "TABLE":
+            return OnTable(cursor.table())
+        case "VIEW":
+            return OnView(cursor.table())
+        case _:
+            return OnDatabase(cursor.object(DATABASE))
+
+
+def principal(cursor: Cursor) -> str:
+    """The name of a user or role."""
+    return cursor.object("user or role")
+
+
+def _rights(cursor: Cursor) -> tuple[Right, ...]:
+    if cursor.accept(_ALL):
+        return tuple(Right)
+    said: set[str] = set()
+    rights = [Right(cursor.once(said, *_RIGHTS))]
+    while cursor.accept(","):
+        rights.append(Right(cursor.once(said, *_RIGHTS)))
+    return tuple(rights)
+
+
+def _password(cursor: Cursor) -> str:
+    password = cursor.text()
+    if not 1 <= len(password) <= PASSWORD_CHARACTERS_MAX:
+        raise Refused(
+            f"a password of {len(password)} characters",
+            code="BAD_PASSWORD",
+            hint=f"use 1 to {PASSWORD_CHARACTERS_MAX} characters",
+        )
+    return password

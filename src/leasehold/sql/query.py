@@ -1,0 +1,233 @@
+"""The SELECT of a view: its one canonical text, and the tables that it names.
+
+sqlglot reads it, within bounds: a text from outside must hold up no process that parses it. It reads far more than a
+SELECT, so what would run code, change something or read what is not in the catalog is refused by name. A word that
+means nothing to it where it stands (`LIMIT 5 ONLY`) is not in the canonical text, which is what is stored and shown.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parser import SENTINEL_NONE
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token
+
+from leasehold.core.statements import TableName, fold
+from leasehold.errors import Refused
+from leasehold.limits import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
+from leasehold.sql.cursor import qualified
+from leasehold.sql.front import FOREIGN_ERRORS, Source, read, short
+
+_STEPS_MIN: Final = 5_000
+_STEPS_PER_TOKEN: Final = 3
+"""A SELECT as people write it takes one or two."""
+_ROUNDS_MAX: Final = 4
+"""A text is written out and read again until it stays as it is."""
+_STARTS: Final = frozenset({"SELECT", "WITH", "("})
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+_OPEN: Final = frozenset({",", "SELECT", "WHERE", "ON", "AND", "OR", "GROUP BY", "HAVING", "IN"})
+_SHUT: Final = frozenset(
+    {",", ")", "]", "}", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "UNION", "INTERSECT", "EXCEPT", ""}
+)
+"""One of these can't follow one of those: sqlglot forgets a comma too many, and reads clauses with nothing in them."""
+_BEFORE_COMMA: Final = frozenset(
+    {"(", "[", "{", "DISTINCT", "FROM", "ORDER BY", "PARTITION BY", "WITH"} | _OPEN - {"AND", "OR", "ON", "IN"}
+)
+_FALLBACK: Final = "this is not understood"
+_REFUSED: Final = (
+    (exp.Anonymous, "this function is not known here"),
+    (exp.Command, _FALLBACK),
+    (exp.DDL, "a SELECT changes nothing, so this is not supported"),
+    ((exp.Insert, exp.Update, exp.Delete, exp.Merge), "a SELECT changes nothing, so this is not supported"),
+    (exp.Into, "SELECT INTO is not supported"),
+    (exp.Lock, "locking is not supported"),
+    (exp.Hint, "hints are not supported"),
+    (exp.QueryTransform, "SELECT TRANSFORM runs a program, so it is not supported"),
+    (exp.Placeholder, "parameters are not supported"),
+    (exp.Parameter, "parameters are not supported"),
+    (exp.SessionParameter, "parameters are not supported"),
+)
+"""What sqlglot reads and a view must not say."""
+_TABLE_PARTS: Final = frozenset({"this", "db", "catalog", "alias", "joins", "laterals", "sample", "pivots"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewQuery:
+    """`body` is the canonical text, `reads` the tables and views that it names, each once."""
+
+    body: str
+    reads: tuple[TableName, ...]
+
+
+class _Entangled(Exception):
+    """Reading the statement takes too many steps. Not one of sqlglot's errors, which it would catch itself."""
+
+
+class _Dialect(Spark):
+    """Spark's, with no word to the log about a path into JSON that is none."""
+
+    STRICT_JSON_PATH_SYNTAX = False
+
+
+class _Parser(SparkParser):
+    """Spark's grammar, except that what it does not understand is an error and never an opaque command.
+
+    It also counts its steps: sqlglot reads some texts (joins without a condition) by trying 2**n ways.
+    """
+
+    _steps = 0
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps += 1
+        if self._steps > _STEPS_MIN + _STEPS_PER_TOKEN * self._tokens_size:
+            raise _Entangled
+        super()._advance(times)
+
+    def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
+        at = token or self._curr
+        offset = at.start if at else len(self.sql)
+        # Always raised at once: sqlglot would otherwise collect errors in some of its modes and read on.
+        raise ParseError(message, [{"offset": offset}])
+
+    def _warn_unsupported(self) -> None:
+        self.raise_error(_FALLBACK)
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        self.raise_error(_FALLBACK)
+        return super()._parse_as_command(start)
+
+
+def view_query(source: Source, first: int) -> ViewQuery:
+    """The SELECT that starts at the token `first` and ends the statement.
+
+    Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, VIEW_TOO_LONG.
+    """
+    tree, text = _tree(source, first), ""
+    for _ in range(_ROUNDS_MAX):
+        written = _written(source, tree)
+        if written == text:
+            return ViewQuery(body=text, reads=_reads(source, tree))
+        text = written
+        tree = parse_query(text)
+    raise source.bad("the SELECT can't be written down so that it stays the same")
+
+
+def parse_query(text: str) -> exp.Query:
+    """The syntax tree of a view's SELECT, within all bounds; raises as `view_query`."""
+    return _tree(read(text), 0)
+
+
+def _tree(source: Source, first: int) -> exp.Query:
+    tokens = source.tokens[first:]
+    if not tokens:
+        raise source.bad("the SELECT of the view is missing")
+    _check_size(tokens[-1].end + 1 - tokens[0].start)
+    if source.forms[first] not in _STARTS:
+        raise source.bad("a view is made of a SELECT, not of this", tokens[0].start)
+    _check_signs(source, first)
+    try:
+        trees = _Parser(dialect=_Dialect()).parse(list(tokens), source.text)
+    except ParseError as error:
+        detail = error.errors[0] if error.errors else {}
+        raise source.bad(_plain(str(error)), detail.get("offset")) from error
+    except (_Entangled, RecursionError) as error:
+        raise source.bad("the statement is too entangled to be read") from error
+    except FOREIGN_ERRORS as error:
+        raise source.bad("the statement can't be understood") from error
+    tree = trees[0] if len(trees) == 1 else None
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+        raise source.bad("a view is made of one SELECT", tokens[0].start)
+    for node in tree.walk():
+        _check_node(source, node)
+    return tree
+
+
+def _written(source: Source, tree: exp.Query) -> str:
+    """The canonical text of a SELECT: one line without comments."""
+    try:
+        text = tree.sql(dialect=_Dialect(), comments=False, unsupported_level=ErrorLevel.RAISE)
+        text.encode()
+    except (*FOREIGN_ERRORS, RecursionError) as error:
+        raise source.bad("the statement can't be understood") from error
+    _check_size(len(text))
+    return text
+
+
+def _reads(source: Source, tree: exp.Query) -> tuple[TableName, ...]:
+    found: dict[tuple[str, str], TableName] = {}
+    clause = tree.args.get("with_")
+    given: list[exp.Expr] = clause.expressions if isinstance(clause, exp.With) else []
+    for table in tree.find_all(exp.Table):
+        parts = list(_parts(source, table))
+        if len(parts) == 1 and fold(parts[0]) in _usable(given, table):
+            continue
+        name = qualified(parts)
+        found.setdefault((fold(name.database), fold(name.table)), name)
+    return tuple(found.values())
+
+
+def _usable(given: list[exp.Expr], table: exp.Table) -> set[str]:
+    """The names that WITH gives where `table` stands: within the clause, those before its own."""
+    own = table.find_ancestor(exp.CTE)
+    before = next((at for at, one in enumerate(given) if one is own), len(given))
+    return {fold(one.alias) for one in given[:before]}
+
+
+def _parts(source: Source, table: exp.Table) -> Iterator[str]:
+    for part in table.parts:
+        if not isinstance(part, exp.Identifier):
+            raise source.bad(f"a view reads tables and views, and nothing like {short(_shown(part))!r}")
+        yield part.name
+
+
+def _check_node(source: Source, node: exp.Expr) -> None:
+    for kind, text in _REFUSED:
+        if isinstance(node, kind):
+            raise source.bad(f"{text}: {short(_shown(node))!r}")
+    if isinstance(node, exp.With) and node.args.get("recursive"):
+        raise source.bad("WITH RECURSIVE is not supported")
+    if isinstance(node, exp.With) and node.parent is not node.root():
+        # sqlglot writes it at the start of the whole, where its names could mean something else.
+        raise source.bad("WITH is supported at the start of the whole SELECT only")
+    if isinstance(node, exp.Table):
+        for name, value in node.args.items():
+            if value and name not in _TABLE_PARTS:
+                raise source.bad(f"{name.upper()} is not supported behind a table's name")
+
+
+def _shown(node: exp.Expr) -> str:
+    try:
+        return node.name or node.sql(dialect=_Dialect(), unsupported_level=ErrorLevel.IGNORE)
+    except (*FOREIGN_ERRORS, RecursionError):
+        return type(node).__name__
+
+
+def _check_size(characters: int) -> None:
+    if characters > VIEW_BODY_CHARACTERS_MAX:
+        raise Refused(
+            f"the SELECT of a view has {characters} characters, over {VIEW_BODY_CHARACTERS_MAX}",
+            code="VIEW_TOO_LONG",
+            hint="split it into several views",
+        )
+
+
+def _check_signs(source: Source, first: int) -> None:
+    # sqlglot tries several readings of each bracket: the depth bounds both its stack and its time.
+    depth = 0
+    forms = ("", *source.forms[first:], "")
+    for token, before, form, after in zip(source.tokens[first:], forms, forms[1:], forms[2:], strict=False):
+        if (form in _OPEN and after in _SHUT) or (form == "," and before in _BEFORE_COMMA):
+            raise source.bad("something is missing here", token.start)
+        depth += (form in _OPENING) - (form in _CLOSING)
+        if depth > VIEW_NESTING_MAX:
+            raise source.bad(f"brackets nest deeper than {VIEW_NESTING_MAX}", token.start)
+
+
+def _plain(message: str) -> str:
+    # sqlglot's other messages speak of the classes of its tree.
+    return message[:1].lower() + message[1:] if message.startswith("Expecting ") else _FALLBACK

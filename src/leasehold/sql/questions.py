@@ -1,0 +1,92 @@
+"""SHOW and DESCRIBE."""
+
+from leasehold.core import claims
+from leasehold.core.statements import (
+    Describe,
+    DescribeDatabase,
+    Question,
+    ShowCluster,
+    ShowDatabases,
+    ShowGrants,
+    ShowHistory,
+    ShowNodes,
+    ShowPrincipals,
+    ShowProcedures,
+    ShowProperties,
+    ShowTables,
+    ShowViews,
+)
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.databases import DATABASE
+from leasehold.sql.principals import principal, read_on
+
+_SHOWN = (
+    "DATABASES",
+    "TABLES",
+    "VIEWS",
+    "TBLPROPERTIES",
+    "NODES",
+    "CLUSTER",
+    "PROCEDURES",
+    "HISTORY",
+    "USERS",
+    "ROLES",
+    "GRANTS",
+)
+
+
+def show(cursor: Cursor) -> Question:  # noqa: PLR0911 - one for each form
+    """The statement, from behind SHOW."""
+    match cursor.choose(*_SHOWN):
+        case "DATABASES":
+            return ShowDatabases()
+        case "TABLES":
+            return ShowTables(database=_within(cursor))
+        case "VIEWS":
+            return ShowViews(database=_within(cursor))
+        case "TBLPROPERTIES":
+            return ShowProperties(table=cursor.table())
+        case "NODES":
+            return ShowNodes()
+        case "CLUSTER":
+            return ShowCluster()
+        case "PROCEDURES":
+            return ShowProcedures()
+        case "HISTORY":
+            return ShowHistory(of=_object(cursor) if cursor.accept("FOR") else None)
+        case "USERS":
+            return ShowPrincipals(roles=False)
+        case "ROLES":
+            return ShowPrincipals(roles=True)
+        case _:
+            name = principal(cursor) if cursor.accept("FOR") else None
+            return ShowGrants(principal=name, on=read_on(cursor) if cursor.form else None)
+
+
+def describe(cursor: Cursor) -> Question:
+    """The statement, from behind DESCRIBE."""
+    if cursor.form in {"DATABASE", "SCHEMA"} and cursor.ahead(1) != ".":
+        cursor.token()
+        return DescribeDatabase(name=cursor.object(DATABASE))
+    if cursor.form in {"EXTENDED", "FORMATTED"} and cursor.ahead(1) != ".":
+        raise cursor.unsupported()
+    if cursor.form == "TABLE" and cursor.ahead(1) != ".":
+        cursor.token()
+    return Describe(table=cursor.table())
+
+
+def _within(cursor: Cursor) -> str | None:
+    return cursor.object(DATABASE) if cursor.accept("IN") or cursor.accept("FROM") else None
+
+
+def _object(cursor: Cursor) -> str:
+    """An object as statements claim it."""
+    match cursor.choose("DATABASE", "SCHEMA", "TABLE", "VIEW", "USER", "ROLE", "CLUSTER"):
+        case "CLUSTER":
+            return claims.CLUSTER
+        case "TABLE" | "VIEW":
+            return claims.table_name(cursor.table())
+        case "USER" | "ROLE":
+            return claims.principal_name(principal(cursor))
+        case _:
+            return claims.database_name(cursor.object(DATABASE))

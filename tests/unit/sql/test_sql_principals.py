@@ -1,0 +1,176 @@
+"""Users, roles and rights: what is read, what is refused, and that no password is repeated."""
+
+import pytest
+
+from leasehold.core.records.principals import PrincipalKind, Right
+from leasehold.core.statements import (
+    AnyStatement,
+    CreateRole,
+    CreateUser,
+    DropPrincipal,
+    Grant,
+    GrantRole,
+    OnCluster,
+    OnDatabase,
+    OnTable,
+    OnView,
+    RenamePrincipal,
+    Revoke,
+    RevokeRole,
+    SetPassword,
+    TableName,
+)
+from leasehold.errors import Refused
+from leasehold.limits import PASSWORD_CHARACTERS_MAX, STATEMENT_CHARACTERS_MAX
+from leasehold.sql.parse import parse
+from leasehold.sql.render import render
+from leasehold.sql.secrets import redacted
+from tests.unit.sql.refusals import refused
+
+AB = TableName("a", "b")
+ALL = tuple(Right)
+SECRET = "hunter2"
+
+ACCEPTED: list[tuple[str, AnyStatement]] = [
+    ("CREATE USER u PASSWORD 'p'", CreateUser(name="u", password="p")),
+    ('create user if not exists `U` password "it\'s"', CreateUser(name="U", password="it's", if_not_exists=True)),
+    ("CREATE USER password PASSWORD 'p'", CreateUser(name="password", password="p")),
+    ("ALTER USER u PASSWORD 'p'", SetPassword(name="u", password="p")),
+    ("ALTER USER u RENAME TO v", RenamePrincipal(kind=PrincipalKind.USER, name="u", to="v")),
+    ("DROP USER u", DropPrincipal(kind=PrincipalKind.USER, name="u")),
+    ("DROP USER IF EXISTS u", DropPrincipal(kind=PrincipalKind.USER, name="u", if_exists=True)),
+    ("CREATE ROLE r", CreateRole(name="r")),
+    ("CREATE ROLE IF NOT EXISTS r", CreateRole(name="r", if_not_exists=True)),
+    ("ALTER ROLE r RENAME TO s", RenamePrincipal(kind=PrincipalKind.ROLE, name="r", to="s")),
+    ("DROP ROLE IF EXISTS r", DropPrincipal(kind=PrincipalKind.ROLE, name="r", if_exists=True)),
+    ("GRANT ALL ON CLUSTER TO u", Grant(rights=ALL, on=OnCluster(), to="u")),
+    ("GRANT insert, SELECT ON TABLE a.b TO u", Grant(rights=(Right.INSERT, Right.SELECT), on=OnTable(AB), to="u")),
+    ("GRANT CREATE ON SCHEMA a TO `to`", Grant(rights=(Right.CREATE,), on=OnDatabase("a"), to="to")),
+    ("REVOKE DROP, ALTER ON VIEW a.b FROM u", Revoke(rights=(Right.DROP, Right.ALTER), on=OnView(AB), of="u")),
+    ("REVOKE ALL ON DATABASE a FROM u", Revoke(rights=ALL, on=OnDatabase("a"), of="u")),
+    ("GRANT ROLE r TO u", GrantRole(role="r", user="u")),
+    ("REVOKE ROLE r FROM u", RevokeRole(role="r", user="u")),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), ACCEPTED)
+def test_accepted(text: str, expected: AnyStatement) -> None:
+    assert parse(text) == expected
+    assert parse(render(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CREATE USER u", "'PASSWORD' is expected at the end"),
+        ("CREATE USER PASSWORD 'p'", "'PASSWORD' is expected"),
+        ("CREATE OR REPLACE USER u PASSWORD 'p'", "OR REPLACE is for views"),
+        ("CREATE USER u PASSWORD 'p' SUPERUSER", "not understood"),
+        ("ALTER ROLE r PASSWORD 'p'", "'RENAME' is expected"),
+        ("DROP USER u, v", "not understood"),
+        ("DROP ROLE r CASCADE", "CASCADE is not supported"),
+        ("GRANT SELCT ON TABLE a.b TO x", "SELCT is not supported"),
+        ("GRANT SELECT, SELECT ON CLUSTER TO x", "twice"),
+        ("GRANT SELECT, ALL ON CLUSTER TO x", "ALL is not supported"),
+        ("GRANT ALL PRIVILEGES ON CLUSTER TO x", "PRIVILEGES is not supported"),
+        ("GRANT SELECT (x) ON TABLE a.b TO u", "'ON' is expected"),
+        ("GRANT SELECT ON a.b TO u", "A is not supported"),
+        ("GRANT SELECT ON TABLE a.b FROM u", "'TO' is expected"),
+        ("GRANT SELECT ON TABLE a.b TO u WITH GRANT OPTION", "WITH is not supported"),
+        ("GRANT SELECT ON TABLE a.b TO u, v", "near ','"),
+        ("GRANT r TO u", "R is not supported"),
+        ("REVOKE SELECT ON TABLE a.b TO u", "'FROM' is expected"),
+        ("REVOKE GRANT OPTION FOR SELECT ON TABLE a.b FROM u", "GRANT is not supported"),
+        ("GRANT ROLE r, s TO u", "'TO' is expected"),
+    ],
+)
+def test_refused(text: str, said: str) -> None:
+    refused(text, "BAD_STATEMENT", said)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("CREATE USER a.u PASSWORD 'p'", "BAD_IDENTIFIER", "a.u"),
+        ("CREATE ROLE `a b`", "BAD_IDENTIFIER", "a b"),
+        ("GRANT ROLE r TO 1u", "BAD_IDENTIFIER", "1u"),
+        ("GRANT SELECT ON TABLE b TO u", "BAD_IDENTIFIER", "its database"),
+        ("GRANT SELECT ON CLUSTER TO " + "u" * 65_536, "BAD_IDENTIFIER", "uuu"),
+        ("CREATE USER u PASSWORD ''", "BAD_PASSWORD", "0 characters"),
+        (f"ALTER USER u PASSWORD '{'p' * (PASSWORD_CHARACTERS_MAX + 1)}'", "BAD_PASSWORD", "1025"),
+    ],
+)
+def test_refused_with_a_code(text: str, code: str, said: str) -> None:
+    refused(text, code, said)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CREATE USER u PASSWORD 'hunter2'", "CREATE USER u PASSWORD '***'"),
+        ('alter user `u` password "hunter2" ; -- hunter2', "alter user `u` password '***'"),
+        ("EXPLAIN CREATE USER u PASSWORD /* it */ 'hunter2'", "EXPLAIN CREATE USER u PASSWORD /* it */ '***'"),
+        ("CREATE USER password PASSWORD 'hunter2'", "CREATE USER password PASSWORD '***'"),
+    ],
+)
+def test_a_password_is_not_shown(text: str, expected: str) -> None:
+    assert redacted(text) == expected
+
+
+BROKEN = [
+    "CREATE USER u PASSWORD hunter2",
+    "CREATE USER u PASSWORD 'hunter2' 'hunter2'",
+    "CREATE USER u PASSWORD 'hunter2",
+    "CREATE USER u PASSWORD N'hunter2'",
+    "CREATE USER u PASSWORD = 'hunter2'",
+    "CREATE USER u PASSWORD 'a''hunter2'",
+    "CREATE USER u hunter2",
+    "CREATE USER u 'hunter2'",
+    "CREATE USER 'hunter2'",
+    "CREATE USER u, PASSWORD 'hunter2'",
+    "CREATE USER u.v PASSWORD 'hunter2'",
+    "CREATE USER u IDENTIFIED BY 'hunter2'",
+    "CREATE USER u WITH PASSWORT 'hunter2'",
+    "CREAT USER u PASSWORD 'hunter2'",
+    "CREATE USR u PASSWORD 'hunter2'",
+    "CREATE OR REPLACE USER u PASSWORD 'hunter2'",
+    "ALTER USER u SET PASSWORD 'hunter2'",
+    "ALTER USER u PASSWORD 'hunter2' RENAME TO v",
+    "ALTER ROLE r PASSWORD 'hunter2'",
+    "EXPLAIN CREATE USER u PASSWORD hunter2",
+    "CREATE USER u PASSWORD 'hunter2'; DROP TABLE a.b",
+    "CREATE USER u PASSWORD 'hunter2\0'",
+    "CREATE USER u PASSWORD '" + SECRET + "x" * PASSWORD_CHARACTERS_MAX + "'",
+    "CREATE USER u PASSWORD 'hunter2" + "x" * STATEMENT_CHARACTERS_MAX + "'",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=[text[:50] for text in BROKEN])
+def test_a_password_is_not_shown_where_the_statement_is_wrong(text: str) -> None:
+    assert SECRET not in redacted(text)
+    with pytest.raises(Refused) as caught:
+        parse(text)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in str(error).lower()
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE a.b (password STRING DEFAULT 'x')",
+        "COMMENT ON TABLE a.users IS 'their passwords are elsewhere'",
+        "DELETE FROM a.users WHERE password = 'x'",
+        "SHOW GRANTS FOR user",
+        "SELECT 'x'",
+        "",
+    ],
+)
+def test_other_statements_are_shown_whole(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_what_may_be_a_password_takes_time_in_proportion() -> None:
+    for word in ("user", "create user ", "identified ", "password", "create" + " " * 1_000, "\\'"):
+        redacted(word * (STATEMENT_CHARACTERS_MAX // 5 // len(word)))
