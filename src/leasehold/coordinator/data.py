@@ -3,12 +3,13 @@
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.views import view_facts
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
-from leasehold.core.catalog import Catalog, field_named, live_fields
+from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
 from leasehold.core.codec import encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
-from leasehold.core.ddl import cleaned, put, sweep
+from leasehold.core.ddl import cleaned
 from leasehold.core.messages import (
     AbortTransaction,
     BucketPlaces,
@@ -21,14 +22,22 @@ from leasehold.core.messages import (
     TableCleaned,
     TableFacts,
     TransactionFacts,
+    ViewFacts,
 )
 from leasehold.core.operations import Change
-from leasehold.core.records import HorizonRecord, SegmentRecord, TableRecord, TransactionState
+from leasehold.core.plan import put
+from leasehold.core.records import SegmentRecord, TableRecord, TransactionState
 from leasehold.core.replication import after_fetch
+from leasehold.core.rewrite import worth_rewriting
+from leasehold.core.rights import check_request
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.ids import IDENTIFIER, BucketNumber, Revision, TransactionId
-from leasehold.limits import MESSAGE_BYTES_MAX, OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
+from leasehold.limits import (
+    MESSAGE_BYTES_MAX,
+    OPEN_TRANSACTIONS_MAX,
+    TRANSACTION_TTL_NS,
+)
 from leasehold.wire.ports import Clock
 
 
@@ -52,21 +61,36 @@ class Data:
         catalog = self._writer.catalog
         return self._facts(catalog.table(parse_name(name)), catalog)
 
+    def view(self, name: str) -> ViewFacts:
+        """A view with all that it reads, by its qualified name."""
+        return view_facts(parse_name(name), self._writer.catalog)
+
     def plan(self, request: PlanScan) -> ScanPlan:
         """Pins the present revision: its columns and its segments, without statistics, which no reader uses.
 
-        Raises `Refused` with code TOO_MANY_SEGMENTS if it does not fit into one message.
+        For a rewrite only the first ones that are worth it. Raises `Refused` with code TOO_MANY_SEGMENTS if it does not
+        fit into one message.
         """
         catalog = self._writer.catalog
+        check_through(request.through, catalog)
         table = catalog.table(parse_name(request.name))
         fields = live_fields(table)
         if request.columns is not None:
             fields = tuple(field_named(table, name) for name in request.columns)
         segments: list[SegmentRecord] = []
-        for number in range(table.buckets):
-            segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
+        if request.rewrite:
+            segments.extend(worth_rewriting(table, catalog))
+        else:
+            for number in range(table.buckets):
+                segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
         lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
-        plan = ScanPlan(facts=self._facts(table, catalog), fields=fields, segments=lean)
+        plan = ScanPlan(
+            facts=self._facts(table, catalog),
+            fields=fields,
+            segments=lean,
+            through=request.through,
+            deletes=table.deletes if request.rewrite else 0,
+        )
         if len(encode(plan)) > MESSAGE_BYTES_MAX:
             raise Refused(
                 f"table {plan.facts.name} has {len(lean)} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
@@ -109,7 +133,12 @@ class Data:
         if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
             text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
             raise Refused(text, code="BUSY", hint="commit or abort some, or wait until they expire")
-        await self._writer.submit(lambda catalog: open_transaction(request, catalog))
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
+            return open_transaction(request, catalog)
+
+        await self._writer.submit(decide)
         facts = self._transaction(request.transaction)
         if facts.state is TransactionState.OPEN:
             self._opened[request.transaction] = self._clock.now_ns()  # asked for again: its time starts anew
@@ -119,6 +148,7 @@ class Data:
         """Makes its segments visible at one revision."""
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
             live = self._leasing.live_incarnations(list(catalog.nodes))
             return commit_transaction(request, catalog, incarnations=live)
 
@@ -158,12 +188,6 @@ class Data:
                 if record is not None and record.state is TransactionState.OPEN:
                     await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))
 
-    async def advance_horizons(self) -> None:
-        """Moves each table's expiry horizon on with the wall clock, as one revision. A clock set back moves none."""
-        changes = horizons(self._writer.catalog, self._clock.wall_us())
-        if changes:
-            await self._writer.submit(lambda catalog: horizons(catalog, self._clock.wall_us()))
-
     # ------------------------------------------------------------ what nodes report
 
     async def acknowledge(self, message: SegmentsHeld | TableCleaned) -> None:
@@ -178,25 +202,6 @@ class Data:
             return _held(message, catalog)
 
         await self._writer.submit(decide)
-
-    async def sweep(self) -> None:
-        """Removes what a large table left in the manifest when it was dropped, slice by slice."""
-        while sweep(self._writer.catalog):
-            await self._writer.submit(sweep)
-
-
-def horizons(catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
-    """The horizons that lie behind by more than a thousandth of their table's TTL, or a second, moved to now."""
-    changes: list[Change] = []
-    for table in sorted(catalog.tables.values(), key=lambda one: one.id):
-        if table.ttl_ns is None:
-            continue
-        horizon_us = wall_us - table.ttl_ns // 1000
-        known = catalog.horizons.get(table.id)
-        step_us = max(1_000_000, table.ttl_ns // 1_000_000)
-        if known is None or horizon_us - known.horizon_us >= step_us:
-            changes.append(put(keys.horizon(table.id), HorizonRecord(table=table.id, horizon_us=horizon_us)))
-    return tuple(changes)
 
 
 def _held(message: SegmentsHeld, catalog: Catalog) -> tuple[Change, ...]:

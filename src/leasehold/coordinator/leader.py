@@ -4,17 +4,24 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from leasehold.coordinator.data import Data
+from leasehold.coordinator.faults import ending_the_statement
+from leasehold.coordinator.housekeeping import Housekeeping
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.logins import Logins
 from leasehold.coordinator.overview import Overview
+from leasehold.coordinator.preparing import Asked
 from leasehold.coordinator.procedures import Procedures
 from leasehold.coordinator.registration import Registration
 from leasehold.coordinator.sessions import Sessions
 from leasehold.coordinator.settings import lower_largest_lease
+from leasehold.coordinator.shown import is_large, pages
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog import Catalog
 from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended
+from leasehold.core.history import history
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
     AbortTransaction,
@@ -23,23 +30,40 @@ from leasehold.core.messages import (
     AskReceipts,
     AskStatus,
     AskTable,
+    AskView,
+    ClientRequest,
     ClusterFacts,
     CommitTransaction,
     Execute,
     Join,
+    Login,
+    LogOut,
     Message,
     OpenTransaction,
     PlanScan,
+    Rows,
     WhoAreYou,
 )
 from leasehold.core.operations import RevisionChanges
-from leasehold.core.statements import Question
+from leasehold.core.rights import check_cancel, check_question, check_request, check_statement
+from leasehold.core.statements import (
+    AnyStatement,
+    CancelProcedure,
+    CreateUser,
+    Definition,
+    Explain,
+    Question,
+    SetPassword,
+    ShowHistory,
+    ShowProcedures,
+)
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import ClusterId, NodeId, Term
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, PARSE_INLINE_CHARACTERS
+from leasehold.limits import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
-from leasehold.sql.parse import parse
-from leasehold.wire.ports import Clock, Duplex
+from leasehold.sql.parse import parse, parses_at_once
+from leasehold.sql.secrets import redacted
+from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +78,9 @@ class Leader:
         leadership: Leadership,
         catalog: Catalog,
         clock: Clock,
+        passwords: Passwords,
+        entropy: Entropy,
+        threads: Threads,
         group: asyncio.TaskGroup,
         grantor: type[Grantor] = Grantor,
     ) -> None:
@@ -62,6 +89,7 @@ class Leader:
         assert catalog.largest_lease is not None
         self._storage = storage
         self._clock = clock
+        self._threads = threads
         self._group = group
         self._leadership = leadership
         self._term = leadership.term
@@ -82,10 +110,21 @@ class Leader:
         self._leasing = Leasing(engine, clock)
         self._leasing.committed(catalog.revision, catalog.lineage)
         self._data = Data(self._writer, self._leasing, clock)
+        self._housekeeping = Housekeeping(self._writer, clock, threads)
         self._sessions = Sessions(storage, leadership.term, lambda: self._writer.catalog, self._data.acknowledge)
         self._registration = Registration(storage, self._writer, self._leasing, clock)
-        self._overview = Overview(self._leasing, self._sessions, leadership.term)
-        self._procedures = Procedures(storage, self._writer, self._leasing, clock, group, self._serving)
+        self._logins = Logins(self._writer, clock, passwords, entropy)
+        self._overview = Overview(self._leasing, self._sessions, leadership.term, self._logins.failed)
+        self._procedures = Procedures(
+            storage,
+            self._writer,
+            self._leasing,
+            clock,
+            group,
+            threads,
+            serving=self._serving,
+            hashed=self._logins.hashed,
+        )
 
     def start(self) -> None:
         """Begins to write, resumes what earlier leaders left, and keeps house, all in the group it was given."""
@@ -115,9 +154,11 @@ class Leader:
         self._leasing.step(LeadershipEnded())
         self._leasing.stop()
 
-    async def call(self, request: Message) -> Message:  # noqa: PLR0911 - one return per kind of request
+    async def call(self, request: Message) -> Message:  # noqa: C901, PLR0911, PLR0912 - one return per kind of request
         """Answers one request; raises the error that the peer is to see."""
         self._same_cluster(request)
+        if isinstance(request, ClientRequest) and not isinstance(request, Execute | AskOutcome):
+            check_request(request, self._writer.catalog)
         match request:
             case WhoAreYou():
                 return ClusterFacts(
@@ -130,12 +171,21 @@ class Leader:
                 return await self._registration.allocate(request)
             case Join():
                 return await self._registration.join(request)
+            case Login():
+                return await self._logins.log_in(request)
+            case LogOut():
+                return await self._logins.log_out(request)
             case AskStatus():
                 return self._overview.status(self._writer.catalog, self._clock.now_ns())
             case AskReceipts():
                 return self._overview.receipts(request, self._writer.catalog)
             case AskTable(name=name):
                 return self._data.table(name)
+            case AskView(name=name):
+                return self._data.view(name)
+            case PlanScan(rewrite=True):
+                # It holds all segments against all DELETEs: not on the loop that grants leases.
+                return await asyncio.to_thread(self._data.plan, request)
             case PlanScan():
                 return self._data.plan(request)
             case OpenTransaction():
@@ -154,22 +204,56 @@ class Leader:
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Runs a statement, or tells what became of one: progress, then the answer."""
         self._same_cluster(request)
+        if isinstance(request, Execute | AskOutcome) and self._procedures.knows(request.statement):
+            # Whoever knows its id hears of it: the statement may have ended the very login that it came with.
+            async for message in self._procedures.outcome(request.statement):
+                yield message
+            return
         match request:
             case AskOutcome(statement=statement):
+                check_request(request, self._writer.catalog)
                 async for message in self._procedures.outcome(statement):
                     yield message
             case Execute(text=text):
-                # A long text takes up to a second: not on the loop that grants leases.
-                statement = (
-                    parse(text) if len(text) <= PARSE_INLINE_CHARACTERS else await asyncio.to_thread(parse, text)
-                )
-                if isinstance(statement, Question):
-                    yield self._overview.answer(statement, self._writer.catalog, self._clock.now_ns())
+                check_request(request, self._writer.catalog)
+                statement, text = await self._understood(text)
+                if isinstance(statement, Definition):
+                    async for message in self._procedures.execute(_asked(request, statement, text)):
+                        yield message
                     return
-                async for message in self._procedures.execute(request, statement):
-                    yield message
+                for page in pages(await self._answer(request, statement, text)):
+                    yield page
             case _:
                 raise Refused(f"not a statement: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+
+    async def _understood(self, text: str) -> tuple[AnyStatement, str]:
+        """The statement, and its text without a secret in it."""
+        with ending_the_statement():
+            if parses_at_once(text):
+                return _understood(text)
+            # Up to seconds: not on the loop that grants leases.
+            return await self._threads.run(partial(_understood, text))
+
+    async def _answer(self, request: Execute, statement: Question | Explain | CancelProcedure, text: str) -> Rows:
+        _check_answer(statement, self._writer.catalog, _login(request))
+        if isinstance(statement, CancelProcedure):
+            return await self._procedures.cancel(statement.number)
+        with ending_the_statement():
+            return await self._looked_up(request, statement, text)
+
+    async def _looked_up(self, request: Execute, statement: Question | Explain, text: str) -> Rows:
+        catalog, now_ns = self._writer.catalog, self._clock.now_ns()
+        match statement:
+            case ShowProcedures():
+                return self._procedures.rows(catalog)
+            case ShowHistory(of=of):
+                return history(self._procedures.done(catalog), of)
+            case Explain(statement=definition):
+                return await self._procedures.explain(_asked(request, definition, text))
+            case _ if is_large(statement, catalog):
+                return await asyncio.to_thread(self._overview.answer, statement, catalog, now_ns)
+            case _:
+                return self._overview.answer(statement, catalog, now_ns)
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
@@ -188,6 +272,7 @@ class Leader:
         self._leasing.committed(batch.revision, catalog.lineage)
         self._leasing.follow(catalog.settings, batch.revision)
         self._registration.committed(batch, catalog)
+        self._housekeeping.committed(batch)
 
     def _serving(self) -> list[NodeId]:
         return self._overview.serving(self._writer.catalog, self._clock.now_ns())
@@ -200,8 +285,8 @@ class Leader:
                 continue
             try:
                 await self._data.expire()
-                await self._data.advance_horizons()
-                await self._data.sweep()
+                await self._logins.expire()
+                await self._housekeeping.keep()
                 await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
             except Definite as error:
                 log.warning("housekeeping: %s", error)
@@ -222,3 +307,30 @@ class Leader:
         else:
             return True
         return False
+
+
+def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
+    match statement:
+        case Explain(statement=definition):
+            check_statement(definition, catalog, login)
+        case CancelProcedure():
+            check_cancel(catalog, login)
+        case _:
+            check_question(statement, catalog, login)
+
+
+def _login(request: Execute) -> bytes | None:
+    return None if request.login is None else hash_secret(request.login)
+
+
+def _understood(text: str) -> tuple[AnyStatement, str]:
+    statement = parse(text)
+    definition = statement.statement if isinstance(statement, Explain) else statement
+    return statement, redacted(text) if isinstance(definition, CreateUser | SetPassword) else text
+
+
+def _asked(request: Execute, statement: Definition, text: str) -> Asked:
+    return Asked(
+        id=request.statement, text=text, statement=statement, login=_login(request), timeout_ns=request.timeout_ns
+    )

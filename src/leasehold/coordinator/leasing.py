@@ -43,6 +43,15 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     at_most_ns: int
 
 
+class Barrier(msgspec.Struct, frozen=True, kw_only=True):
+    """One that was asked for; `number` to look at it while it runs, None if it waits for nobody."""
+
+    revision: Revision
+    give_up_ns: int | None
+    number: int | None
+    verdict: "asyncio.Future[Proceed | Fail]"
+
+
 class Leasing:
     """One leader's leases. Answers to a node's message go to the stream that it came on, and to no other."""
 
@@ -50,7 +59,7 @@ class Leasing:
         self._grantor = grantor
         self._clock = clock
         self._timer: Timer | None = None
-        self._barriers: dict[int, asyncio.Future[Proceed | Fail]] = {}
+        self._barriers: dict[int, Barrier] = {}
         self._next_barrier = 1
         self._lineages: OrderedDict[Revision, LineageHash] = OrderedDict()
         self._known = Revision(0)
@@ -82,9 +91,7 @@ class Leasing:
                 case AcceptSurrender():
                     reply(SurrenderAccepted())
                 case ReportVerdict(number=number, verdict=verdict):
-                    answer = self._barriers.pop(number)
-                    if not answer.done():
-                        answer.set_result(verdict)
+                    self._end(self._barriers.pop(number), verdict)
                 case _:
                     assert_never(effect)
         self._arm()
@@ -129,28 +136,40 @@ class Leasing:
                 live[node] = held.incarnation
         return live
 
-    async def barrier(self, revision: Revision, on_number: Callable[[int], None] = lambda _: None) -> BarrierReceipt:
-        """Waits until nothing older than `revision` can be served; at once if a later barrier has proved it."""
+    def ask(self, revision: Revision, *, give_up_ns: int | None = None) -> Barrier:
+        """Begins to wait until nothing older than `revision` can be served, at most until `give_up_ns`.
+
+        It has proceeded at once if a later barrier has proved it. Those who ask alike share one.
+        """
         newest = self._newest
         if newest is not None and revision <= newest.revision:
             # Settled before it was asked for, so it waits for nobody.
             settled = tuple(msgspec.structs.replace(one, after_ns=0) for one in newest.settled)
-            return msgspec.structs.replace(newest, revision=revision, settled=settled)
+            answer: asyncio.Future[Proceed | Fail] = asyncio.get_running_loop().create_future()
+            answer.set_result(Proceed(receipt=msgspec.structs.replace(newest, revision=revision, settled=settled)))
+            return Barrier(revision=revision, give_up_ns=give_up_ns, number=None, verdict=answer)
+        for running in self._barriers.values():
+            if (running.revision, running.give_up_ns) == (revision, give_up_ns):
+                return running
         number = self._next_barrier
         self._next_barrier += 1
-        answer: asyncio.Future[Proceed | Fail] = asyncio.get_running_loop().create_future()
-        self._barriers[number] = answer
-        on_number(number)
-        self.step(BarrierRequested(number=number, revision=revision))
-        verdict = await answer
+        verdict: asyncio.Future[Proceed | Fail] = asyncio.get_running_loop().create_future()
+        barrier = Barrier(revision=revision, give_up_ns=give_up_ns, number=number, verdict=verdict)
+        self._barriers[number] = barrier
+        self.step(BarrierRequested(number=number, revision=revision, give_up_ns=give_up_ns))
+        return barrier
+
+    async def barrier(self, revision: Revision) -> BarrierReceipt:
+        """Waits until nothing older than `revision` can be served."""
+        asked = self.ask(revision)
+        await asyncio.wait((asked.verdict,))  # which others may wait for as well: it must not be cancelled with us
+        verdict = asked.verdict.result()
         assert isinstance(verdict, Proceed), "without a give-up instant a barrier can't fail"
-        if self._newest is None or self._newest.revision < revision:
-            self._newest = verdict.receipt
         return verdict.receipt
 
-    def waiting(self, number: int) -> Waiting | None:
+    def waiting(self, number: int | None) -> Waiting | None:
         """Whom a running barrier waits for; None once it has ended."""
-        if number not in self._barriers:
+        if number is None or number not in self._barriers:
             return None
         now_ns = self._clock.now_ns()
         verdict = self._grantor.verdict(number, now_ns)
@@ -163,6 +182,12 @@ class Leasing:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _end(self, barrier: Barrier, verdict: Proceed | Fail) -> None:
+        if isinstance(verdict, Proceed) and self.settled < barrier.revision:
+            self._newest = verdict.receipt
+        if not barrier.verdict.done():
+            barrier.verdict.set_result(verdict)
 
     def _arm(self) -> None:
         self.stop()

@@ -1,43 +1,83 @@
 """What people ask a coordinator: SHOW, DESCRIBE, status, receipts. Reads one catalog, changes nothing."""
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
 
+from leasehold.coordinator import shown
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.sessions import Sessions
 from leasehold.coordinator.settings import published_bound_ns
-from leasehold.core.catalog import Catalog, live_fields
-from leasehold.core.durations import render_duration
+from leasehold.core.catalog import Catalog
 from leasehold.core.messages import AskReceipts, ClusterStatus, KnownBarrier, NodeStatus, Receipts, Rows
-from leasehold.core.records import NodeRecord, SettledHow, UseState
+from leasehold.core.records import NodeRecord, SettledHow
 from leasehold.core.settings import settings_rows
-from leasehold.core.statements import Describe, Question, ShowCluster, ShowDatabases, ShowNodes, ShowTables
+from leasehold.core.statements import (
+    Describe,
+    DescribeDatabase,
+    ShowCluster,
+    ShowDatabases,
+    ShowGrants,
+    ShowNodes,
+    ShowPrincipals,
+    ShowProperties,
+    ShowTables,
+    ShowViews,
+)
 from leasehold.ids import NodeId, Term
 from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX
 
+CatalogQuestion: TypeAlias = (
+    ShowDatabases
+    | ShowTables
+    | ShowViews
+    | ShowNodes
+    | ShowCluster
+    | ShowProperties
+    | ShowPrincipals
+    | ShowGrants
+    | Describe
+    | DescribeDatabase
+)
+"""What is answered here; of statements and procedures, those who run them tell."""
+
 
 class Overview:
-    """Looks at the catalog and the leases of one leader."""
+    """Looks at the catalog and the leases of one leader. `failed_logins` counts them by the name of a user."""
 
-    def __init__(self, leasing: Leasing, sessions: Sessions, term: Term) -> None:
+    def __init__(
+        self, leasing: Leasing, sessions: Sessions, term: Term, failed_logins: Callable[[str], int] = lambda _: 0
+    ) -> None:
         self._leasing = leasing
         self._sessions = sessions
         self._term = term
+        self._failed_logins = failed_logins
 
-    def answer(self, question: Question, catalog: Catalog, now_ns: int) -> Rows:
-        """The rows of a SHOW or DESCRIBE."""
+    def answer(  # noqa: PLR0911 - one for each question
+        self, question: CatalogQuestion, catalog: Catalog, now_ns: int
+    ) -> Rows:
+        """The rows of a SHOW or DESCRIBE; only what `shown.is_large` may take long, and may run on another thread."""
         match question:
             case ShowDatabases():
-                used = sorted(one.name for one in catalog.databases.values() if one.state is UseState.IN_USE)
-                return Rows(columns=("database",), rows=tuple((name,) for name in used), revision=catalog.revision)
-            case ShowTables(database=database):
-                return _tables(catalog, database)
+                return shown.databases(question, catalog)
+            case ShowTables():
+                return shown.tables(question, catalog)
+            case ShowViews():
+                return shown.views(question, catalog)
+            case ShowProperties():
+                return shown.properties(question, catalog)
+            case ShowPrincipals():
+                return shown.principals(question, catalog, self._failed_logins)
+            case ShowGrants():
+                return shown.grants(question, catalog)
+            case Describe():
+                return shown.columns(question, catalog)
+            case DescribeDatabase():
+                return shown.database(question, catalog)
             case ShowNodes():
                 return self._nodes(catalog, now_ns)
             case ShowCluster():
                 columns = ("setting", "value", "range", "meaning")
                 return Rows(columns=columns, rows=settings_rows(catalog), revision=catalog.revision)
-            case Describe():
-                return _columns(catalog, question)
             case _:
                 assert_never(question)
 
@@ -109,33 +149,3 @@ class Overview:
         )
         columns = ("id", "name", "address", "incarnation", "state", "applied_revision", "lease_remaining_ms")
         return Rows(columns=columns, rows=rows, revision=catalog.revision)
-
-
-def _tables(catalog: Catalog, database: str | None) -> Rows:
-    only = None if database is None else catalog.database(database).id
-    rows: list[tuple[str | int | bool | None, ...]] = []
-    for table in catalog.tables.values():
-        owner = catalog.databases[table.database]
-        if table.state is not UseState.IN_USE or owner.state is not UseState.IN_USE or only not in {None, owner.id}:
-            continue
-        size = sum(
-            segment.rows
-            for number in range(table.buckets)
-            for segment in catalog.segments.get((table.id, number), {}).values()  # pyright: ignore[reportArgumentType, reportCallIssue] - number is a BucketNumber
-        )
-        rows.append((owner.name, table.name, table.buckets, table.replication, size))
-    columns = ("database", "table", "buckets", "replication", "rows")
-    return Rows(columns=columns, rows=tuple(sorted(rows, key=str)), revision=catalog.revision)
-
-
-def _columns(catalog: Catalog, question: Describe) -> Rows:
-    table = catalog.table(question.table)
-    rows: list[tuple[str | int | bool | None, ...]] = []
-    for field in live_fields(table):
-        notes: list[str] = []
-        if field.id == table.cluster_by:
-            notes.append(f"clustered into {table.buckets} buckets")
-        if field.id == table.time_column and table.ttl_ns is not None:
-            notes.append(f"rows expire after {render_duration(table.ttl_ns)}")
-        rows.append((field.name, field.type, field.nullable, ", ".join(notes)))
-    return Rows(columns=("column", "type", "nullable", "note"), rows=tuple(rows), revision=catalog.revision)

@@ -2,87 +2,48 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-import msgspec
-
+from leasehold.coordinator.closing import Closing, Closings, insist
+from leasehold.coordinator.faults import ending_the_statement
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.preparing import Asked, Preparing
+from leasehold.coordinator.progress import node_waits, procedure_rows, unsettled, waiting_for
+from leasehold.coordinator.running import Running, Unrecorded, nothing_to_do, receipt, record_of, timed_out
 from leasehold.coordinator.settings import published_bound_ns
-from leasehold.coordinator.writer import STORE_DECLINES, Decide, StoreDeclined, Writer
+from leasehold.coordinator.turns import Turn, Turns
+from leasehold.coordinator.writer import Writer
 from leasehold.core import ddl, keys
+from leasehold.core.barrier import Fail, Proceed
 from leasehold.core.catalog import Catalog
-from leasehold.core.messages import Execute, Receipt, WaitingFor
+from leasehold.core.claims import claims
+from leasehold.core.explain import Circumstances, explained
+from leasehold.core.history import node_names
+from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.core.operations import Change
-from leasehold.core.queueing import Claim, ObjectQueues
-from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
-from leasehold.core.statements import CreateTable, Definition
-from leasehold.errors import (
-    BadStatement,
-    Definite,
-    Indefinite,
-    LeaseholdError,
-    NotFound,
-    NotLeader,
-    OutcomeUnknown,
-    Refused,
-)
-from leasehold.ids import NodeId, ObjectId, Revision, StatementId, is_hex_128
+from leasehold.core.plan import Context
+from leasehold.core.queueing import Claim
+from leasehold.core.records import Outcome, ProcedureRecord, Step
+from leasehold.core.rights import check_statement
+from leasehold.errors import BadStatement, Definite, Indefinite, LeaseholdError, NotFound, NotLeader, Refused
+from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
 from leasehold.limits import (
-    CLOSE_GATHER_NS,
     LEADER_RETRY_NS,
     MILLISECOND_NS,
     PROGRESS_INTERVAL_NS,
     SECOND_NS,
     STATEMENT_TEXT_KEPT,
-    STATEMENTS_KEPT,
     STATEMENTS_RUNNING_MAX,
 )
 from leasehold.metastorage.contract import MetaStorage
-from leasehold.wire.ports import Clock
+from leasehold.wire.ports import Clock, Threads
 
 log = logging.getLogger(__name__)
 
 
-class _Running(msgspec.Struct):
-    """A statement that has not ended; `answer` is what all who asked for it wait for."""
-
-    answer: "asyncio.Future[Receipt]"
-    barrier: int | None = None
-    published: bool = False
-    """Its first transaction is durable: from here on no refusal may say that nothing happened."""
-    closing: bool = False
-    """Answered, while its receipt is not durable yet: until then the answer is repeated from here."""
-
-
-class _Closing(msgspec.Struct, frozen=True):
-    """A statement that has been answered and whose receipt is not durable yet."""
-
-    procedure: ProcedureRecord
-    barrier: BarrierReceipt
-    elapsed_ns: int
-    bound_ns: int
-
-
-class _Refusal(msgspec.Struct, frozen=True):
-    """A refusal without the frames that an exception keeps alive."""
-
-    kind: type[Definite]
-    text: str
-    code: str
-    hint: str
-
-    @classmethod
-    def of(cls, error: Definite) -> "_Refusal":
-        return cls(type(error), error.text, error.code, error.hint)
-
-    def error(self) -> Definite:
-        return self.kind(self.text, code=self.code, hint=self.hint)
-
-
 class Procedures:
-    """All statements of one leader. `serving` tells which nodes hold a lease, to place new tables."""
+    """All statements of one leader; `serving` and `hashed` as of `Preparing`."""
 
     def __init__(
         self,
@@ -91,36 +52,37 @@ class Procedures:
         leasing: Leasing,
         clock: Clock,
         group: asyncio.TaskGroup,
+        threads: Threads,
+        *,
         serving: Callable[[], list[NodeId]],
+        hashed: Callable[[str], Awaitable[str]],
     ) -> None:
         self._storage = storage
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
         self._group = group
-        self._serving = serving
-        self._queues = ObjectQueues()
-        self._turns: dict[int, asyncio.Event] = {}
-        self._running: dict[StatementId, _Running] = {}
+        self._preparing = Preparing(writer, clock, threads, serving=serving, hashed=hashed)
         self._elected = writer.catalog.revision
-        self._touched: dict[str, Revision] = {}
-        self._closings: asyncio.Queue[_Closing] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
-        self._unrecorded: OrderedDict[StatementId, Receipt | _Refusal] = OrderedDict()
+        self._turns = Turns(leasing, clock, self._elected)
+        self._running: dict[StatementId, Running] = {}
+        self._unrecorded = Unrecorded()
+        self._closings = Closings(writer, clock, lambda one: self._running.pop(one, None))
 
     # ------------------------------------------------------------ what clients call
 
-    async def execute(self, request: Execute, statement: Definition) -> AsyncIterator[WaitingFor | Receipt]:
+    async def execute(self, asked: Asked) -> AsyncIterator[WaitingFor | Receipt]:
         """Runs a statement; progress first, its receipt last. The same id again joins or repeats the answer."""
-        if not is_hex_128(request.statement):
+        if not is_hex_128(asked.id):
             raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
-        known = request.statement in self._writer.catalog.statements or request.statement in self._unrecorded
-        if not known and request.statement not in self._running:
-            if len(self._running) >= STATEMENTS_RUNNING_MAX:
-                text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
-                raise Refused(text, code="BUSY", hint="try again in a moment")
-            running = self._start(request.statement)
-            self._begin_task(self._run(request, statement, running), request.statement, running)
-        async for message in self.outcome(request.statement):
+        if asked.timeout_ns is not None and asked.timeout_ns <= 0:
+            raise Refused("a timeout is more than nothing", code="BAD_TIMEOUT", hint="give it some seconds")
+        if not self.knows(asked.id):
+            user, used = self._admit(asked)
+            give_up_ns = None if asked.timeout_ns is None else self._clock.now_ns() + asked.timeout_ns
+            running = self._start(asked.id, asked.text[:STATEMENT_TEXT_KEPT], user, give_up_ns)
+            self._begin_task(self._run(asked, used, running), running)
+        async for message in self.outcome(asked.id):
             yield message
 
     async def outcome(self, statement: StatementId) -> AsyncIterator[WaitingFor | Receipt]:
@@ -128,7 +90,7 @@ class Procedures:
         running = self._running.get(statement)
         while running is not None and not running.answer.done():
             await asyncio.wait([running.answer], timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
-            waiting = self._waiting_for(statement, running)
+            waiting = waiting_for(running, self._leasing, self._writer.catalog)
             if waiting is not None:
                 yield waiting
         if running is not None:
@@ -136,9 +98,7 @@ class Procedures:
                 raise Indefinite("the coordinator stopped during the statement", hint="ask again by the same id")
             yield running.answer.result()
             return
-        unrecorded = self._unrecorded.get(statement)
-        if isinstance(unrecorded, _Refusal):
-            raise unrecorded.error()
+        unrecorded = self._unrecorded.told(statement)
         if unrecorded is not None:
             yield unrecorded
             return
@@ -149,158 +109,261 @@ class Procedures:
                 code="NO_STATEMENT",
                 hint="look with SHOW TABLES or DESCRIBE before you run it again",
             )
-        yield self._receipt(record, self._writer.catalog)
+        yield receipt(record, self._writer.catalog)
+
+    async def cancel(self, number: int) -> Rows:
+        """Rolls a statement back, unless its change is committed; who asked for it hears so as well.
+
+        Raises `NotFound` (NO_PROCEDURE) and `Refused` (PAST_RETURN).
+        """
+        claimed: dict[str, Claim] = {}
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal claimed
+            record = record_of(number, catalog)
+            procedure = catalog.procedures.get(number)
+            if procedure is None and record.outcome is Outcome.ROLLED_BACK:
+                return ()
+            if procedure is None or procedure.step is not Step.PRE_STATE:
+                hint = "SHOW HISTORY tells what became of it"
+                raise Refused(f"its change is committed: {record.text}", code="PAST_RETURN", hint=hint)
+            claimed = procedure.claims
+            running = self._running.get(record.id)
+            if running is None:  # it could not go on: nobody runs it any more
+                return ddl.roll_back(procedure, catalog, elapsed_ns=0)
+            waiting = running.waiting(self._leasing)
+            pending = () if waiting is None else waiting.nodes
+            return ddl.roll_back(procedure, catalog, elapsed_ns=self._elapsed_ns(running), pending=pending)
+
+        revision = await self._writer.submit(decide)
+        self._touch_and_settle(claimed, revision)
+        catalog = self._writer.catalog
+        record = record_of(number, catalog)
+        running = self._running.get(record.id)
+        if running is not None and not running.taken_back.done():
+            running.taken_back.set_result(None)
+        row = (number, record.id, record.text, record.outcome.value)
+        return Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
+
+    async def explain(self, asked: Asked) -> Rows:
+        """How the statement would run now; refused as it would be."""
+        used = claims(asked.statement)
+        context = await self._preparing.context_to_explain(asked)
+        catalog, now_ns = self._writer.catalog, self._clock.now_ns()
+        bound_ns = self._published_bound_ns()
+        request = ddl.Request(
+            id=asked.id,
+            text=asked.text,
+            statement=asked.statement,
+            bound_ns=bound_ns,
+            context=self._preparing.as_of_now(context, asked.statement),
+        )
+        begun = ddl.begin(request, catalog)
+        last = self._turns.last_change(used)
+        met = Circumstances(
+            ahead=tuple(self._turns.ahead(used)),
+            changed=last,
+            settling=unsettled(last, catalog.nodes, self._leasing, catalog, now_ns),
+            barrier=node_waits(catalog.nodes, self._leasing, catalog, now_ns),
+            bound_ns=bound_ns,
+        )
+        return explained(begun.procedure, len(begun.changes), met, catalog.changed(begun.changes))
+
+    def rows(self, catalog: Catalog) -> Rows:
+        """SHOW PROCEDURES."""
+        return procedure_rows(self._running.values(), self._leasing, catalog)
+
+    def knows(self, statement: StatementId) -> bool:
+        """Whether it has been asked for before, and what became of it can be told."""
+        known = statement in self._running or statement in self._unrecorded
+        return known or statement in self._writer.catalog.statements
 
     def resume(self) -> None:
         """Takes up what earlier leaders left, exactly where its record says it stands."""
         for _, procedure in sorted(self._writer.catalog.procedures.items()):
-            running = self._start(procedure.statement)
-            running.published = True
-            claims = _claims_of(procedure, self._writer.catalog)
-            place = self._enter(claims)
-            self._begin_task(self._resume(procedure, running, claims, place), procedure.statement, running)
+            record = self._writer.catalog.statements[procedure.statement]
+            running = self._start(procedure.statement, procedure.text, record.user, None)
+            running.number = procedure.number
+            turn = self._turns.enter(procedure.statement, procedure.claims)
+            self._begin_task(self._resume(procedure, running, turn), running)
+
+    async def close_behind(self) -> None:
+        """Writes the receipts of statements that have been answered."""
+        await self._closings.run()
+
+    def done(self, catalog: Catalog) -> Catalog:
+        """As it will be once every receipt is written."""
+        return self._closings.done(catalog)
 
     # ------------------------------------------------------------ one statement
 
-    def _begin_task(self, work: Coroutine[Any, Any, None], statement: StatementId, running: _Running) -> None:
+    def _admit(self, asked: Asked) -> tuple[str | None, dict[str, Claim]]:
+        """Who asks, and what the statement uses; raises why it is not even queued."""
+        try:
+            with ending_the_statement():
+                user = check_statement(asked.statement, self._writer.catalog, asked.login)
+                used = claims(asked.statement)
+            if len(self._running) >= STATEMENTS_RUNNING_MAX:
+                text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
+                raise Refused(text, code="BUSY", hint="try again in a moment")
+        except Refused as error:
+            self._unrecorded.refused(asked.id, error)
+            raise
+        return None if user is None else user.name, used
+
+    def _begin_task(self, work: Coroutine[Any, Any, None], running: Running) -> None:
         try:
             task = self._group.create_task(work)
         except RuntimeError as error:  # the group is ending: so is this leader
             work.close()
-            self._running.pop(statement, None)
+            self._running.pop(running.id, None)
             raise NotLeader("this leadership is ending", hint="ask another coordinator, or again soon") from error
         # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
         task.add_done_callback(lambda _: running.answer.cancel())
 
-    def _start(self, statement: StatementId) -> _Running:
-        running = _Running(asyncio.get_running_loop().create_future())
-        self._running[statement] = running
+    def _start(self, statement: StatementId, text: str, user: str | None, give_up_ns: int | None) -> Running:
+        loop = asyncio.get_running_loop()
+        running = self._running[statement] = Running(
+            id=statement,
+            text=text,
+            user=user,
+            answer=loop.create_future(),
+            taken_back=loop.create_future(),
+            give_up_ns=give_up_ns,
+        )
         return running
 
-    async def _run(self, request: Execute, statement: Definition, running: _Running) -> None:
-        claims = ddl.claims(statement)
-        place = self._enter(claims)
+    async def _run(self, asked: Asked, used: dict[str, Claim], running: Running) -> None:
+        turn = self._turns.enter(asked.id, used)
         try:
-            await self._turns[place].wait()
-            settled = await self._settle_before(claims)
-            began_ns = self._clock.now_ns()  # now it is at the head: what it changes is settled
-            running.answer.set_result(await self._begin(request, statement, running, claims, settled, began_ns))
+            if not await self._turns.reach(turn, running.give_up_ns):
+                raise timed_out("other statements on the same objects came before it")
+            settled = await self._settle_before(turn, running)
+            running.began_ns = self._clock.now_ns()  # now it is at the head: what it changes is settled
+            with ending_the_statement():
+                context = await self._preparing.context(asked)
+            running.answer.set_result(await self._begin(asked, context, running, turn, settled))
         except LeaseholdError as error:
             if isinstance(error, Definite) and not running.published:
-                self._note(request.statement, _Refusal.of(error))
-            _fail(running, error)
+                self._unrecorded.refused(asked.id, error)
+            running.fail(error)
         finally:
-            self._end(request.statement, running, place)
+            self._end(running, turn)
 
-    async def _resume(
-        self, procedure: ProcedureRecord, running: _Running, claims: dict[str, Claim], place: int
-    ) -> None:
+    async def _resume(self, procedure: ProcedureRecord, running: Running, turn: Turn) -> None:
         try:
-            await self._turns[place].wait()
-            began_ns = self._clock.now_ns()
+            await self._turns.reach(turn, None)
+            running.began_ns = self._clock.now_ns()
             bound_ns = self._published_bound_ns()
             published = await self._published_at(procedure)
             # This leader's catalog holds the procedure's change already: its election revision covers it.
-            await self._leasing.barrier(self._elected, lambda number: setattr(running, "barrier", number))
-            receipt = await self._go_on(procedure, published, running, claims, began_ns, bound_ns)
-            running.answer.set_result(receipt)
+            running.barrier = self._leasing.ask(self._elected)
+            await asyncio.wait((running.barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)
+            running.answer.set_result(await self._go_on(procedure, published, running, turn, bound_ns))
         except LeaseholdError as error:
-            _fail(running, error)
+            running.fail(error)
         finally:
-            self._end(procedure.statement, running, place)
+            self._end(running, turn)
 
-    async def _begin(
-        self,
-        request: Execute,
-        statement: Definition,
-        running: _Running,
-        claims: dict[str, Claim],
-        settled: Revision,
-        began_ns: int,
-    ) -> Receipt:
-        asked: ddl.Request | None = None
+    async def _begin(self, asked: Asked, context: Context, running: Running, turn: Turn, settled: Revision) -> Receipt:
+        request: ddl.Request | None = None
         begun: ddl.Begun | None = None
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            nonlocal asked, begun
-            asked = ddl.Request(
-                id=request.statement,
-                text=request.text[:STATEMENT_TEXT_KEPT],
-                statement=statement,
+            nonlocal request, begun
+            if running.give_up_ns is not None and self._clock.now_ns() >= running.give_up_ns:
+                raise timed_out("what came before it took as long")
+            request = ddl.Request(
+                id=running.id,
+                text=running.text,
+                statement=asked.statement,
                 # Not before: while this waited to be decided, a longer lease may have been set, and granted.
                 bound_ns=self._published_bound_ns(),
+                context=self._preparing.as_of_now(context, asked.statement),
             )
-            begun = ddl.begin(asked, catalog, self._serving() if isinstance(statement, CreateTable) else ())
+            with ending_the_statement():
+                begun = ddl.begin(request, catalog)
             return begun.changes
 
         revision = await self._writer.submit(decide)
-        assert asked is not None
+        assert request is not None
         assert begun is not None
         if begun.procedure is None:
-            receipt = self._nothing_to_do(asked, settled, began_ns)
-            self._note(asked.id, receipt)
-            return receipt
-        running.published = True
-        self._touch(claims, revision)
-        return await self._go_on(begun.procedure, revision, running, claims, began_ns, asked.bound_ns)
+            elapsed_ns = self._elapsed_ns(running)
+            answer = nothing_to_do(running, revision=settled, elapsed_ns=elapsed_ns, bound_ns=request.bound_ns)
+            self._unrecorded.note(running.id, answer)
+            return answer
+        running.number = begun.procedure.number
+        self._turns.widen(turn, begun.procedure.claims)
+        self._turns.touch(turn.claims, revision)
+        return await self._go_on(begun.procedure, revision, running, turn, request.bound_ns)
 
     async def _go_on(
-        self,
-        procedure: ProcedureRecord,
-        revision: Revision,
-        running: _Running,
-        claims: dict[str, Claim],
-        began_ns: int,
-        bound_ns: int,
+        self, procedure: ProcedureRecord, revision: Revision, running: Running, turn: Turn, bound_ns: int
     ) -> Receipt:
         """From a committed first transaction to the receipt: the part that a later leader repeats."""
-
-        def note(number: int) -> None:
-            running.barrier = number
-
-        barrier = await self._leasing.barrier(revision, note)
+        barrier = running.barrier = self._leasing.ask(revision, give_up_ns=running.give_up_ns)
+        await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)
+        if running.taken_back.done():
+            return self._was_taken_back(running, turn)
+        verdict = barrier.verdict.result()
+        if isinstance(verdict, Fail):
+            return await self._give_up(procedure, revision, running, turn, verdict)
         if procedure.step is Step.PRE_STATE:
-            after = await self._insist(lambda catalog: ddl.finish(procedure, catalog))
-            self._touch(claims, after)
-            # Begun now, so that the next statement on the object waits the less for it.
-            self._group.create_task(self._leasing.barrier(after))
-        elapsed_ns = self._clock.now_ns() - began_ns
+            try:
+                after = await self._insist(lambda catalog: ddl.finish(procedure, catalog))
+            except Refused as error:
+                if error.code != "ROLLED_BACK":
+                    raise
+                return self._was_taken_back(running, turn)
+            running.past_return = True
+            self._touch_and_settle(turn.claims, after)
+        return await self._close(procedure, verdict, running, bound_ns)
+
+    async def _close(self, procedure: ProcedureRecord, verdict: Proceed, running: Running, bound_ns: int) -> Receipt:
+        elapsed_ns = self._elapsed_ns(running)
         catalog = self._writer.catalog
         running.closing = True
-        await self._closings.put(_Closing(procedure, barrier, elapsed_ns, bound_ns))
-        record = catalog.statements[procedure.statement]
-        ended = ddl.ended(record, barrier, elapsed_ns, bound_ns)
-        log.info("%s: revision %d, %d ms", procedure.text, revision, elapsed_ns // MILLISECOND_NS)
-        return self._receipt(ended, catalog, dropped=procedure.target)
-
-    async def close_behind(self) -> None:
-        """Writes the receipts of statements that have been answered, out of the way of those that have not: what has
-        ended within a short while is closed in one transaction."""
-        while True:
-            closings = [await self._closings.get()]
-            await self._clock.sleep_until(self._clock.now_ns() + CLOSE_GATHER_NS)
-            while not self._closings.empty():
-                closings.append(self._closings.get_nowait())
-            await asyncio.gather(*(self._close(one) for one in closings))
-
-    async def _close(self, one: "_Closing") -> None:
-        await self._insist(
-            lambda catalog: ddl.close(
-                one.procedure, catalog, barrier=one.barrier, elapsed_ns=one.elapsed_ns, bound_ns=one.bound_ns
-            )
+        await self._closings.add(
+            Closing(procedure=procedure, barrier=verdict.receipt, elapsed_ns=elapsed_ns, bound_ns=bound_ns)
         )
-        self._running.pop(one.procedure.statement, None)
+        ended = ddl.ended(catalog.statements[running.id], verdict.receipt, elapsed_ns, bound_ns)
+        log.info("%s: revision %d, %d ms", procedure.text, verdict.receipt.revision, elapsed_ns // MILLISECOND_NS)
+        return receipt(ended, catalog)
 
-    async def _insist(self, decide: Decide) -> Revision:
-        """Writes what a statement that has begun has to come to, again and again while the store has no room for it."""
-        while True:
-            try:
-                return await self._writer.submit(decide)
-            except StoreDeclined as error:
-                if error.code not in STORE_DECLINES:
-                    raise
-                log.warning("a statement can't go on: %s", error)
-                await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
+    async def _give_up(
+        self, procedure: ProcedureRecord, revision: Revision, running: Running, turn: Turn, verdict: Fail
+    ) -> Receipt:
+        """Its own timeout came before the end of its barrier: what becomes of it is durable before it is told."""
+        elapsed_ns, pending = self._elapsed_ns(running), verdict.pending
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            if procedure.step is Step.PRE_STATE:
+                return ddl.roll_back(procedure, catalog, elapsed_ns=elapsed_ns, pending=pending)
+            return ddl.leave_pending(procedure, catalog, revision=revision, elapsed_ns=elapsed_ns, pending=pending)
+
+        after = await self._insist(decide)
+        if procedure.step is Step.PRE_STATE:
+            self._touch_and_settle(turn.claims, after)
+        catalog = self._writer.catalog
+        ended = catalog.statements[running.id]
+        log.info("%s: %s after its timeout, %s pending", procedure.text, ended.outcome, pending)
+        return receipt(ended, catalog)
+
+    def _was_taken_back(self, running: Running, turn: Turn) -> Receipt:
+        catalog = self._writer.catalog
+        self._touch_and_settle(turn.claims, catalog.revision)
+        return receipt(catalog.statements[running.id], catalog)
+
+    def _touch_and_settle(self, used: Mapping[str, Claim], revision: Revision) -> None:
+        self._turns.touch(used, revision)
+        self._leasing.ask(revision)  # begun now, so that the next statement on the object waits the less for it
+
+    async def _insist(self, decide: Callable[[Catalog], tuple[Change, ...]]) -> Revision:
+        return await insist(self._writer, self._clock, decide)
+
+    def _elapsed_ns(self, running: Running) -> int:
+        return 0 if running.began_ns is None else self._clock.now_ns() - running.began_ns
 
     def _published_bound_ns(self) -> int:
         return published_bound_ns(self._leasing.grantor, self._clock.now_ns())
@@ -316,100 +379,20 @@ class Procedures:
             assert found is not None, "a procedure and its statement are written together"
             return found.modified
 
-    def _note(self, statement: StatementId, end: "Receipt | _Refusal") -> None:
-        """Remembers the end of a statement that wrote nothing: a late copy of its request must not run it after all."""
-        self._unrecorded[statement] = end
-        if len(self._unrecorded) > STATEMENTS_KEPT:
-            self._unrecorded.popitem(last=False)
+    async def _settle_before(self, turn: Turn, running: Running) -> Revision:
+        """Waits for the barrier of the last change of what it uses."""
+        last = self._turns.last_change(turn.claims)
+        if last > 0:
+            running.barrier = self._leasing.ask(last, give_up_ns=running.give_up_ns)
+            await asyncio.wait((running.barrier.verdict,))
+            verdict = running.barrier.verdict.result()
+            if isinstance(verdict, Fail):
+                raise timed_out(f"{node_names(verdict.pending, self._writer.catalog)} may still serve what was before")
+        return last
 
-    # ------------------------------------------------------------ order and waiting
-
-    def _enter(self, claims: dict[str, Claim]) -> int:
-        place, admitted = self._queues.enter(claims)
-        self._turns[place] = asyncio.Event()
-        self._admit(admitted)
-        return place
-
-    def _end(self, statement: StatementId, running: _Running, place: int) -> None:
+    def _end(self, running: Running, turn: Turn) -> None:
         if not running.answer.done():
             running.answer.cancel()
         if not running.closing:
-            self._running.pop(statement, None)
-        del self._turns[place]
-        self._admit(self._queues.leave(place))
-
-    def _admit(self, places: tuple[int, ...]) -> None:
-        for place in places:
-            self._turns[place].set()
-
-    async def _settle_before(self, claims: dict[str, Claim]) -> Revision:
-        """Two versions of an object at most are ever in use: waits for the barrier of its last change."""
-        last = max((self._touched.get(name, self._elected) for name in claims), default=Revision(0))
-        if last > 0:
-            await self._leasing.barrier(last)
-        return last
-
-    def _touch(self, claims: dict[str, Claim], revision: Revision) -> None:
-        for name, claim in claims.items():
-            if claim is Claim.EXCLUSIVE:
-                self._touched[name] = revision
-        if len(self._touched) > STATEMENTS_RUNNING_MAX:
-            settled = self._leasing.settled
-            self._touched = {name: last for name, last in self._touched.items() if last > settled}
-
-    # ------------------------------------------------------------ answers
-
-    def _waiting_for(self, statement: StatementId, running: _Running) -> WaitingFor | None:
-        waiting = None if running.barrier is None else self._leasing.waiting(running.barrier)
-        if waiting is None:
-            return None
-        nodes = self._writer.catalog.nodes
-        names = tuple(nodes[node].name if node in nodes else str(node) for node in waiting.nodes)
-        return WaitingFor(statement_id=statement, nodes=names, at_most_ns=waiting.at_most_ns)
-
-    def _nothing_to_do(self, asked: ddl.Request, revision: Revision, began_ns: int) -> Receipt:
-        return Receipt(
-            statement_id=asked.id,
-            text=asked.text,
-            revision=revision,
-            outcome=Outcome.COMMITTED,
-            elapsed_ns=self._clock.now_ns() - began_ns,
-            bound_ns=asked.bound_ns,
-            settled=(),
-            pending=(),
-            cleaning=(),
-        )
-
-    def _receipt(self, record: StatementRecord, catalog: Catalog, dropped: ObjectId | None = None) -> Receipt:
-        cleaning = None if dropped is None else catalog.dropped.get(dropped)
-        return Receipt(
-            statement_id=record.id,
-            text=record.text,
-            revision=record.revision,
-            outcome=record.outcome,
-            elapsed_ns=record.elapsed_ns,
-            bound_ns=record.bound_ns,
-            settled=record.barriers[-1].settled if record.barriers else (),
-            pending=record.pending,
-            cleaning=() if cleaning is None else cleaning.pending,
-        )
-
-
-def _fail(running: _Running, error: LeaseholdError) -> None:
-    if running.published and isinstance(error, Definite):
-        # The procedure is durable and goes on under this leader's successor, if not under this one.
-        text = f"the statement has begun and can't be ended now: {error.text}"
-        error = OutcomeUnknown(text, hint="ask again with the same statement id")
-    running.answer.set_exception(error)
-    running.answer.exception()  # the client may be gone: nobody else needs it
-
-
-def _claims_of(procedure: ProcedureRecord, catalog: Catalog) -> dict[str, Claim]:
-    """The claims of a statement whose text is not needed any more: what it changes, by name."""
-    if procedure.target == ddl.THE_CLUSTER:
-        return ddl.claims_on_cluster()
-    database = catalog.databases.get(procedure.target)
-    if database is not None:
-        return ddl.claims_on_database(database.name)
-    table = catalog.tables.get(procedure.target)
-    return {} if table is None else ddl.claims_on_table(catalog.table_name(table))
+            self._running.pop(running.id, None)
+        self._turns.leave(turn)

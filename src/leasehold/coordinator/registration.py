@@ -9,12 +9,12 @@ from leasehold.core.admission import Admit, Fresh, History, Known, Reject, Same,
 from leasehold.core.admission import decide_allocate as allocate_decision
 from leasehold.core.admission import decide_join as join_decision
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import put
 from leasehold.core.drift import grant_bound_ns
 from leasehold.core.grantor import IncarnationClosed, IncarnationJoined
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer, JoinWait
 from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.plan import put
 from leasehold.errors import Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import LineageHash, NodeId, Nonce
 from leasehold.metastorage.contract import Compacted, MetaStorage

@@ -5,6 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
+import msgspec
+
 from leasehold.coordinator.leader import Leader
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
@@ -27,7 +29,7 @@ from leasehold.limits import (
     RANGE_PAGE_MAX,
 )
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
-from leasehold.wire.ports import Clock, Duplex
+from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
 from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
@@ -55,12 +57,18 @@ class Coordinator:
         name: str,
         storage: MetaStorage,
         clock: Clock,
+        passwords: Passwords,
+        entropy: Entropy,
+        threads: Threads,
         settings: SettingsRecord = DEFAULT_SETTINGS,
         grantor: type[Grantor] = Grantor,
     ) -> None:
         self._name = name
         self._storage = storage
         self._clock = clock
+        self._passwords = passwords
+        self._entropy = entropy
+        self._threads = threads
         self._settings = settings
         self._grantor = grantor
         self._leadership: Leadership | None = None
@@ -138,6 +146,9 @@ class Coordinator:
             leadership=leadership,
             catalog=catalog,
             clock=self._clock,
+            passwords=self._passwords,
+            entropy=self._entropy,
+            threads=self._threads,
             group=group,
             grantor=self._grantor,
         )
@@ -257,8 +268,8 @@ def first_records(cluster_id: ClusterId, settings: SettingsRecord) -> tuple[Chan
 
 
 async def read_catalog(storage: MetaStorage) -> Catalog:
-    """The catalog at LM, read page by page at one revision."""
-    items: list[Change] = []
+    """The catalog at LM, read page by page at one revision: a large one lets others of this loop go on meanwhile."""
+    catalog = Catalog()
     lineage, latest = GENESIS, Revision(0)
     start, revision = keys.WATCH_START, None
     while True:
@@ -267,12 +278,11 @@ async def read_catalog(storage: MetaStorage) -> Catalog:
         for item in page.items:
             if item.key == keys.LINEAGE:
                 lineage, latest = LineageHash(item.value), item.modified
-            else:
-                items.append(Change(item.key, item.value))
+        catalog = catalog.changed(Change(item.key, item.value) for item in page.items)
         if page.next_start is None:
             break
         start = page.next_start
-    catalog = Catalog.restored(latest, lineage, items)
+    catalog = msgspec.structs.replace(catalog, revision=latest, lineage=lineage)
     if catalog.cluster is not None and catalog.cluster.format_version > FORMAT_VERSION:
         raise Corrupt(
             f"the meta storage is of format {catalog.cluster.format_version}, this program reads {FORMAT_VERSION}",

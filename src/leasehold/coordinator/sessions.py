@@ -26,6 +26,7 @@ from leasehold.errors import Definite, NotLeader, Refused, Superseded, Unreachab
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
     CHANGE_FRAMING_BYTES,
+    COMMANDS_PER_TRANSACTION_MAX,
     RENEWAL_INTERVAL_NS,
     SESSION_QUEUE_MESSAGES_MAX,
     SESSION_REVISIONS_BYTES_MAX,
@@ -202,9 +203,13 @@ class Sessions:
             raise Refused("a message of another process on this session", code="BAD_MESSAGE", hint="upgrade")
 
     async def _acknowledge_in_turn(self, one: _Open) -> None:
-        """Apart from the renewals, which must not wait for a disk."""
+        """Apart from the renewals, which must not wait for a disk; what waits is taken together, so that it shares
+        transactions."""
         while True:
-            await self._acknowledge_whole(await one.acknowledgements.get())
+            waiting = [await one.acknowledgements.get()]
+            while not one.acknowledgements.empty() and len(waiting) < COMMANDS_PER_TRANSACTION_MAX:
+                waiting.append(one.acknowledgements.get_nowait())
+            await asyncio.gather(*map(self._acknowledge_whole, waiting))
 
     async def _acknowledge_whole(self, message: SegmentsHeld | TableCleaned) -> None:
         """What the leader declines is no fault of the node's session: it is logged, and the node tells it again."""

@@ -47,8 +47,11 @@ def _encode_revision(message: Watched) -> bytes:
 
 
 def encode_bounded(message: Message) -> bytes:
-    """The message's bytes; raises `Refused` with code MESSAGE_TOO_LARGE over `MESSAGE_BYTES_MAX`."""
-    blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
+    """The message's bytes; raises `Refused`: MESSAGE_TOO_LARGE over MESSAGE_BYTES_MAX, BAD_TEXT where it is no text."""
+    try:
+        blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
+    except UnicodeEncodeError as error:  # what Python makes of arguments whose bytes are no UTF-8
+        raise Refused(f"what is asked is no text: {error}", code="BAD_TEXT", hint="write it in UTF-8") from error
     if len(blob) > MESSAGE_BYTES_MAX:
         raise Refused(
             f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {MESSAGE_BYTES_MAX}",

@@ -5,7 +5,7 @@ from one seed, in the simulator.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from leasehold.core.messages import Message
 from leasehold.core.operations import RevisionChanges, StoredProjection
@@ -13,6 +13,8 @@ from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import IdentityRecord, SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, LineageHash, NodeId, ObjectId, Revision
+
+T = TypeVar("T")
 
 
 class Timer(Protocol):
@@ -48,6 +50,26 @@ class Entropy(Protocol):
 
     def hex_128(self) -> str:
         """128 random bits as 32 lower-case hex digits."""
+        ...
+
+
+class Passwords(Protocol):
+    """Password hashes. They cost much on purpose: whoever calls bounds how many are made at once."""
+
+    async def hashed(self, password: str) -> str:
+        """What to store of a password, salt and parameters included."""
+        ...
+
+    async def matches(self, password_hash: str | None, password: str) -> bool:
+        """Whether it is of that password; None, of which it never is, takes as long."""
+        ...
+
+
+class Threads(Protocol):
+    """For what computes for long, so that an event loop goes on meanwhile."""
+
+    async def run(self, compute: Callable[[], T]) -> T:
+        """What `compute` answers or raises."""
         ...
 
 

@@ -18,7 +18,7 @@ TOO_MANY = 100_000
 
 
 class Writer:
-    """What a plan needs of the writer: the catalog."""
+    """What `Data` needs of the writer here."""
 
     def __init__(self, catalog):
         self.catalog = catalog

@@ -14,6 +14,9 @@ from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from leasehold.testing.passwords import QuickPasswords
+from leasehold.testing.threads import NoThreads
+from leasehold.wire.entropy import SystemEntropy
 
 PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
 """Long enough for housekeeping to have come by."""
@@ -45,7 +48,14 @@ def end_of_a_leader(happen: Happening, *, shared: bool = False) -> BaseException
         clock = SimulatedClock(loop)
         storage = MemoryMetaStorage(MemoryStore(), clock=clock if shared else None)
         await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
-        coordinator = Coordinator(name="c1", storage=storage, clock=clock)
+        coordinator = Coordinator(
+            name="c1",
+            storage=storage,
+            clock=clock,
+            passwords=QuickPasswords(),
+            entropy=SystemEntropy(),
+            threads=NoThreads(),
+        )
         running = asyncio.ensure_future(coordinator.run())
         await coordinator._in_office.wait()
         happen(storage)

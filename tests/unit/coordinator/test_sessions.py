@@ -11,11 +11,11 @@ from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
 from leasehold.coordinator.sessions import Outbox, Sessions
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import put
 from leasehold.core.grantor import Grantor
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import OpenSession, SegmentsHeld, SurrenderAccepted, TableCleaned, Watched
 from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord
 from leasehold.errors import Indefinite, Refused
 from leasehold.limits import LEASE_DURATION_NS, SECOND_NS, SESSION_QUEUE_MESSAGES_MAX, SESSION_REVISIONS_MAX
@@ -119,6 +119,21 @@ async def test_a_report_that_is_declined_is_logged_and_the_session_goes_on(caplo
     assert [record.getMessage() for record in caplog.records] == [
         "what node 1 reports of table 8 is declined: no such table (NOT_FOUND)"
     ]
+
+
+async def test_reports_that_wait_are_taken_together_so_that_they_share_a_transaction():
+    together, most = 0, 0
+
+    async def acknowledge(_message):
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        for _ in range(10):  # passes of the loop: a commit takes some
+            await asyncio.sleep(0)
+        together -= 1
+
+    await serve(acknowledge, *(cleaned(number) for number in range(20)))
+    assert most >= 10, "the first may have gone alone, while the others came"
 
 
 async def test_a_report_with_an_unknown_outcome_ends_the_session():

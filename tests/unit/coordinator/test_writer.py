@@ -10,8 +10,8 @@ from leasehold.coordinator.writer import StoreDeclined, Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
-from leasehold.core.ddl import put
 from leasehold.core.operations import Change, Txn
+from leasehold.core.plan import put
 from leasehold.core.records import HorizonRecord, NodeRecord
 from leasehold.errors import Indefinite, Refused, gravest
 from leasehold.limits import COMMANDS_PER_TRANSACTION_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX

@@ -1,0 +1,85 @@
+"""Receipts of statements that have been answered, written out of the way of those that have not."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from leasehold.coordinator.writer import STORE_DECLINES, Decide, StoreDeclined, Writer
+from leasehold.core import ddl
+from leasehold.core.catalog import Catalog
+from leasehold.core.operations import Change
+from leasehold.core.records import BarrierReceipt, ProcedureRecord
+from leasehold.ids import Revision, StatementId
+from leasehold.limits import CLOSE_GATHER_NS, LEADER_RETRY_NS, STATEMENTS_RUNNING_MAX
+from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Closing(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that has been answered and whose receipt is not durable yet."""
+
+    procedure: ProcedureRecord
+    barrier: BarrierReceipt
+    elapsed_ns: int
+    bound_ns: int
+
+    def changes(self, catalog: Catalog) -> tuple[Change, ...]:
+        """What closes it."""
+        return ddl.close(
+            self.procedure, catalog, barrier=self.barrier, elapsed_ns=self.elapsed_ns, bound_ns=self.bound_ns
+        )
+
+
+class Closings:
+    """All of one leader; `on_closed` hears of each statement whose receipt is durable."""
+
+    def __init__(self, writer: Writer, clock: Clock, on_closed: Callable[[StatementId], object]) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._on_closed = on_closed
+        self._waiting: asyncio.Queue[Closing] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
+        self._open: dict[StatementId, Closing] = {}
+
+    async def add(self, closing: Closing) -> None:
+        """To be written soon; waits while too many are."""
+        self._open[closing.procedure.statement] = closing
+        await self._waiting.put(closing)
+
+    def done(self, catalog: Catalog) -> Catalog:
+        """As it will be once every receipt is written: what people ask for, who have been answered already."""
+        for one in self._open.values():
+            catalog = catalog.changed(one.changes(catalog))
+        return catalog
+
+    async def run(self) -> None:
+        """Writes until cancelled: what has ended within a short while is closed in one transaction."""
+        while True:
+            closings = [await self._waiting.get()]
+            await self._clock.sleep_until(self._clock.now_ns() + CLOSE_GATHER_NS)
+            while not self._waiting.empty():
+                closings.append(self._waiting.get_nowait())
+            await asyncio.gather(*(self._close(one) for one in closings))
+
+    async def _close(self, one: Closing) -> None:
+        await insist(
+            self._writer,
+            self._clock,
+            one.changes,
+        )
+        self._open.pop(one.procedure.statement, None)
+        self._on_closed(one.procedure.statement)
+
+
+async def insist(writer: Writer, clock: Clock, decide: Decide) -> Revision:
+    """Writes what a statement that has begun has to come to, again and again while the store has no room for it."""
+    while True:
+        try:
+            return await writer.submit(decide)
+        except StoreDeclined as error:
+            if error.code not in STORE_DECLINES:
+                raise
+            log.warning("a statement can't go on: %s", error)
+            await clock.sleep_until(clock.now_ns() + LEADER_RETRY_NS)
