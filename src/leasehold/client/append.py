@@ -18,7 +18,7 @@ from leasehold.client.places import Places, Refresh, boottime_ns, pause
 from leasehold.core.codec import encode
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.ids import BucketNumber, NodeId, Revision, SegmentId, TransactionId
+from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
 from leasehold.limits import (
     APPEND_BATCHES_MAX,
     APPEND_BUFFER_BYTES,
@@ -30,7 +30,8 @@ from leasehold.limits import (
     STAGE_PAUSE_NS,
 )
 from leasehold.storage.buckets import split
-from leasehold.storage.schema import arrow_schema, conform
+from leasehold.storage.conforming import conform
+from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import calling, descriptor, expect, parts, within, writer_to
 
@@ -41,6 +42,7 @@ FINAL: Final = frozenset(
         "BAD_SEGMENT",
         "BAD_TICKET",
         "BAD_TYPE",
+        "FORBIDDEN",
         "FORKED",
         "OTHER_CLUSTER",
         "ROWS_DO_NOT_FIT",
@@ -49,6 +51,7 @@ FINAL: Final = frozenset(
         "TABLE_DROPPED",
         "TRANSACTION_ENDED",
         "TRANSACTION_UNKNOWN",
+        "UNAUTHENTICATED",
     }
 )
 """What no other replica would answer differently, for these rows in this transaction."""
@@ -67,6 +70,7 @@ def stage(
     sleep: Callable[[int], None] = pause,
     refresh: Refresh | None = None,
     buffer_bytes: int = APPEND_BUFFER_BYTES,
+    login: LoginToken | None = None,
 ) -> tuple[StagedSegment, ...]:
     """Writes rows to the nodes as part of an open `transaction`; what to commit. No rows give no segments.
 
@@ -80,7 +84,14 @@ def stage(
     staged: list[StagedSegment] = []
     stopped = threading.Event()
     sender = _Sender(
-        facts, transaction, revision, now_ns=now_ns, sleep=sleep, refresh=refresh, is_stopped=stopped.is_set
+        facts,
+        transaction,
+        revision,
+        now_ns=now_ns,
+        sleep=sleep,
+        refresh=refresh,
+        is_stopped=stopped.is_set,
+        login=login,
     )
     pool = ThreadPoolExecutor(APPEND_STREAMS, thread_name_prefix="append")
     sending: list[Future[StagedSegment]] = []
@@ -153,6 +164,7 @@ class _Sender:
         sleep: Callable[[int], None],
         refresh: Refresh | None,
         is_stopped: Callable[[], bool],
+        login: LoginToken | None,
     ) -> None:
         self._facts = facts
         self._places = Places(facts, refresh, now_ns=now_ns)
@@ -161,6 +173,7 @@ class _Sender:
         self._now_ns = now_ns
         self._sleep = sleep
         self._is_stopped = is_stopped
+        self._login = login
         self._entropy = SystemEntropy()
 
     def send(self, bucket: BucketNumber, share: Share) -> StagedSegment:
@@ -199,6 +212,7 @@ class _Sender:
             bucket=bucket,
             schema_version=self._facts.schema_version,
             revision=max(self._revision, self._places.revision),
+            login=self._login,
         )
         rows = sum(batch.num_rows for batch in share)
         schema = arrow_schema(self._facts.fields)

@@ -9,13 +9,16 @@ import pyarrow as pa
 
 from leasehold.client.append import stage
 from leasehold.client.locate import locate
+from leasehold.client.login import Credentials, LoginConnection
 from leasehold.client.places import Refresh
+from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_plan
 from leasehold.core.messages import (
     AbortTransaction,
     AskReceipts,
     AskStatus,
     AskTable,
+    AskView,
     ClusterFacts,
     ClusterStatus,
     CommitTransaction,
@@ -27,19 +30,32 @@ from leasehold.core.messages import (
     PlanScan,
     Receipt,
     Receipts,
+    Replaced,
     Rows,
     ScanPlan,
     StagedSegment,
     TableFacts,
     TransactionFacts,
+    ViewFacts,
     WaitingFor,
     WhoAreYou,
 )
-from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
-from leasehold.ids import ClusterId, StatementId, TransactionId
+from leasehold.core.records import ViewColumn
+from leasehold.errors import (
+    BadSettings,
+    Indefinite,
+    LeaseholdError,
+    NotInitialised,
+    NotLeader,
+    OutcomeUnknown,
+    Refused,
+    Unreachable,
+)
+from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
 from leasehold.limits import (
     CALL_TIMEOUT_NS,
     CONNECT_TIMEOUT_NS,
+    DURATION_NS_MAX,
     PLACES_TIMEOUT_NS,
     RECEIPTS_PAGE_MAX,
     RETRY_PAUSE_NS,
@@ -59,9 +75,16 @@ class Cluster:
     """A connection to a cluster; use it as a context manager. Not for use from several threads at once: only what
     `looking_again` gives is."""
 
-    def __init__(self, target: str | Path) -> None:
+    def __init__(
+        self,
+        target: str | Path,
+        *,
+        user: str | None = None,
+        password: str | Callable[[], str] | None = None,
+        token: LoginToken | None = None,
+    ) -> None:
         self.address = locate(target)
-        self._connection = BlockingConnection(self.address)
+        self._connection = LoginConnection(BlockingConnection(self.address), Credentials(user, password), token)
         self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
         self._cluster_id: ClusterId | None = None
@@ -73,8 +96,18 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Logs out if it has logged in: where the cluster has users, scans that are not read to their end by then fail.
+        Idempotent."""
         self._connection.close()
+
+    @property
+    def token(self) -> LoginToken | None:
+        """What nodes are shown; a secret. None where no login was needed."""
+        return self._connection.token
+
+    def hand_on(self) -> LoginToken | None:
+        """As `token`, for processes that work on once this is closed: it logs out no more."""
+        return self._connection.hand_on()
 
     # ------------------------------------------------------------ statements
 
@@ -84,19 +117,29 @@ class Cluster:
         *,
         statement_id: StatementId | None = None,
         on_wait: Callable[[WaitingFor], None] | None = None,
+        timeout: float | None = None,
     ) -> Receipt | Rows:
         """Runs one statement. DDL answers a `Receipt`, SHOW and DESCRIBE answer `Rows`.
 
+        After `timeout` seconds a statement that has not begun is refused (TIMED_OUT), one that takes something away is
+        rolled back, and one whose change is committed ends as COMMITTED_PENDING: see the receipt's `outcome`.
         A statement whose answer is lost is asked for again by its id, so it happens once. `on_wait` is told whom it
-        waits for. Raises `Refused` and its kin (nothing changed), `Unreachable` (the cluster could not be asked),
-        `OutcomeUnknown` (ask again later with the same `statement_id`).
+        waits for. Raises `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range,
+        `Unreachable` (the cluster could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
         """
+        if timeout is not None and not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
+            most_s = DURATION_NS_MAX // SECOND_NS
+            raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
         if self._cluster_id is None:
             self._cluster_id = self.whoami().cluster_id
         statement = statement_id or StatementId(self._entropy.hex_128())
-        request = Execute(cluster_id=self._cluster_id, statement=statement, text=text)
-        deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
+        began_ns = self._clock.now_ns()
+        ends_ns = None if timeout is None else began_ns + round(timeout * SECOND_NS)
+        deadline_ns = began_ns + STATEMENT_RESOLVE_NS
         while True:
+            # Each leader counts from when it is asked.
+            left_ns = None if ends_ns is None else max(1, ends_ns - self._clock.now_ns())
+            request = Execute(cluster_id=self._cluster_id, statement=statement, text=text, timeout_ns=left_ns)
             try:
                 return self._run(request, on_wait)
             except (Indefinite, NotInitialised, NotLeader) as error:
@@ -108,14 +151,22 @@ class Cluster:
             sleep_ns(RETRY_PAUSE_NS)
 
     def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
-        """Asks once; a statement that has to wait is joined by its id, to hear how it goes on."""
-        answer = self._heard(self._connection.call(request, STATEMENT_RESOLVE_NS), on_wait)
-        if answer is not None:
-            return answer
+        """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
+        into one message are asked for again, all of one catalog: a SHOW is asked for so in the first place."""
+        if request.text.lstrip()[:4].upper() != "SHOW":
+            answer = self._heard(self._connection.call(request, STATEMENT_RESOLVE_NS), on_wait)
+            if isinstance(answer, Receipt) or (answer is not None and not answer.more):
+                return answer
+        pages: list[Rows] = []
         for message in self._connection.stream(request, STATEMENT_RESOLVE_NS):
             answer = self._heard(message, on_wait)
-            if answer is not None:
+            if isinstance(answer, Receipt):
                 return answer
+            if answer is not None:
+                pages.append(answer)
+                if not answer.more:
+                    rows = tuple(row for page in pages for row in page.rows)
+                    return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
         raise Unreachable("the answer broke off", hint="ask again with the same statement id")
 
     def _heard(self, message: Message, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows | None:
@@ -144,10 +195,38 @@ class Cluster:
         request = AskTable(cluster_id=facts.cluster_id, name=facts.name)
         return lambda: self._call(request, TableFacts, timeout_ns=PLACES_TIMEOUT_NS)
 
-    def plan(self, name: str, columns: Iterable[str] | None = None) -> ScanPlan:
-        """Pins the present revision of a table, and what to read of it."""
+    def plan(
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        *,
+        through: tuple[ObjectId, ...] = (),
+        rewrite: bool = False,
+    ) -> ScanPlan:
+        """Pins the present revision of a table, and what to read of it; `through` are the views that it is read for.
+
+        For a `rewrite` it is what is worth it.
+        """
         chosen = None if columns is None else tuple(columns)
-        return self._call(PlanScan(cluster_id=None, name=name, columns=chosen), ScanPlan)
+        request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite)
+        return self._call(request, ScanPlan)
+
+    def view(self, name: str) -> "View":
+        """The view `database.view`. Raises `NotFound`."""
+        return View(self, self.view_facts(name))
+
+    def view_facts(self, name: str) -> ViewFacts:
+        """A view with all that it reads, as of now."""
+        return self._call(AskView(cluster_id=None, name=name), ViewFacts)
+
+    def query(self, name: str) -> pa.RecordBatchReader:
+        """All rows of a table or of a view, as a stream."""
+        try:
+            return self.table(name).scan()
+        except Refused as error:
+            if error.code != "IS_VIEW":
+                raise
+        return self.view(name).scan()
 
     def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
         """Opens a write transaction on a table; the same id again gives the same answer."""
@@ -171,10 +250,25 @@ class Cluster:
             yield batch
 
     def commit(
-        self, cluster_id: ClusterId, transaction: TransactionId, segments: Iterable[StagedSegment]
+        self,
+        cluster_id: ClusterId,
+        transaction: TransactionId,
+        segments: Iterable[StagedSegment],
+        *,
+        replaces: tuple[Replaced, ...] = (),
+        deletes: int = 0,
     ) -> TransactionFacts:
-        """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes."""
-        request = CommitTransaction(cluster_id=cluster_id, transaction=transaction, segments=tuple(segments))
+        """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes.
+
+        Those that it `replaces` go at the same moment; `deletes` is then that of the plan that they were read by.
+        """
+        request = CommitTransaction(
+            cluster_id=cluster_id,
+            transaction=transaction,
+            segments=tuple(segments),
+            replaces=replaces,
+            deletes=deletes,
+        )
         return self._resolve(request)
 
     def abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
@@ -204,6 +298,10 @@ class Cluster:
                         hint="ask again with the same transaction id before you write the rows again",
                     ) from error
             sleep_ns(RETRY_PAUSE_NS)
+
+    def rewrite(self, name: str, on_progress: Callable[[Rewritten], None] | None = None) -> Rewritten:
+        """Takes the rows that are deleted or expired out of the files of a table; see `client/rewrite.py`."""
+        return rewrite(self, name, on_progress)
 
     # ------------------------------------------------------------ the cluster itself
 
@@ -247,7 +345,7 @@ class Table:
     def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
         plan = self._cluster.plan(self._name, columns)
-        return read_plan(plan, refresh=self._cluster.looking_again(plan.facts))
+        return read_plan(plan, refresh=self._cluster.looking_again(plan.facts), login=self._cluster.token)
 
     def append(self, rows: pa.Table | pa.RecordBatchReader) -> int:
         """Adds rows, all or none; answers how many. Columns are matched by name."""
@@ -258,7 +356,7 @@ class Table:
         try:
             kept_open = cluster.keeping_open(facts, transaction, batches)
             refresh = cluster.looking_again(facts)
-            segments = stage(facts, transaction, kept_open, opened.revision, refresh=refresh)
+            segments = stage(facts, transaction, kept_open, opened.revision, refresh=refresh, login=cluster.token)
         except BaseException:
             # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
             with contextlib.suppress(LeaseholdError):
@@ -267,6 +365,35 @@ class Table:
         return cluster.commit(facts.cluster_id, transaction, segments).rows
 
 
-def connect(target: str | Path = "leasehold-data") -> Cluster:
-    """A cluster by its coordinator's `host:port`, or by the directory that `leasehold up` was given."""
-    return Cluster(target)
+class View:
+    """A view as it stood when it was looked up; each scan looks again."""
+
+    def __init__(self, cluster: Cluster, facts: ViewFacts) -> None:
+        self._cluster = cluster
+        self._name = facts.views[-1].name
+        self.columns: tuple[ViewColumn, ...] = facts.views[-1].columns
+
+    def scan(self) -> pa.RecordBatchReader:
+        """All rows of it now, as a stream: DuckDB runs its SELECT in this process, over scans of the tables.
+
+        Each table is pinned by itself: what is added between two of them may be in the later one alone.
+        """
+        from leasehold.client.views import read_view  # noqa: PLC0415 - few need it, and DuckDB takes long to load
+
+        cluster = self._cluster
+        facts = cluster.view_facts(self._name)
+        through = tuple(view.view for view in facts.views)
+        plans = {table.name: cluster.plan(table.name, table.columns, through=through) for table in facts.tables}
+        return read_view(
+            facts,
+            plans,
+            lambda plan: read_plan(plan, refresh=cluster.looking_again(plan.facts), login=cluster.token),
+        )
+
+
+def connect(target: str | Path = "leasehold-data", *, user: str | None = None, password: str | None = None) -> Cluster:
+    """A cluster by its coordinator's `host:port`, or by the directory that `leasehold up` was given.
+
+    Where the cluster has users, `user` and `password` say who asks; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD.
+    """
+    return Cluster(target, user=user, password=password)

@@ -21,7 +21,7 @@ from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Ask, Done, GiveUp, Pause, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.ids import NodeId
+from leasehold.ids import LoginToken, NodeId
 from leasehold.limits import (
     SCAN_BATCH_TIMEOUT_NS,
     SCAN_GIVE_UP_NS,
@@ -35,7 +35,20 @@ from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import calling, expect, reader_to, ticket, within
 
 FINAL: Final = frozenset(
-    {"TABLE_DROPPED", "COLUMN_DROPPED", "OTHER_CLUSTER", "BAD_MESSAGE", "BAD_TICKET", "BAD_SEGMENT_NAME", "FORKED"}
+    {
+        "BAD_MESSAGE",
+        "BAD_SEGMENT_NAME",
+        "BAD_TICKET",
+        "COLUMN_DROPPED",
+        "FORBIDDEN",
+        "FORKED",
+        "OTHER_CLUSTER",
+        "SCHEMA_CHANGED",
+        "SEGMENT_UNKNOWN",
+        "TABLE_DROPPED",
+        "UNAUTHENTICATED",
+        "VIEW_DROPPED",
+    }
 )
 """What no other replica would answer differently."""
 
@@ -51,15 +64,16 @@ def read_segment(
     sleep: Callable[[int], None] = pause,
     refresh: Refresh | None = None,
     places: Places | None = None,
+    login: LoginToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
 
     Who reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each. Raises
-    `Refused` (TABLE_DROPPED, COLUMN_DROPPED, OTHER_CLUSTER) as soon as one replica says so, `Unreachable` with code
+    `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, `Unreachable` with code
     NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
     """
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
-    return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep).batches()
+    return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login).batches()
 
 
 class _SegmentReader:
@@ -73,14 +87,18 @@ class _SegmentReader:
         *,
         now_ns: Callable[[], int],
         sleep: Callable[[int], None],
+        login: LoginToken | None,
     ) -> None:
         self._plan = plan
+        self._login = login
         self._segment = segment
         self._places = places
         self._now_ns = now_ns
         self._sleep = sleep
         self._request = SystemEntropy().hex_128()
         self._schema = arrow_schema(plan.fields)
+        # What only people and writers look at does not travel.
+        self._asked = tuple(msgspec.structs.replace(one, default=None, comment="") for one in plan.fields)
         self._timeout_ns = SCAN_BATCH_TIMEOUT_NS
         self._was_late = False
         self._reasons: dict[NodeId, LeaseholdError] = {}
@@ -147,8 +165,10 @@ class _SegmentReader:
             segment=self._segment.id,
             sha256=self._segment.sha256,
             row_offset=self._row,
-            fields=self._plan.fields,
+            fields=self._asked,
             revision=self._places.revision,
+            through=self._plan.through,
+            login=self._login,
         )
         with calling(address):
             stream = reader_to(address).do_get(ticket(request), within(self._timeout_ns))
@@ -204,6 +224,7 @@ def read_plan(
     sleep: Callable[[int], None] = pause,
     refresh: Refresh | None = None,
     streams: int = SCAN_STREAMS,
+    login: LoginToken | None = None,
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
 
@@ -219,7 +240,7 @@ def read_plan(
             raise _Stopped
 
     def one(segment: SegmentRecord) -> Iterator[pa.RecordBatch]:
-        return read_segment(plan, segment, now_ns=now_ns, sleep=sleep_unless_stopped, places=places)
+        return read_segment(plan, segment, now_ns=now_ns, sleep=sleep_unless_stopped, places=places, login=login)
 
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan.segments, one, streams, stopped))
 

@@ -136,6 +136,9 @@ class Agent:
         view = Catalog.restored(stored.applied, stored.lineage, stored.items)
         self._durable = view
         cluster_id, joined = await self._joiner.join(view)
+        self._published.session = self._session
+        # Before anybody is answered: who asks for a copy is told by the view.
+        self._published.publish(view)
         self._published.joined(cluster_id, joined.node, joined.incarnation)
         log.info("joined as node %d, incarnation %d, from revision %d", joined.node, joined.incarnation, view.revision)
         self._holder = Holder(
@@ -146,7 +149,6 @@ class Agent:
             lineage=view.lineage,
             renew_every_ns=RENEWAL_INTERVAL_NS,
         )
-        self._published.publish(view)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._save())

@@ -13,7 +13,8 @@ under one hash. Nothing of it is visible: the commit compares what the answer sa
 
 Each step decides on the view of a guard of its own. Between them nothing is decided and nothing is released: a fence
 that begins and ends while rows come costs nothing. The schema that the rows were made to fit and the peers that they
-went to stay those of the first view: the commit compares both with the catalog of its moment.
+went to stay those of the first view: the commit compares both with the catalog of its moment. Columns are told by
+their field ids, so what was renamed since the writer looked is written where it belongs.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import flight
 
-from leasehold.core.catalog import Catalog, live_fields
+from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.messages import (
     BytesEnd,
@@ -36,6 +37,7 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.core.records import TableRecord, TransactionRecord, TransactionState
+from leasehold.core.rights import check_append
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 from leasehold.limits import (
@@ -45,10 +47,10 @@ from leasehold.limits import (
     SEGMENT_BYTES_MAX,
 )
 from leasehold.node.forwarding import Forwarding, Peer, Resting
-from leasehold.node.guarding import assigned_bucket, busy, guarded, table_in_use, wait_until_shown
+from leasehold.node.guarding import assigned_bucket, busy, check_node, guarded, table_in_use, wait_until_shown
 from leasehold.node.published import Published
+from leasehold.storage.conforming import realign, written_fields
 from leasehold.storage.files import SegmentFiles
-from leasehold.storage.schema import conform
 from leasehold.storage.segment import SegmentEncoder
 from leasehold.wire.flight import BYTES_SCHEMA, expect, too_large
 
@@ -92,7 +94,7 @@ class Appends:
     def _write(self, ticket: WriteTicket, reader: flight.MetadataRecordBatchReader) -> StagedSegment:
         wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         admitted = self._admit(ticket)
-        fields = live_fields(admitted.table)
+        fields = written_fields(_schema(reader), admitted.table)
         forward = ForwardTicket(
             cluster_id=ticket.cluster_id,
             segment=ticket.segment,
@@ -101,6 +103,7 @@ class Appends:
             revision=admitted.view.revision,
             sender=self._published.node,
             sender_incarnation=self._published.incarnation,
+            session=self._published.session,
         )
         with (
             self._files.create(ticket.table, ticket.bucket, ticket.segment) as file,
@@ -114,7 +117,7 @@ class Appends:
             encoder = SegmentEncoder(fields, hand_on)
             try:
                 for batch in _rows(reader):
-                    encoder.write(conform(batch, fields))
+                    encoder.write(realign(batch, fields))
                 encoded = encoder.finish()
             finally:
                 encoder.abort()
@@ -191,6 +194,7 @@ class Appends:
 
 def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
     """Whether `view`, which has passed the guard, lets `node` take these rows."""
+    check_append(ticket.login, ticket.table, view)
     table = table_in_use(view, ticket.table)
     if not 1 <= ticket.schema_version <= table.schema_version:
         raise Refused(
@@ -230,6 +234,7 @@ def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> None:
             f"node {ticket.sender} with incarnation {ticket.sender_incarnation} is not a member now",
             hint="Only its newest incarnation is heard.",
         )
+    check_node(ticket.sender, ticket.session, view)
 
 
 def _check_open(ticket: WriteTicket, view: Catalog) -> None:
@@ -258,6 +263,13 @@ def _ended(record: TransactionRecord) -> Refused:
 
 
 # ---------------------------------------------------------------- what a stream brings
+
+
+def _schema(reader: flight.MetadataRecordBatchReader) -> pa.Schema:
+    try:
+        return reader.schema
+    except (flight.FlightError, pa.ArrowException, OSError, ValueError) as error:
+        raise _cut_off() from error
 
 
 def _rows(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:

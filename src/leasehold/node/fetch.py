@@ -1,7 +1,8 @@
 """Fetching: whole segments from one node to another, when a replica lacks what its bucket should hold.
 
 Segments are immutable and named once, and the manifest says what each byte of them must be, so a copy is right or
-wrong whoever sent it, and whenever: that is why a node without a lease may give one, and take one.
+wrong whoever sent it, and whenever: that is why a node without a lease may give one, and take one. Who asks proves by
+his session that he is a node, as last known here: no right covers a whole segment.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from leasehold.limits import (
     SEGMENT_BYTES_MAX,
     SEGMENT_ROWS_MAX,
 )
-from leasehold.node.guarding import busy, missing
+from leasehold.node.guarding import busy, check_node, missing
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.storage.segment import verify_segment
@@ -45,7 +46,8 @@ class Fetches:
         self._reading = BoundedSemaphore(FLIGHT_READS_MAX)
 
     def open(self, request: FetchTicket) -> flight.GeneratorStream:
-        """The bytes of a segment. No guard: see above."""
+        """The bytes of a segment. No guard: see above. Raises `Forbidden` for who is no node."""
+        check_node(request.node, request.session, self._published.view)
         path = self._files.path(request.table, request.bucket, request.segment)
         if not self._files.exists(request.table, request.bucket, request.segment):
             raise missing(self._published, request.segment)
@@ -91,6 +93,7 @@ def fetch_segment(
     record: SegmentRecord,
     places: Sequence[tuple[NodeId, str]],
     cluster_id: ClusterId,
+    asking: Published,
     on_asked: Callable[[NodeId, LeaseholdError | None], None] = _unheard,
 ) -> bool:
     """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
@@ -109,7 +112,7 @@ def fetch_segment(
         except AlreadyExists:
             return False  # being written this moment: the next round sees what became of it
         with file:
-            error = _copied(file, record, address, cluster_id)
+            error = _copied(file, _fetch_ticket(record, cluster_id, asking), record, address)
             if error is None:
                 file.finish()
         on_asked(node, error)
@@ -128,10 +131,21 @@ def _is_whole(files: SegmentFiles, record: SegmentRecord) -> bool:
     return True
 
 
-def _copied(file: SegmentFile, record: SegmentRecord, address: str, cluster_id: ClusterId) -> LeaseholdError | None:
+def _fetch_ticket(record: SegmentRecord, cluster_id: ClusterId, asking: Published) -> FetchTicket:
+    return FetchTicket(
+        cluster_id=cluster_id,
+        table=record.table,
+        bucket=record.bucket,
+        segment=record.id,
+        node=asking.node,
+        session=asking.session,
+    )
+
+
+def _copied(file: SegmentFile, request: FetchTicket, record: SegmentRecord, address: str) -> LeaseholdError | None:
     """None once `file` holds exactly the segment, else what the peer did wrong."""
     digest = hashlib.sha256()
-    chunks = _chunks(record, address, cluster_id)
+    chunks = _chunks(request, record.size_bytes, address)
     while True:
         # Only what the peer does wrong is caught: an error of this disk would be the same with the next peer.
         try:
@@ -154,9 +168,8 @@ def _differs(record: SegmentRecord, address: str) -> Corrupt:
     )
 
 
-def _chunks(record: SegmentRecord, address: str, cluster_id: ClusterId) -> Iterator[memoryview]:
-    request = FetchTicket(cluster_id=cluster_id, table=record.table, bucket=record.bucket, segment=record.id)
-    timeout_ns = FETCH_BASE_NS + record.size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
+def _chunks(request: FetchTicket, size_bytes: int, address: str) -> Iterator[memoryview]:
+    timeout_ns = FETCH_BASE_NS + size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
     with calling(address):
         reader = copier_to(address).do_get(ticket(request), within(timeout_ns))
         try:

@@ -8,10 +8,11 @@ that the catalog says about a request is decided on the view of a `Pass` that `g
 from collections.abc import Callable
 
 from leasehold.core.catalog import BucketKey, Catalog
+from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Pass, guard
 from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
-from leasehold.errors import Definite, Fenced, NotFound, Refused
-from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, Revision, SegmentId
+from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
+from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, Revision, SegmentId, Session
 from leasehold.limits import MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS, TOLD_ADDRESS_CHARACTERS_MAX
 from leasehold.node.published import Published
 
@@ -72,6 +73,18 @@ def check_cluster(published: Published, cluster_id: ClusterId) -> None:
             code="OTHER_CLUSTER" if published.cluster_id else "NOT_JOINED",
             hint="Look the table up again: another cluster may use this address now.",
         )
+
+
+def check_node(node: NodeId, session: Session | None, view: Catalog) -> None:
+    """Whole segments are for nodes: no right covers them. Raises `Forbidden` for others.
+
+    Where there are no users too: a node that is cut off does not hear of the first one.
+    """
+    record = view.nodes.get(node)
+    known = None if record is None or record.removed else record.session_hash
+    if known is None or session is None or hash_secret(session) != known:
+        text = "only the nodes of this cluster hand whole segments to each other"
+        raise Forbidden(text, hint="Read the table with SELECT on it, append to it with INSERT.")
 
 
 def wait_until_shown(

@@ -8,14 +8,14 @@ import threading
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.lease import NO_LEASE, Lease
-from leasehold.ids import ClusterId, Incarnation, NodeId, Revision
+from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Session
 from leasehold.limits import SECOND_NS
 
 
 class Published:
     """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
 
-    __slots__ = ("_lease", "_newer", "cluster_id", "had_lease", "incarnation", "node", "view")
+    __slots__ = ("_lease", "_newer", "cluster_id", "had_lease", "incarnation", "node", "session", "view")
 
     def __init__(self) -> None:
         self.view: Catalog = Catalog()
@@ -25,6 +25,8 @@ class Published:
         self.node = NodeId(0)
         self.incarnation = Incarnation(0)
         self.cluster_id = ClusterId("")
+        self.session: Session | None = None
+        """Proves to peers which node this is; a secret."""
         self._newer = threading.Condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.reconcile import OnDisk, Plan, plan
+from leasehold.core.reconcile import OnDisk, Plan, is_known, plan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
@@ -120,7 +120,9 @@ class Reconciler:
         self._disk = disk
         self._vault = vault
         self._clock = clock
-        self._since_start = frozenset(one.segment for one in since_start)
+        self._since_start = frozenset(since_start)
+        self._known: set[OnDisk] = set()
+        """The files here that the catalog has known of."""
         self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._told = Rests(clock.now_ns, min_ns=REPORT_REPEAT_NS, max_ns=REPORT_REPEAT_NS)
@@ -158,12 +160,9 @@ class Reconciler:
     async def _tidy(self) -> None:
         """One comparison; deletes what has to go and hands on what has to come."""
         on_disk = await self._disk.listing()
-        planned = plan(
-            self._agent.durable,
-            self._published.node,
-            on_disk,
-            self._since_start if self._agent.caught_up else frozenset(),
-        )
+        durable = self._agent.durable
+        self._remember(on_disk, durable)
+        planned = plan(durable, self._published.node, on_disk, self._known)
         if planned.report or planned.fetch:
             self._newest = planned
             self._planned.set()
@@ -174,6 +173,14 @@ class Reconciler:
             await self._clean(table)
         for one in planned.trash:
             await self._trash(one)
+
+    def _remember(self, on_disk: Collection[OnDisk], durable: Catalog) -> None:
+        """A write is forgotten long before what it wrote is released: that there was one is kept here."""
+        self._known.intersection_update(on_disk)
+        self._known.update([one for one in on_disk if one not in self._known and is_known(durable, one)])
+        if self._agent.caught_up:
+            self._known.update(self._since_start)
+            self._since_start = frozenset()
 
     async def _empty_trash(self) -> None:
         await self._disk.empty_trash(TRASH_ROUND_FILES_MAX)

@@ -2,11 +2,12 @@
 
 Projection follows the revision that the scan pinned, which the ticket carries as its fields; authorisation follows the
 newest view, anew for each batch. So a rename changes nothing in a running scan, and a drop ends it within one batch.
-Both are decided on the view of the guard that the batch passes, and so is which of its rows have expired. Permission
-belongs there too, in `authorise`: nothing that it may say is remembered from one batch to the next.
+Both are decided on the view of the guard that the batch passes, and so is which of its rows are hidden: expired, or
+deleted (`node/hiding.py`). Permission belongs there too, in `authorise`: nothing that it may say is remembered from one
+batch to the next.
 
-Each batch carries the first row after it, counted in the rows of the file whether or not they have expired, so that a
-reader goes on at any other replica from exactly there.
+Each batch carries the first row after it, counted in the rows of the file whether or not they are hidden, so that a
+reader goes on at any other replica from exactly there, and one whose rows are all hidden is progress as well.
 """
 
 from collections import OrderedDict
@@ -14,24 +15,30 @@ from collections.abc import Callable, Generator, Iterator
 from threading import BoundedSemaphore, Lock
 from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import flight
 
 from leasehold.core.audit import ServeRecord
-from leasehold.core.catalog import Catalog, field_by_id
+from leasehold.core.catalog import Catalog, check_through
 from leasehold.core.codec import encode
-from leasehold.core.lease import guard
+from leasehold.core.lease import Pass, guard
 from leasehold.core.messages import BatchMark, ReadTicket
-from leasehold.core.records import Field, HorizonRecord, TableRecord, UseState
-from leasehold.errors import Corrupt, Refused
+from leasehold.core.records import Field, TableRecord, UseState
+from leasehold.core.rights import check_read
+from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.ids import NodeId, SegmentId
-from leasehold.limits import BATCH_ROWS, COLUMNS_MAX, FLIGHT_READS_MAX, SEGMENTS_VERIFIED_MAX
+from leasehold.limits import (
+    BATCH_ROWS,
+    COLUMNS_MAX,
+    FLIGHT_READS_MAX,
+    LITERAL_CHARACTERS_MAX,
+    SEGMENTS_VERIFIED_MAX,
+)
 from leasehold.node.guarding import busy, guarded, missing, table_in_use, wait_until_shown
+from leasehold.node.hiding import Hiding, Hidings
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
-from leasehold.storage.schema import TIMESTAMP, arrow_schema
+from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import read_segment, verify_segment
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import answering, parts
@@ -63,35 +70,58 @@ class Scans:
 
     def open(self, ticket: ReadTicket) -> flight.GeneratorStream:
         """The stream of a ticket. Raises what stands against it now; what comes up later ends the stream."""
-        if ticket.row_offset < 0 or len(ticket.fields) > COLUMNS_MAX:
+        if ticket.row_offset < 0 or len(ticket.fields) > COLUMNS_MAX or any(map(_has_long_value, ticket.fields)):
             raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
         schema = arrow_schema(ticket.fields)
         bucket = (ticket.table, ticket.bucket)
         wait_until_shown(self._published, self._now_ns, ticket.revision, bucket)
         view = guarded(self._published, self._now_ns, bucket).view
-        authorise(ticket, view)
+        table = authorise(ticket, view)
         if not self._files.exists(ticket.table, ticket.bucket, ticket.segment):
             raise missing(self._published, ticket.segment)
-        return flight.GeneratorStream(schema, self._guarding(ticket, expiry_field(ticket, view)))
+        hidings = Hidings()
+        telling = self._hiding(ticket, table, view, hidings).fields
+        return flight.GeneratorStream(schema, self._guarding(ticket, hidings, _Rest(ticket.row_offset, telling)))
 
-    def _guarding(self, ticket: ReadTicket, clock: Field | None) -> Iterator[Released]:
+    def _guarding(self, ticket: ReadTicket, hidings: Hidings, rest: "_Rest") -> Iterator[Released]:
         with answering(self._on_fault):
             if not self._reading.acquire(blocking=False):
                 raise busy("scans", FLIGHT_READS_MAX)
             try:
-                yield from self._stream(ticket, clock)
+                yield from self._stream(ticket, hidings, rest)
             finally:
                 self._reading.release()
 
-    def _stream(self, ticket: ReadTicket, clock: Field | None) -> Iterator[Released]:
+    def _stream(self, ticket: ReadTicket, hidings: Hidings, begin: "_Rest") -> Iterator[Released]:
         try:
             self._verify(ticket)
-            rest: _Rest | None = _Rest(ticket.row_offset, clock)
+            rest: _Rest | None = begin
             while rest is not None:
-                rest = yield from self._stream_from(ticket, rest.row, rest.clock)
+                rest = yield from self._stream_from(ticket, hidings, rest)
         except Corrupt:
-            self._replace(ticket)
+            if self._is_damaged(ticket):
+                self._replace(ticket)
             raise
+        except MemoryError as error:
+            raise Definite(
+                f"there is no memory for a batch of segment {ticket.segment}",
+                code="BUSY",
+                hint="Another replica may serve; or try again with fewer streams or columns at once.",
+            ) from error
+
+    def _is_damaged(self, ticket: ReadTicket) -> bool:
+        """Whether the file is not what the manifest says, all of it read once more.
+
+        What failed may lie in the ticket or in this process, and every other holder would find the same.
+        """
+        path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
+        try:
+            verify_segment(path, size_bytes=path.stat().st_size, sha256=ticket.sha256)
+        except Corrupt:
+            return True
+        except (Definite, FileNotFoundError):
+            return False
+        return False
 
     def _replace(self, ticket: ReadTicket) -> None:
         """Puts a damaged file aside if another node holds the segment: the reconciler fetches what is missing.
@@ -115,67 +145,68 @@ class Scans:
             self._verified.add(known)
 
     def _stream_from(
-        self, ticket: ReadTicket, row: int, clock: Field | None
+        self, ticket: ReadTicket, hidings: Hidings, rest: "_Rest"
     ) -> Generator[Released, None, "_Rest | None"]:
-        """Streams from `row` on, until a view says that another column decides which rows have expired."""
-        fields = ticket.fields if clock is None else (*ticket.fields, clock)
+        """Streams the rest, until a view says that other columns tell which of its rows are hidden."""
+        row, telling = rest
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
         table: TableRecord | None = None
-        for read in read_segment(path, fields, row_offset=row, batch_rows=self._batch_rows):
+        for read in read_segment(path, (*ticket.fields, *telling), row_offset=row, batch_rows=self._batch_rows):
             for part in parts(read):
                 passed = guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))
                 table = authorise(ticket, passed.view, table)
-                deciding = expiry_field(ticket, passed.view)
-                if deciding != clock:
-                    return _Rest(row, deciding)  # rows have begun to expire since
-                horizon = passed.view.horizons.get(ticket.table)
+                hiding = self._hiding(ticket, table, passed.view, hidings)
+                if hiding.fields != telling:
+                    return _Rest(row, hiding.fields)
                 row += part.num_rows
+                batch = hiding.shown(part, len(ticket.fields))
+                self._log(ticket, passed)
                 lease = passed.lease
-                batch = _unexpired(part, clock, horizon, len(ticket.fields))
-                self._serve_log.append(
-                    ServeRecord(
-                        node=self._published.node,
-                        incarnation=self._published.incarnation,
-                        request=ticket.request,
-                        table=ticket.table,
-                        view=passed.view.revision,
-                        term=lease.term,
-                        sequence=lease.sequence,
-                        deadline_ns=lease.deadline_ns,
-                        released_ns=passed.released_ns,
-                    )
-                )
                 mark = BatchMark(
                     next_row=row, view_revision=passed.view.revision, term=lease.term, sequence=lease.sequence
                 )
                 yield batch, encode(mark)
         return None
 
+    def _hiding(self, ticket: ReadTicket, table: TableRecord, view: Catalog, hidings: Hidings) -> Hiding:
+        segment = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
+        assert segment is not None, "the view was authorised"
+        return hidings.of(table, segment, view)
+
+    def _log(self, ticket: ReadTicket, passed: Pass[Catalog]) -> None:
+        lease = passed.lease
+        self._serve_log.append(
+            ServeRecord(
+                node=self._published.node,
+                incarnation=self._published.incarnation,
+                request=ticket.request,
+                table=ticket.table,
+                view=passed.view.revision,
+                term=lease.term,
+                sequence=lease.sequence,
+                deadline_ns=lease.deadline_ns,
+                released_ns=passed.released_ns,
+            )
+        )
+
 
 class _Rest(NamedTuple):
-    """The rows from `row` on, still to be read together with the column that says which of them have expired."""
+    """The rows from `row` on, to be read together with the columns that tell which of them are hidden."""
 
     row: int
-    clock: Field | None
-
-
-def expiry_field(ticket: ReadTicket, view: Catalog) -> Field | None:
-    """The column that says which rows have expired, if any can have."""
-    table = view.tables.get(ticket.table)
-    if table is None or table.time_column is None or ticket.table not in view.horizons:
-        return None
-    field = field_by_id(table, table.time_column)
-    # The file knows it by its id; a nullable one is read from any file.
-    return None if field is None else msgspec.structs.replace(field, nullable=True)
+    telling: tuple[Field, ...]
 
 
 def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None = None) -> TableRecord:
     """Whether a view that has passed the guard allows this scan to go on; `authorised` is the last answer.
 
     Records are immutable: while the view holds the very record that was authorised, nothing of the table has changed.
-    Raises `NotFound` with code TABLE_DROPPED, `Refused` with code COLUMN_DROPPED or SEGMENT_UNKNOWN.
+    Who reads is decided each time: rights lie elsewhere. Raises `Unauthenticated`, `Forbidden`, `NotFound` with code
+    TABLE_DROPPED or VIEW_DROPPED, `Refused` with code COLUMN_DROPPED or SEGMENT_UNKNOWN.
     """
-    entry = view.segments.get((ticket.table, ticket.bucket), {}).get(ticket.segment)
+    check_read(ticket.login, ticket.table, ticket.through, view)
+    check_through(ticket.through, view)
+    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
     if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:
         return authorised
     table = table_in_use(view, ticket.table)
@@ -199,28 +230,13 @@ def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None 
 
 def is_replaceable(ticket: ReadTicket, view: Catalog, node: NodeId) -> bool:
     """Whether a node other than `node` holds the segment too."""
-    entry = view.segments.get((ticket.table, ticket.bucket), {}).get(ticket.segment)
+    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
     return entry is not None and bool(set(entry.holders) - {node})
 
 
-def _unexpired(
-    part: pa.RecordBatch, clock: Field | None, horizon: HorizonRecord | None, columns: int
-) -> pa.RecordBatch:
-    """The rows that the horizon leaves, in the ticket's columns; `clock` is the last column of `part`, if any."""
-    if clock is None:
-        return part
-    kept = part
-    if horizon is not None:
-        instants = part.column(columns).cast(TIMESTAMP)
-        earliest = pa.scalar(horizon.horizon_us, pa.int64()).cast(TIMESTAMP)
-        young = pc.call_function("greater_equal", [instants, earliest])
-        # A row without a time never expires.
-        kept = part.filter(young.fill_null(True))
-    return kept.select(range(columns)) if columns else _counted(kept.num_rows)
-
-
-def _counted(rows: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(rows)], ["counted"]).select([])
+def _has_long_value(field: Field) -> bool:
+    """Whether its first value is longer than any that a statement can give: a byte of a BINARY is two characters."""
+    return field.initial is not None and len(field.initial) > 2 * LITERAL_CHARACTERS_MAX
 
 
 class _Verified:

@@ -8,15 +8,17 @@ from leasehold.core.records import SegmentRecord
 from leasehold.errors import Corrupt, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, NodeId, ObjectId
 from leasehold.node.fetch import check_record, fetch_segment
+from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.segment import verify_segment
 
 
 class LocalDisk:
-    """Implements `wire.ports.Disk` on the segment files of this node."""
+    """Implements `wire.ports.Disk` on the segment files of this node, which `published` names to its peers."""
 
-    def __init__(self, files: SegmentFiles) -> None:
+    def __init__(self, files: SegmentFiles, published: Published) -> None:
         self._files = files
+        self._published = published
 
     async def listing(self) -> frozenset[OnDisk]:
         """The finished segments."""
@@ -46,7 +48,9 @@ class LocalDisk:
         on_asked: Callable[[NodeId, LeaseholdError | None], None],
     ) -> bool:
         """As `node.fetch.fetch_segment`, which calls `on_asked` on the worker thread."""
-        return await asyncio.to_thread(fetch_segment, self._files, record, places, cluster_id, on_asked)
+        return await asyncio.to_thread(
+            fetch_segment, self._files, record, places, cluster_id, self._published, on_asked
+        )
 
     def _listing(self) -> frozenset[OnDisk]:
         return frozenset(OnDisk(table, bucket, segment) for table, bucket, segment in self._files.listing())

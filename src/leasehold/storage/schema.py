@@ -1,9 +1,7 @@
-"""Arrow schemas of tables, and how the batches of a writer are made to fit them.
+"""Arrow types and schemas of tables, and casts between them.
 
 A column's identity is its field id, carried as the metadata `PARQUET:field_id` of its Arrow field, and so in
-every Parquet file. A writer knows columns by name; `conform` is where the one becomes the other. It changes no
-value: what can't be kept exactly is refused. The one exception is DOUBLE into FLOAT, which rounds to the nearest
-as everywhere else, but is refused where it would overflow.
+every Parquet file.
 """
 
 from collections.abc import Sequence
@@ -14,16 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leasehold.core.records import Field
-from leasehold.core.statements import fold
 from leasehold.core.types import Decimal, parse_type
-from leasehold.errors import Refused
+from leasehold.ids import FieldId
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 """The metadata key that Arrow, Parquet and Spark agree on."""
 
 SCHEMAS_CACHED: Final = 256
-REASON_CHARACTERS_MAX: Final = 300
-NAMES_SHOWN: Final = 20
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _NAIVE: Final = pa.timestamp("us")
@@ -77,70 +72,17 @@ def _schema(fields: tuple[Field, ...]) -> pa.Schema:
     )
 
 
-def conform(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
-    """The rows of `batch` in exactly `arrow_schema(fields)`; `batch` itself if it has that schema already.
-
-    Columns are matched by name, ignoring case; missing nullable ones become nulls; a timestamp without a zone is
-    UTC. A column whose type is right is not copied. Raises `Refused` with code ROWS_DO_NOT_FIT for anything that
-    can't be kept exactly, for nulls where none may be, for unknown or doubled columns, and for damaged buffers (a
-    batch may come from the network, and nothing after this looks at them again).
-    """
-    schema = arrow_schema(fields)
-    try:
-        batch.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise _unfit(f"the batch is not valid Arrow data: {_reason(error)}", "encode the rows again") from error
-    if not batch.schema.equals(schema, check_metadata=True):
-        batch = _matched(batch, fields, schema)
-    for field, column in zip(schema, batch.columns, strict=True):
-        if not field.nullable and column.null_count:
-            raise _unfit(
-                f"column {field.name!r} is NOT NULL, and {column.null_count} of {len(column)} rows have no value",
-                "give every row a value in it",
-            )
-    return batch
-
-
-def _matched(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
-    places: dict[str, int] = {}
-    for place, name in enumerate(batch.schema.names):
-        if places.setdefault(fold(name), place) != place:
-            raise _unfit(f"column {name!r} is there twice, names ignore case", "leave one of them out")
-    columns: list[pa.Array] = []
-    for field, wanted in zip(fields, schema.types, strict=True):
-        place = places.pop(fold(field.name), None)
-        if place is not None:
-            columns.append(_fitted(batch.column(place), field, wanted))
-        elif field.nullable:
-            columns.append(pa.nulls(batch.num_rows, wanted))
-        else:
-            raise _unfit(f"column {field.name!r} is NOT NULL and missing", "add it to the rows")
-    if places:
-        unknown = ", ".join(repr(batch.schema.names[place]) for place in list(places.values())[:NAMES_SHOWN])
-        known = ", ".join(schema.names[:NAMES_SHOWN]) + (", .." if len(schema) > NAMES_SHOWN else "")
-        raise _unfit(
-            f"the table has no column {unknown}",
-            f"its columns are {known}; leave others out or ALTER TABLE .. ADD COLUMN",
-        )
-    if not columns:
-        return batch.replace_schema_metadata(None)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _fitted(column: pa.Array, field: Field, wanted: pa.DataType) -> pa.Array:
-    try:
-        return cast_exactly(column, wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _unfit(
-            f"column {field.name!r} has type {column.type} and does not fit {field.type}: {_reason(error)}",
-            "cast the column before it is written, or widen the table's column",
-        ) from error
+def field_number(field: pa.Field) -> FieldId | None:
+    """The field id that an Arrow field carries, if it does."""
+    number = (field.metadata or {}).get(FIELD_ID_KEY, b"")
+    return FieldId(int(number)) if number.isdigit() else None
 
 
 def cast_exactly(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """`column` as type `wanted`, one of those that a table can hold; the same array if it is of that type.
 
-    Raises `pa.ArrowInvalid` where a value would change or the kinds of types don't convert.
+    Raises `pa.ArrowInvalid` where a value would change or the kinds of types don't convert. The one exception is DOUBLE
+    into FLOAT, which rounds to the nearest as everywhere else, but raises where it would overflow.
     """
     if column.type == wanted:
         return column
@@ -201,11 +143,3 @@ def _is_binary(column: pa.DataType) -> bool:
         or is_a.is_binary_view(column)
         or is_a.is_fixed_size_binary(column)
     )
-
-
-def _reason(error: pa.ArrowException) -> str:
-    return str(error).split("\n", 1)[0][:REASON_CHARACTERS_MAX]
-
-
-def _unfit(text: str, hint: str) -> Refused:
-    return Refused(text, code="ROWS_DO_NOT_FIT", hint=hint)

@@ -27,17 +27,21 @@ from leasehold.limits import (
     BATCH_ROWS,
     DICTIONARY_SAMPLE_ROWS,
     ENCODER_BATCHES_MAX,
+    FLIGHT_BATCH_BYTES,
     FORWARD_CHUNK_BYTES,
     ROW_GROUP_BYTES,
     ROW_GROUP_ROWS,
     SEGMENT_BYTES_MAX,
 )
-from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema, cast_exactly, count_true
+from leasehold.storage.literals import column_of
+from leasehold.storage.schema import arrow_schema, cast_exactly, count_true, field_number
 from leasehold.storage.statistics import column_statistics
 
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 TIMESTAMP_ENCODING: Final = "DELTA_BINARY_PACKED"
+VALUE_BYTES: Final = 16
+"""What a value takes in memory, at most, beside the characters of a string."""
 
 
 class EncodedSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +130,7 @@ class SegmentEncoder:
         return self._sink.size_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes the rows of `batch`, which must have exactly `arrow_schema(fields)` (see `schema.conform`).
+        """Takes the rows of `batch`, which must have exactly `arrow_schema(fields)` (see `conforming`).
 
         Raises `Refused` with code SEGMENT_TOO_LARGE over SEGMENT_BYTES_MAX.
         """
@@ -222,22 +226,29 @@ def read_segment(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`, at most `batch_rows` at a time.
 
-    A column is found by its field id: a renamed one under its new name, a widened one cast, one added later as nulls,
-    a dropped one left out. An offset at or past the end gives nothing. No fields give batches that only count rows.
-    Opens the file at once. Raises `NotFound` if there is none, and here or later `Corrupt` for damaged bytes.
+    A column is found by its field id: a renamed one under its new name, a widened one cast, one added later as its
+    first value in every row, a dropped one left out. An offset at or past the end gives nothing. No fields give batches
+    that only count rows. What the file lacks takes at most about FLIGHT_BATCH_BYTES of a batch, which has fewer rows
+    for it. Opens the file at once. Raises `NotFound` if there is none, and here or later `Corrupt` for damaged bytes,
+    `Refused` with code SCHEMA_CHANGED for values that don't fit the type that is asked for, `Definite` with code BUSY
+    or a `MemoryError` for want of memory.
     """
     assert row_offset >= 0
     assert batch_rows > 0
     with _reading(path):
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
         names = _names_by_id(path, file)
-    return _batches(
-        path, file, [names.get(one.id) for one in fields], arrow_schema(fields), skip=row_offset, batch_rows=batch_rows
-    )
+    wanted = [(one, names.get(one.id)) for one in fields]
+    lacking_bytes = sum(VALUE_BYTES + len((one.initial or "").encode()) for one, name in wanted if name is None)
+    fitting_rows = max(1, FLIGHT_BATCH_BYTES // max(1, lacking_bytes))
+    return _batches(path, file, wanted, skip=row_offset, batch_rows=min(batch_rows, fitting_rows))
 
 
 def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
-    """Holds a file against the manifest, byte by byte. Raises `Corrupt` if it differs, `NotFound` if there is none."""
+    """Holds a file against the manifest, byte by byte.
+
+    Raises `Corrupt` if it differs, `NotFound` if there is none, `Definite` if that can't be found out.
+    """
     with _reading(path):
         found_bytes = path.stat().st_size
         if found_bytes != size_bytes:
@@ -251,8 +262,8 @@ def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
 def _names_by_id(path: Path, file: pq.ParquetFile) -> dict[int, str]:
     names: dict[int, str] = {}
     for field in file.schema_arrow:
-        number = (field.metadata or {}).get(FIELD_ID_KEY, b"")
-        if not number.isdigit() or names.setdefault(int(number), field.name) != field.name:
+        number = field_number(field)
+        if number is None or names.setdefault(number, field.name) != field.name:
             raise _corrupt(path, f"column {field.name!r} has no field id of its own")
     if len(set(names.values())) != file.metadata.num_columns:
         raise _corrupt(path, "two columns have one name")
@@ -260,9 +271,9 @@ def _names_by_id(path: Path, file: pq.ParquetFile) -> dict[int, str]:
 
 
 def _batches(
-    path: Path, file: pq.ParquetFile, names: list[str | None], schema: pa.Schema, *, skip: int, batch_rows: int
+    path: Path, file: pq.ParquetFile, wanted: list[tuple[Field, str | None]], *, skip: int, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    present = [name for name in names if name is not None]
+    present = list(dict.fromkeys(name for _, name in wanted if name is not None))
     with file:
         for group, rows in enumerate(_row_counts(path, file)):
             if skip >= rows:
@@ -274,8 +285,8 @@ def _batches(
                 if skip >= raw.num_rows:
                     skip -= raw.num_rows
                     continue
-                with _reading(path):
-                    batch = _projected(raw.slice(skip), names, schema)
+                # What fails in here says nothing against the file.
+                batch = _projected(raw.slice(skip), wanted)
                 skip = 0
                 yield batch
             if seen != rows:
@@ -309,18 +320,43 @@ def _decoded(
         yield batch
 
 
-def _projected(raw: pa.RecordBatch, names: list[str | None], schema: pa.Schema) -> pa.RecordBatch:
-    if not names:
+def _projected(raw: pa.RecordBatch, wanted: list[tuple[Field, str | None]]) -> pa.RecordBatch:
+    if not wanted:
         return raw.select([]).replace_schema_metadata(None)
     columns: list[pa.Array] = []
-    for name, field in zip(names, schema, strict=True):
+    schema = arrow_schema([field for field, _ in wanted])
+    for (field, name), kind in zip(wanted, schema.types, strict=True):
         if name is not None:
-            columns.append(cast_exactly(raw.column(name), field.type))
-        elif field.nullable:
-            columns.append(pa.nulls(raw.num_rows, field.type))
+            columns.append(_as_asked(raw.column(name), field, kind))
+        elif field.nullable or field.initial is not None:
+            columns.append(column_of(field.initial, field.type, raw.num_rows))
         else:
-            raise pa.ArrowInvalid(f"column {field.name!r} is NOT NULL and the file has none with its field id")
+            raise _changed_since(f"column {field.name} is NOT NULL, and these rows have none with its field id")
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as_asked(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
+    """A column in a type that holds its values: the one of the file, a wider one, or one that fits by chance."""
+    if column.type == kind:
+        return column
+    try:
+        found = cast_exactly(column, kind)
+        # A cast to FLOAT rounds, which is for writers.
+        if not (pa.types.is_float32(kind) and count_true("is_finite", _changed(column, found))):
+            return found
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    raise _changed_since(f"column {field.name} holds {column.type} values that are no {field.type}")
+
+
+def _changed_since(text: str) -> Refused:
+    """What is asked for is not what was written: that says nothing against the file."""
+    return Refused(text, code="SCHEMA_CHANGED", hint="Start the scan again.")
+
+
+def _changed(column: pa.Array, rounded: pa.Array) -> pa.Array:
+    """The values that rounding changed."""
+    return column.filter(pc.call_function("not_equal", [rounded.cast(column.type), column]))
 
 
 @contextmanager
@@ -328,6 +364,12 @@ def _reading(path: Path) -> Generator[None]:
     """Foreign errors as ours. Arrow reports damage as OSError without an errno; with one, the system refused."""
     try:
         yield
+    except MemoryError as error:  # Arrow's is an ArrowException as well
+        raise Definite(
+            f"there is no memory to read segment file {path}",
+            code="BUSY",
+            hint="another replica may serve; or try again with fewer streams or columns at once",
+        ) from error
     except FileNotFoundError as error:
         raise NotFound(
             f"segment file {path} does not exist", code="SEGMENT_MISSING", hint="read it from another replica"

@@ -10,7 +10,7 @@ from pyarrow.flight import FlightServerBase
 from leasehold.client import append
 from leasehold.client.append import _Load, stage  # pyright: ignore[reportPrivateUsage]
 from leasehold.core import keys
-from leasehold.core.ddl import put
+from leasehold.core.plan import put
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
 from leasehold.limits import BATCH_ROWS

@@ -305,6 +305,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     transaction = pair.open()
     sink = LeaseholdSink(
         address="127.0.0.1:1",
+        token=None,
         facts=encode(pair.facts()),
         transaction=transaction,
         revision=pair.catalog.revision,
@@ -316,7 +317,9 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     assert [one.node for one in segment.holders] == [2]
     pair.commit(transaction, (segment,))
     plan = pair.plan()
-    reader = LeaseholdReader(address="127.0.0.1:1", table="db.t", schema=spark_schema(plan.facts.fields))
+    reader = LeaseholdReader(
+        address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+    )
     node.fence_at_reading(3)
     before = node.readings
     found = numbers(reader.read(InputPartition(encode(plan))))

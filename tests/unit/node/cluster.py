@@ -12,7 +12,8 @@ import pyarrow as pa
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog, live_fields
 from leasehold.core.commit import commit_transaction, open_transaction
-from leasehold.core.ddl import Request, begin, finish, put
+from leasehold.core.ddl import Request, begin, finish
+from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Lease
 from leasehold.core.messages import (
     BucketPlaces,
@@ -25,11 +26,13 @@ from leasehold.core.messages import (
     TableFacts,
 )
 from leasehold.core.operations import Change
+from leasehold.core.plan import Context, put
 from leasehold.core.records import (
     ClusterRecord,
     CountersRecord,
     HorizonRecord,
     NodeRecord,
+    ProcedureRecord,
     SegmentRecord,
     SettingsRecord,
     TableRecord,
@@ -55,6 +58,7 @@ from leasehold.ids import (
     ObjectId,
     Revision,
     Sequence,
+    Session,
     StatementId,
     Term,
     TransactionId,
@@ -63,6 +67,7 @@ from leasehold.limits import LEASE_DURATION_NS
 from leasehold.node.published import Published
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
+from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
@@ -158,6 +163,9 @@ class Cluster:
             ]
         )
         self.batch_rows = batch_rows
+        self.wall_us = 0
+        self.login: bytes | None = None
+        """Of whoever runs statements."""
         self.faults: list[BaseException] = []
         self.nodes: list[Node] = []
         for number in range(1, nodes + 1):
@@ -168,6 +176,7 @@ class Cluster:
     def _node(self, root: Path, node: NodeId) -> Node:
         published = Published()
         published.joined(CLUSTER, node, Incarnation(1))
+        published.session = Session(SystemEntropy().hex_128())
         files = SegmentFiles(root / f"node-{node}")
         files.open()
         made = Node(published, files, root / f"node-{node}")
@@ -191,7 +200,7 @@ class Cluster:
             token_hash=b"",
             incarnation=Incarnation(1),
             nonce=None,
-            session_hash=None,
+            session_hash=None if node.published.session is None else hash_secret(node.published.session),
             removed=False,
         )
         self.change([put(keys.node(node.id), record)])
@@ -218,16 +227,24 @@ class Cluster:
 
     def run(self, statement: Definition, *, shown: bool = True) -> None:
         """Both transactions of a statement."""
-        request = Request(id=StatementId(SystemEntropy().hex_128()), text="", statement=statement, bound_ns=1)
-        begun = begin(request, self.catalog, [node.id for node in self.nodes])
+        request = self._request(statement)
+        begun = begin(request, self.catalog)
         self.change(begun.changes, shown=shown)
-        if begun.procedure is not None and begun.procedure.kind == "destructive":
+        if begun.procedure is not None and begun.procedure.hides:
             self.change(finish(begun.procedure, self.catalog), shown=shown)
 
-    def hide(self, statement: Definition) -> None:
+    def hide(self, statement: Definition) -> ProcedureRecord:
         """The first transaction alone: of a destructive statement, its pre-state."""
-        request = Request(id=StatementId(SystemEntropy().hex_128()), text="", statement=statement, bound_ns=1)
-        self.change(begin(request, self.catalog, [node.id for node in self.nodes]).changes)
+        begun = begin(self._request(statement), self.catalog)
+        self.change(begun.changes)
+        assert begun.procedure is not None
+        return begun.procedure
+
+    def _request(self, statement: Definition) -> Request:
+        context = Context(serving=tuple(node.id for node in self.nodes), wall_us=self.wall_us, login=self.login)
+        return Request(
+            id=StatementId(SystemEntropy().hex_128()), text="", statement=statement, bound_ns=1, context=context
+        )
 
     def create(self, *pairs: tuple[str, str], buckets: int = 1, replication: int = 2, **more: Any) -> None:
         self.run(
@@ -290,8 +307,8 @@ class Cluster:
         self.change(open_transaction(request, self.catalog))
         return transaction
 
-    def commit(self, transaction: TransactionId, segments: tuple[StagedSegment, ...]) -> None:
-        request = CommitTransaction(cluster_id=CLUSTER, transaction=transaction, segments=segments)
+    def commit(self, transaction: TransactionId, segments: tuple[StagedSegment, ...], **more: Any) -> None:
+        request = CommitTransaction(cluster_id=CLUSTER, transaction=transaction, segments=segments, **more)
         live = {node.id: Incarnation(1) for node in self.nodes}
         self.change(commit_transaction(request, self.catalog, incarnations=live))
 
@@ -323,9 +340,15 @@ def cluster(root: Path, *, nodes: int = 2, batch_rows: int = 1_000) -> Iterator[
 
 
 def rows(start: int, count: int) -> pa.RecordBatch:
-    """Rows (k BIGINT, v STRING) that can be told apart."""
+    """Rows (k BIGINT, v STRING) that can be told apart, with the ids of the first two columns of a table."""
     numbers = range(start, start + count)
-    return pa.record_batch({"k": pa.array(numbers, pa.int64()), "v": [f"v{number}" for number in numbers]})
+    kinds = {"k": pa.int64(), "v": pa.string()}
+    fields = [
+        pa.field(name, kind, metadata={FIELD_ID_KEY: b"%d" % place})
+        for place, (name, kind) in enumerate(kinds.items(), start=1)
+    ]
+    values = {"k": list(numbers), "v": [f"v{number}" for number in numbers]}
+    return pa.RecordBatch.from_pydict(values, pa.schema(fields))
 
 
 def no_lease(node: Node) -> None:

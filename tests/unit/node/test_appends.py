@@ -11,19 +11,22 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.codec import encode
-from leasehold.core.ddl import put
 from leasehold.core.messages import BytesEnd, ForwardTicket, RowsEnd, SegmentStored, StagedSegment, WriteTicket
+from leasehold.core.plan import put
 from leasehold.core.records import TransactionState
+from leasehold.core.statements import WidenColumn
+from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId, segment_transaction
 from leasehold.node import appends, forwarding
-from leasehold.storage.schema import arrow_schema
+from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect
-from tests.unit.node.cluster import CLUSTER, DROP_TABLE, Cluster, add, cluster, rename, rows
+from tests.unit.node.cluster import CLUSTER, DROP_TABLE, NAME, Cluster, add, cluster, drop_column, rename, rows
 
 ROWS_SCHEMA = rows(0, 1).schema
 
@@ -57,6 +60,7 @@ def forward_ticket(made: Cluster, **other: object) -> ForwardTicket:
         revision=made.catalog.revision,
         sender=NodeId(1),
         sender_incarnation=Incarnation(1),
+        session=made.node(1).published.session,
     )
     return msgspec.structs.replace(ticket, **other)
 
@@ -120,20 +124,47 @@ def test_an_answer_describes_the_file_on_both_disks(pair: Cluster) -> None:
         verify_segment(path, size_bytes=staged.size_bytes, sha256=staged.sha256)
 
 
-def test_rows_are_matched_by_name_on_the_schema_of_now(pair: Cluster) -> None:
+def test_a_column_that_the_writer_does_not_know_is_left_out_of_the_file(pair: Cluster) -> None:
+    """There it reads as its first value: the default that was there when it came."""
     ticket = write_ticket(pair)
     pair.run(add("extra"))
     staged = expect(StagedSegment, Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3)))
     assert staged.schema_version == 2
-    assert [one.field for one in staged.statistics] == [1, 2, 3]
+    assert [one.field for one in staged.statistics] == [1, 2]
 
 
-def test_a_column_renamed_under_the_writer_is_refused(pair: Cluster) -> None:
+def test_a_column_renamed_and_widened_under_the_writer_is_written_where_it_belongs(tmp_path: Path) -> None:
+    """By id: here another column even bears the name that the writer knows."""
+    with cluster(tmp_path) as made:
+        made.create(("a", "INT"), ("b", "INT"))
+        ids = [
+            pa.field(name, pa.int32(), metadata={FIELD_ID_KEY: number}) for name, number in (("a", b"1"), ("b", b"2"))
+        ]
+        schema = pa.schema(ids)
+        ticket = write_ticket(made)
+        for statement in (rename("a", "c"), rename("b", "a"), rename("c", "b")):
+            made.run(statement)
+        made.run(WidenColumn(table=NAME, column="a", type=parse_type("BIGINT")))
+        batch = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [10, 20]}, schema)
+        staged = expect(StagedSegment, Stream(made, 1, ticket, schema).send(batch).end(RowsEnd(rows=2)))
+        made.commit(ticket.transaction, (staged,))
+        found = read_plan(made.plan()).read_all()
+        assert found.to_pydict() == {"b": [1, 2], "a": [10, 20]}
+        assert found.schema.types == [pa.int32(), pa.int64()]
+
+
+def test_columns_that_are_gone_or_nobody_knows_are_refused(pair: Cluster) -> None:
     ticket = write_ticket(pair)
-    pair.run(rename("v", "w"))
-    with pytest.raises(LeaseholdError) as caught:
-        Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
-    assert caught.value.code == "ROWS_DO_NOT_FIT"
+    nameless = ROWS_SCHEMA.remove_metadata()
+    plain = pa.schema([pa.field(one.name, one.type) for one in nameless])
+    refused: list[str] = []
+    pair.run(drop_column("v"))
+    for schema in (ROWS_SCHEMA, plain):
+        batch = pa.RecordBatch.from_arrays(rows(0, 3).columns, schema=schema)
+        with pytest.raises(LeaseholdError) as caught:
+            Stream(pair, 1, ticket, schema).send(batch).end(RowsEnd(rows=3))
+        refused.append(caught.value.code)
+    assert refused == ["SCHEMA_CHANGED", "ROWS_DO_NOT_FIT"]
     until_gone(pair)
     assert files_of(pair, 1) == files_of(pair, 2) == []
 

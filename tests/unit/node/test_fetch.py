@@ -49,16 +49,16 @@ def staged_on(node: Node) -> list[Path]:
 def test_a_copy_is_the_same_file(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     made, record, lacks = three
     assert record.size_bytes > 1024 * 1024, "more than one chunk"
-    assert fetch_segment(lacks.files, record, places(made, record), CLUSTER)
+    assert fetch_segment(lacks.files, record, places(made, record), CLUSTER, lacks.published)
     assert path_on(lacks, record).read_bytes() == path_on(made.node(record.holders[0]), record).read_bytes()
-    assert fetch_segment(lacks.files, record, [], CLUSTER), "it is there already"
+    assert fetch_segment(lacks.files, record, [], CLUSTER, lacks.published), "it is there already"
 
 
 def test_a_fenced_node_gives_copies(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     made, record, lacks = three
     for node in made.nodes:
         node.fence()
-    assert fetch_segment(lacks.files, record, places(made, record), CLUSTER)
+    assert fetch_segment(lacks.files, record, places(made, record), CLUSTER, lacks.published)
 
 
 def test_a_wrong_copy_is_thrown_away_and_the_next_place_asked(three: tuple[Cluster, SegmentRecord, Node]) -> None:
@@ -67,10 +67,10 @@ def test_a_wrong_copy_is_thrown_away_and_the_next_place_asked(three: tuple[Clust
     sound = path.read_bytes()
     for wrong in (sound[:-1] + b"X", sound[:-1], sound + b"X", b""):
         path.write_bytes(wrong)
-        assert not fetch_segment(lacks.files, record, places(made, record)[:1], CLUSTER)
+        assert not fetch_segment(lacks.files, record, places(made, record)[:1], CLUSTER, lacks.published)
         assert not path_on(lacks, record).exists()
         assert staged_on(lacks) == []
-    assert fetch_segment(lacks.files, record, places(made, record), CLUSTER)
+    assert fetch_segment(lacks.files, record, places(made, record), CLUSTER, lacks.published)
     assert path_on(lacks, record).read_bytes() == sound
 
 
@@ -78,28 +78,37 @@ def test_places_that_are_gone_or_lack_it_are_passed_over(three: tuple[Cluster, S
     made, record, lacks = three
     made.node(record.holders[0]).files.trash(record.table, record.bucket, record.id)
     gone = (NodeId(9), "127.0.0.1:1")
-    assert not fetch_segment(lacks.files, record, [gone, *places(made, record)[:1]], CLUSTER)
-    assert fetch_segment(lacks.files, record, [gone, *places(made, record)], CLUSTER)
+    assert not fetch_segment(lacks.files, record, [gone, *places(made, record)[:1]], CLUSTER, lacks.published)
+    assert fetch_segment(lacks.files, record, [gone, *places(made, record)], CLUSTER, lacks.published)
 
 
 def test_another_cluster_gives_nothing(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     made, record, lacks = three
-    assert not fetch_segment(lacks.files, record, places(made, record), ClusterId("d" * 32))
+    assert not fetch_segment(lacks.files, record, places(made, record), ClusterId("d" * 32), lacks.published)
 
 
 def test_a_file_that_is_there_is_never_replaced(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     made, record, lacks = three
     holder = made.node(record.holders[0])
     path_on(holder, record).write_bytes(b"damaged")
-    assert not fetch_segment(holder.files, record, places(made, record)[1:], CLUSTER)
+    assert not fetch_segment(holder.files, record, places(made, record)[1:], CLUSTER, holder.published)
     assert path_on(holder, record).read_bytes() == b"damaged"
     with lacks.files.create(record.table, record.bucket, record.id):
-        assert not fetch_segment(lacks.files, record, places(made, record), CLUSTER), "it is being written"
+        assert not fetch_segment(lacks.files, record, places(made, record), CLUSTER, lacks.published), (
+            "it is being written"
+        )
 
 
 def test_a_segment_that_is_not_there_is_refused(three: tuple[Cluster, SegmentRecord, Node]) -> None:
     _, record, lacks = three
-    request = FetchTicket(cluster_id=CLUSTER, table=record.table, bucket=record.bucket, segment=record.id)
+    request = FetchTicket(
+        cluster_id=CLUSTER,
+        table=record.table,
+        bucket=record.bucket,
+        segment=record.id,
+        node=lacks.id,
+        session=lacks.published.session,
+    )
     assert lacks.flight is not None
     reader = flight.FlightClient(f"grpc://{lacks.flight.address}")
     for asked, code in (
@@ -127,7 +136,9 @@ def test_a_record_out_of_range_is_refused(
 ) -> None:
     made, record, lacks = three
     with pytest.raises(Refused) as caught:
-        fetch_segment(lacks.files, msgspec.structs.replace(record, **wrong), places(made, record), CLUSTER)
+        fetch_segment(
+            lacks.files, msgspec.structs.replace(record, **wrong), places(made, record), CLUSTER, lacks.published
+        )
     assert caught.value.code == "BAD_SEGMENT_RECORD"
     assert staged_on(lacks) == []
 
@@ -142,6 +153,7 @@ def test_each_place_that_was_asked_is_told_of(three: tuple[Cluster, SegmentRecor
         record,
         [(NodeId(9), "127.0.0.1:1"), *places(made, record)],
         CLUSTER,
+        lacks.published,
         lambda node, error: asked.append((node, error and error.code)),
     )
     assert asked == [(9, "UNREACHABLE"), (first, "CORRUPT"), (second, None)]
@@ -158,4 +170,4 @@ def test_a_peer_that_sends_nonsense_is_passed_over(three: tuple[Cluster, Segment
     made, record, lacks = three
     with Nothing("grpc://127.0.0.1:0") as peer:
         nonsense = (NodeId(9), f"127.0.0.1:{peer.port}")
-        assert fetch_segment(lacks.files, record, [nonsense, *places(made, record)], CLUSTER)
+        assert fetch_segment(lacks.files, record, [nonsense, *places(made, record)], CLUSTER, lacks.published)

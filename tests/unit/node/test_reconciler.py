@@ -12,9 +12,9 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import put
 from leasehold.core.operations import Change
-from leasehold.core.records import NodeRecord, SegmentRecord
+from leasehold.core.plan import put
+from leasehold.core.records import NodeRecord, ReplacedRecord, SegmentRecord
 from leasehold.core.statements import CreateTable, DropTable, TableName
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
@@ -87,6 +87,17 @@ class Watched(SegmentFiles):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.trashed = threading.Event()
+        self.listings = threading.Semaphore(0)
+
+    def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
+        self.listings.release()
+        return super().listing()
+
+    def looked_over(self) -> bool:
+        """Waits until the reconciler has compared all that lies here now with the catalog."""
+        while self.listings.acquire(blocking=False):
+            """Those that may have begun before."""
+        return all(self.listings.acquire(timeout=WITHIN_S) for _ in range(2))
 
     def trash(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> bool:
         found = super().trash(table, bucket, segment)
@@ -121,7 +132,7 @@ class _Over(Exception):
 async def reconciling(made: Cluster, *, files: SegmentFiles | None = None) -> AsyncIterator[Agent]:
     """The second node's reconciler at work."""
     agent, node = Agent(made), made.node(2)
-    disk = LocalDisk(files or node.files)
+    disk = LocalDisk(files or node.files, node.published)
     reconciler = Reconciler(
         agent=agent,
         published=node.published,
@@ -151,9 +162,9 @@ def change_record(made: Cluster, record: SegmentRecord) -> None:
 def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, list[NodeId]], None]) -> None:
     """Has `before` called ahead of each fetch, on the thread that does it, with the nodes that it may ask."""
 
-    def intercepted(files, record, places, cluster_id, on_asked):
+    def intercepted(files, record, places, *rest):
         before(record, [node for node, _ in places])
-        return fetch_segment(files, record, places, cluster_id, on_asked)
+        return fetch_segment(files, record, places, *rest)
 
     monkeypatch.setattr(segments, "fetch_segment", intercepted)
 
@@ -347,6 +358,24 @@ async def test_a_table_that_went_while_its_segment_came_leaves_no_file(
             assert listed(made.node(2)) == set()
     finally:
         go_on.set()
+
+
+async def test_a_file_goes_once_it_is_released_though_its_write_is_long_forgotten(made: Cluster) -> None:
+    """A node that runs on: what came after it started is in no listing of that time."""
+    first, *_ = made.plan().segments
+    files = Watched(made.node(2).root)
+    async with reconciling(made, files=files) as agent, asyncio.timeout(WITHIN_S):
+        await agent.held_segments(3)
+        made.change([Change(keys.transaction(one), None) for one in made.catalog.transactions])
+        assert await asyncio.to_thread(files.looked_over)
+        replaced = keys.replaced(first.table, first.bucket, first.id)
+        gone = Change(keys.segment(first.table, first.bucket, first.id), None)
+        made.change([gone, put(replaced, ReplacedRecord(segment=first))])
+        assert await asyncio.to_thread(files.looked_over)
+        assert len(listed(made.node(2))) == 3
+        made.change([Change(replaced, None)])
+        assert await asyncio.to_thread(files.trashed.wait, WITHIN_S)
+    assert listed(made.node(2)) == {one.id for one in made.plan().segments}
 
 
 def test_rests_double_up_to_a_limit_and_are_bounded() -> None:

@@ -10,11 +10,13 @@ from pyarrow import flight
 
 from leasehold.client.append import stage
 from leasehold.core import keys
-from leasehold.core.ddl import put
 from leasehold.core.messages import BatchMark, ReadTicket, StagedSegment
-from leasehold.core.records import SegmentRecord
+from leasehold.core.plan import put
+from leasehold.core.records import Field, SegmentRecord, UseState
 from leasehold.errors import LeaseholdError
-from leasehold.ids import SegmentId
+from leasehold.ids import FieldId, SegmentId
+from leasehold.limits import LITERAL_CHARACTERS_MAX
+from leasehold.storage import segment as storage
 from leasehold.wire.flight import calling, expect, ticket
 from tests.unit.node.cluster import DROP_TABLE, Cluster, Node, cluster, rows
 
@@ -127,6 +129,47 @@ def test_a_node_that_is_fenced_when_it_finds_damage_leaves_the_file(pair: Cluste
     damage(pair, 1, segment)
     node.fence_at_reading(2)
     assert refused(node, pair.read_ticket(segment)) == "CORRUPT"
+    assert is_there(pair, 1, segment)
+
+
+@pytest.mark.parametrize("error", [pa.ArrowMemoryError("malloc failed"), pa.ArrowInvalid("nobody knows why")])
+def test_a_sound_file_stays_whatever_fails_while_it_is_read(
+    pair: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Every replica believes that another one has it: one query that needs much memory must not cost all copies."""
+    segment = segment_of(pair)
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(storage.pq.ParquetFile, "iter_batches", fail)
+        code = "BUSY" if isinstance(error, MemoryError) else "CORRUPT"
+        assert [refused(node, pair.read_ticket(segment)) for node in pair.nodes] == [code] * 2
+    assert all(is_there(pair, node.id, segment) for node in pair.nodes)
+    assert sum(batch.num_rows for batch, _ in read(pair.node(1), pair.read_ticket(segment))) == 2500
+
+
+def test_a_lack_of_memory_beside_the_file_is_told_and_ends_nothing(
+    pair: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(storage, "_projected", fail)
+    assert refused(pair.node(1), pair.read_ticket(segment_of(pair))) == "BUSY"
+    assert is_there(pair, 1, segment_of(pair))
+
+
+def test_a_ticket_with_a_first_value_that_no_column_has_is_refused(pair: Cluster) -> None:
+    segment = segment_of(pair)
+    longest = Field(id=FieldId(9), name="b", type="BINARY", nullable=True, state=UseState.IN_USE)
+    longest = msgspec.structs.replace(longest, initial="00" * LITERAL_CHARACTERS_MAX)
+    for initial in ("x" * (2 * LITERAL_CHARACTERS_MAX + 1), "x" * 40_000):
+        first = msgspec.structs.replace(pair.read_ticket(segment).fields[0], initial=initial)
+        assert refused(pair.node(1), pair.read_ticket(segment, fields=(first,))) == "BAD_TICKET"
+    # One that a statement may give passes this, and ends since the table has no such column.
+    assert refused(pair.node(1), pair.read_ticket(segment, fields=(longest,))) == "COLUMN_DROPPED"
     assert is_there(pair, 1, segment)
 
 

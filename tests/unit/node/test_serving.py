@@ -12,8 +12,8 @@ from pyarrow import flight
 
 from leasehold.core import keys
 from leasehold.core.codec import encode
-from leasehold.core.ddl import put as put_record
 from leasehold.core.messages import ForwardTicket, Message, PlanScan, ReadTicket, WriteTicket
+from leasehold.core.plan import put as put_record
 from leasehold.errors import BadSettings, Fenced, Indefinite, LeaseholdError, Refused
 from leasehold.ids import (
     BucketNumber,

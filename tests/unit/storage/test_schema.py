@@ -1,13 +1,15 @@
 import datetime
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.errors import Refused
-from leasehold.storage.schema import arrow_schema, conform
+from leasehold.storage.conforming import conform
+from leasehold.storage.schema import arrow_schema
 
 from .rows import VALUES, batch_of, field, same
 
@@ -50,6 +52,20 @@ def test_columns_are_matched_by_name_and_missing_ones_are_null() -> None:
     fitted = conform(given_rows.replace_schema_metadata({"pandas": "{}"}), fields)
     assert fitted.schema.equals(arrow_schema(fields), check_metadata=True)
     assert fitted.to_pylist() == [{"Tag": "a", "n": 7, "later": None}, {"Tag": "b", "n": None, "later": None}]
+
+
+def test_what_a_writer_leaves_out_gets_its_default() -> None:
+    fields = [
+        field(1, "k", "INT"),
+        msgspec.structs.replace(field(2, "n", "INT", nullable=False), initial="1", default="2"),
+        msgspec.structs.replace(field(3, "day", "DATE"), default="20454"),
+        msgspec.structs.replace(field(4, "first", "INT"), initial="1"),
+    ]
+    fitted = conform(pa.RecordBatch.from_pydict({"k": [7, 8]}), fields)
+    assert fitted.schema.equals(arrow_schema(fields), check_metadata=True)
+    assert fitted.to_pylist() == [{"k": k, "n": 2, "day": datetime.date(2026, 1, 1), "first": None} for k in (7, 8)]
+    given_nulls = conform(pa.RecordBatch.from_pydict({"k": [7], "day": pa.nulls(1)}), fields)
+    assert given_nulls["day"].to_pylist() == [None], "a null that is given is no column left out"
 
 
 def test_a_column_of_the_right_type_is_not_copied() -> None:

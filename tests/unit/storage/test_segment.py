@@ -3,6 +3,7 @@ import hashlib
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.records import Field
-from leasehold.errors import Corrupt, NotFound, Refused
-from leasehold.limits import ENCODER_BATCHES_MAX, FORWARD_CHUNK_BYTES
+from leasehold.errors import Corrupt, Definite, NotFound, Refused
+from leasehold.limits import ENCODER_BATCHES_MAX, FLIGHT_BATCH_BYTES, FORWARD_CHUNK_BYTES, LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
@@ -159,12 +160,88 @@ def test_widening_keeps_every_value(tmp_path: Path, narrow: str, wide: str, valu
     assert read(tmp_path / "s", [field(1, "x", wide)]).column(0).to_pylist() == values
 
 
-def test_a_file_that_lacks_what_must_be_there_is_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [field(50, "new", "INT", nullable=False), field(2, "tag", "INT")])
+def test_what_was_never_written_so_is_no_damage(tmp_path: Path, asked: Field) -> None:
+    """Who asks decides on the columns: a file must not be put aside for it."""
     encode(tmp_path / "s", MIXED, [mixed(3)])
-    with pytest.raises(Corrupt, match="NOT NULL"):
-        read(tmp_path / "s", [field(50, "new", "INT", nullable=False)])
-    with pytest.raises(Corrupt):
-        read(tmp_path / "s", [field(2, "tag", "INT")])
+    with pytest.raises(Refused) as refused:
+        read(tmp_path / "s", [asked])
+    assert refused.value.code == "SCHEMA_CHANGED"
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "fits", "not_fit"),
+    [
+        ("BIGINT", "INT", [5, None], [2**31]),
+        ("DOUBLE", "FLOAT", [0.5, float("nan"), float("-inf"), None], [0.1]),
+        ("DOUBLE", "FLOAT", [1.0, None], [1e300]),
+        ("DECIMAL(9,2)", "DECIMAL(4,2)", [Decimal("12.34"), None], [Decimal("123.45")]),
+    ],
+)
+def test_a_type_that_is_narrower_than_the_file_serves_what_it_holds_exactly(
+    tmp_path: Path, wide: str, narrow: str, fits: list[object], not_fit: list[object]
+) -> None:
+    """A scan that was pinned before the column was widened."""
+    encode(tmp_path / "fits", [field(1, "x", wide)], [batch_of([field(1, "x", wide)], [fits])])
+    assert repr(read(tmp_path / "fits", [field(1, "x", narrow)]).column(0).to_pylist()) == repr(fits)
+    encode(tmp_path / "not", [field(1, "x", wide)], [batch_of([field(1, "x", wide)], [[*fits, *not_fit]])])
+    with pytest.raises(Refused) as refused:
+        read(tmp_path / "not", [field(1, "x", narrow)])
+    assert refused.value.code == "SCHEMA_CHANGED"
+
+
+def test_a_column_that_came_later_reads_as_its_first_value_not_as_its_default(tmp_path: Path) -> None:
+    encode(tmp_path / "s", MIXED, [mixed(3)])
+    later = [
+        msgspec.structs.replace(field(50, "n", "INT", nullable=False), initial="7", default="8"),
+        msgspec.structs.replace(field(51, "s", "STRING"), initial="x"),
+        msgspec.structs.replace(field(52, "d", "DECIMAL(5,2)"), default="1.00"),
+    ]
+    found = read(tmp_path / "s", later)
+    assert found.to_pydict() == {"n": [7] * 3, "s": ["x"] * 3, "d": [None] * 3}
+    assert read(tmp_path / "s", later, row_offset=2).num_rows == 1
+
+
+def test_columns_that_came_later_make_batches_smaller_not_larger(tmp_path: Path) -> None:
+    """A narrow file with many wide first values: a batch stays near what travels in one message."""
+    old = [field(1, "x", "BIGINT")]
+    encode(tmp_path / "s", old, [batch_of(old, [list(range(20_000))])], row_group_rows=20_000)
+    first = "\N{GREEK SMALL LETTER ALPHA}" * LITERAL_CHARACTERS_MAX
+    wide = [msgspec.structs.replace(field(9 + n, f"c{n}", "STRING"), initial=first) for n in range(20)]
+    plain = [field(99 + n, f"n{n}", "DECIMAL(38,0)") for n in range(100)]
+    for later in (wide, plain):
+        found = list(read_segment(tmp_path / "s", [*old, *later]))
+        assert sum(one.num_rows for one in found) == 20_000
+        assert max(one.nbytes for one in found) < 1.1 * FLIGHT_BATCH_BYTES
+    huge = [msgspec.structs.replace(field(9, "c", "STRING"), initial="x" * (FLIGHT_BATCH_BYTES + 1))]
+    assert next(read_segment(tmp_path / "s", huge)).num_rows == 1
+    assert len(list(read_segment(tmp_path / "s", old))) == 1, "what the file has itself is read as before"
+
+
+def test_a_lack_of_memory_says_nothing_against_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = encode(tmp_path / "s", MIXED, [mixed(3)])
+
+    def fail(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 9 failed")
+
+    monkeypatch.setattr(segment.hashlib, "file_digest", fail)
+    with pytest.raises(Definite) as caught:
+        verify_segment(tmp_path / "s", size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+    assert caught.value.code == "BUSY"
+    monkeypatch.setattr(segment.pq, "ParquetFile", fail)
+    with pytest.raises(Definite) as caught:
+        read_segment(tmp_path / "s", MIXED)
+    assert caught.value.code == "BUSY"
+
+
+def test_one_column_twice_is_read_once_in_each_type(tmp_path: Path) -> None:
+    encode(tmp_path / "s", [field(1, "x", "INT")], [batch_of([field(1, "x", "INT")], [[1, None]])])
+    (found,) = read_segment(tmp_path / "s", [field(1, "x", "INT"), field(1, "y", "BIGINT")])
+    assert [one.to_pylist() for one in found.columns] == [[1, None], [1, None]]
+    assert found.schema.types == [pa.int32(), pa.int64()]
+
+
+def test_a_file_without_field_ids_is_damaged(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "foreign")
     with pytest.raises(Corrupt, match="field id"):
         read(tmp_path / "foreign", [field(1, "x", "BIGINT")])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leasehold.core.bounds import soundness
 from leasehold.core.records import ColumnStatistics
 from leasehold.limits import STATISTIC_CHARACTERS_MAX
 from leasehold.storage.statistics import cut_bound
@@ -50,6 +51,7 @@ def test_bounds(tmp_path: Path, kind: str, values: list[object], nulls: int, min
     assert found == ColumnStatistics(field=found.field, nulls=nulls, minimum=minimum, maximum=maximum)  # type: ignore[arg-type]
     assert found.field == 7
     assert type(found.minimum) is type(minimum)
+    assert soundness(kind)(found, len(values))
     assert msgspec.json.decode(msgspec.json.encode(found), type=ColumnStatistics) == found
 
 
@@ -60,6 +62,7 @@ def test_no_value_lies_outside_its_bounds(
 ) -> None:
     values = data.draw(st.lists(VALUES[kind] | st.none(), max_size=12))
     found = statistics(tmp_path_factory.mktemp("bounds") / "s", kind, values, data.draw(st.integers(1, 12)))
+    assert soundness(kind)(found, len(values))
     present = [one for one in values if one is not None]
     assert found.nulls == len(values) - len(present)
     as_value = Decimal if kind.startswith("DECIMAL") else (lambda bound: bound)

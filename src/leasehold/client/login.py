@@ -1,0 +1,117 @@
+"""Saying who one is: requests carry the token of a login, which is made once it turns out to be needed.
+
+Where nobody has to say who he is, nothing is sent. A login that has ended (another password, a day's age) is made
+again where the password is known; a process that was handed the token alone, such as a Spark worker, is told. Closing
+gives the login back, unless others work on with its token.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from leasehold.core.messages import ClientRequest, LoggedIn, Login, LogOut, Message
+from leasehold.errors import BadSettings, LeaseholdError, Refused, Unauthenticated
+from leasehold.ids import LoginToken
+from leasehold.limits import CALL_TIMEOUT_NS, LOG_OUT_TIMEOUT_NS
+from leasehold.wire.blocking import BlockingConnection
+
+M = TypeVar("M", bound=Message)
+
+USER_VARIABLE: Final = "LEASEHOLD_USER"
+PASSWORD_VARIABLE: Final = "LEASEHOLD_PASSWORD"  # noqa: S105 - the name of a variable
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Who one is; what is missing is taken from LEASEHOLD_USER and LEASEHOLD_PASSWORD when it is needed."""
+
+    user: str | None = None
+    password: str | Callable[[], str] | None = None
+    """Or how to ask for it."""
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user!r})"
+
+    def complete(self) -> tuple[str, str] | None:
+        """The user and his password; None if nobody was named. Raises `BadSettings` where the password is missing."""
+        user = self.user or os.environ.get(USER_VARIABLE)
+        if not user:
+            return None
+        password = self.password if self.password is not None else os.environ.get(PASSWORD_VARIABLE)
+        if password is None:
+            raise BadSettings(f"the password of {user} is missing", hint=f"set {PASSWORD_VARIABLE}")
+        return user, password if isinstance(password, str) else password()
+
+
+class LoginConnection:
+    """A `BlockingConnection` whose requests say who asks; from any thread."""
+
+    def __init__(
+        self, connection: BlockingConnection, credentials: Credentials, token: LoginToken | None = None
+    ) -> None:
+        self._connection = connection
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self.token = token
+        """Of the last login, None before the first."""
+        self._own: tuple[LoginToken, int] | None = None
+        """The token that was made here and is for nobody else, and the process that made it."""
+
+    def call(self, request: Message, timeout_ns: int) -> Message:
+        """As `BlockingConnection.call`; raises `Unauthenticated` too."""
+        token = self.token
+        try:
+            return self._connection.call(_signed(request, token), timeout_ns)
+        except Unauthenticated as error:
+            self._log_in(token, error)
+        return self._connection.call(_signed(request, self.token), timeout_ns)
+
+    def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
+        """As `BlockingConnection.stream`; raises `Unauthenticated` too."""
+        token = self.token
+        try:
+            # Nothing has been answered where it is raised: who asks is decided first.
+            yield from self._connection.stream(_signed(request, token), timeout_ns)
+        except Unauthenticated as error:
+            self._log_in(token, error)
+        else:
+            return
+        yield from self._connection.stream(_signed(request, self.token), timeout_ns)
+
+    def hand_on(self) -> LoginToken | None:
+        """The token, for whoever works on once this is closed: the login is not given back."""
+        self._own = None
+        return self.token
+
+    def close(self) -> None:
+        """Gives the login back if it was made here; asks once, for LOG_OUT_TIMEOUT_NS at most. Idempotent."""
+        # Without the lock: whoever is logging in this moment is cut off.
+        own, self._own = self._own, None
+        try:
+            if own is not None and own[1] == os.getpid():  # a child of this process ends nothing that is not its own
+                with contextlib.suppress(LeaseholdError):
+                    self._connection.call(LogOut(cluster_id=None, token=own[0]), LOG_OUT_TIMEOUT_NS)
+        finally:
+            self._connection.close()
+
+    def _log_in(self, refused: LoginToken | None, error: Unauthenticated) -> None:
+        """Makes another login than the one that was refused; raises `error` where nobody is named."""
+        with self._lock:
+            if self.token != refused:
+                return  # another thread has just done it
+            known = self._credentials.complete() if error.code == Unauthenticated.default_code else None
+            if known is None:
+                raise error
+            user, password = known
+            answer = self._connection.call(Login(cluster_id=None, user=user, password=password), CALL_TIMEOUT_NS)
+            if not isinstance(answer, LoggedIn):
+                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+            self.token = answer.token
+            self._own = (answer.token, os.getpid())
+
+
+def _signed(request: M, token: LoginToken | None) -> M:
+    return msgspec.structs.replace(request, login=token) if isinstance(request, ClientRequest) else request

@@ -1,0 +1,114 @@
+"""Rewriting a table: the rows that are left of some segments, in new segments that take their place.
+
+What DELETEs took and what has expired leaves the files by this. Portion by portion, each one write transaction: what
+was done stays done if the rest fails. A portion that was read while something of the table changed is refused by the
+commit (`core/rewrite.py`), and planned anew, smaller: under steady DELETEs one has to fit between two of them. Readers
+see the same rows before and after.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from leasehold.client.append import stage
+from leasehold.client.scan import read_plan
+from leasehold.core.messages import Replaced, ScanPlan
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.limits import (
+    RETRY_PAUSE_NS,
+    REWRITE_ATTEMPTS,
+    REWRITE_PLAN_SEGMENTS_MAX,
+    REWRITE_PORTION_BYTES,
+    REWRITE_PORTION_SEGMENTS,
+    REWRITE_WAIT_NS,
+)
+from leasehold.wire.clock import sleep_ns
+
+if TYPE_CHECKING:
+    from leasehold.client.cluster import Cluster
+
+CHANGED: Final = frozenset({"COLUMN_DROPPED", "REWRITE_STALE", "SCHEMA_CHANGED", "SEGMENT_UNKNOWN"})
+"""What a rewrite is told whose table changed since it was planned."""
+
+
+class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewrite did so far: segments it replaced and wrote, rows it kept and took out."""
+
+    segments_replaced: int = 0
+    segments_written: int = 0
+    rows_kept: int = 0
+    rows_removed: int = 0
+
+
+def rewrite(
+    cluster: "Cluster",
+    name: str,
+    on_progress: Callable[[Rewritten], None] | None = None,
+    *,
+    sleep: Callable[[int], None] = sleep_ns,
+) -> Rewritten:
+    """Takes the rows that are deleted or expired out of the files of a table; `on_progress` hears of each portion.
+
+    Raises `Refused` with code UNDER_WAY if statements take something away from the table for REWRITE_WAIT_NS,
+    REWRITE_STALE and its like if it changed REWRITE_ATTEMPTS times in a row, and as a scan or an append does.
+    """
+    done = Rewritten()
+    waited_ns, failures, divisor = 0, 0, 1
+    while True:
+        try:
+            plan = cluster.plan(name, rewrite=True)
+            rest = plan.segments
+            while rest:
+                portion = first_portion(rest, divisor)
+                done = _replace(cluster, plan, portion, done)
+                rest = rest[len(portion) :]
+                waited_ns, failures, divisor = 0, 0, max(1, divisor // 2)
+                if on_progress is not None:
+                    on_progress(done)
+        except Refused as error:
+            if error.code == "UNDER_WAY" and waited_ns < REWRITE_WAIT_NS:
+                waited_ns += RETRY_PAUSE_NS
+                sleep(RETRY_PAUSE_NS)
+            elif error.code in CHANGED and failures < REWRITE_ATTEMPTS - 1:
+                failures += 1
+                divisor = min(4 * divisor, REWRITE_PORTION_SEGMENTS)
+            else:
+                raise
+        else:
+            if len(plan.segments) < REWRITE_PLAN_SEGMENTS_MAX:
+                return done
+
+
+def first_portion(segments: Sequence[SegmentRecord], divisor: int) -> tuple[SegmentRecord, ...]:
+    """The first segments, as many as one transaction replaces, or the `divisor`-th part of that; at least one."""
+    most, most_bytes = max(1, REWRITE_PORTION_SEGMENTS // divisor), REWRITE_PORTION_BYTES // divisor
+    sizes = accumulate(one.size_bytes for one in islice(segments, most))
+    fitting = sum(1 for size_bytes in sizes if size_bytes <= most_bytes)
+    return tuple(segments[: max(1, fitting)])
+
+
+def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, ...], done: Rewritten) -> Rewritten:
+    facts, transaction = plan.facts, cluster.new_transaction()
+    opened = cluster.open_transaction(facts, transaction)
+    refresh = cluster.looking_again(facts)
+    try:
+        rows = read_plan(msgspec.structs.replace(plan, segments=portion), refresh=refresh, login=cluster.token)
+        kept_open = cluster.keeping_open(facts, transaction, rows)
+        staged = stage(facts, transaction, kept_open, opened.revision, refresh=refresh, login=cluster.token)
+        replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in portion)
+        committed = cluster.commit(facts.cluster_id, transaction, staged, replaces=replaces, deletes=plan.deletes)
+    except BaseException:
+        # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
+        with contextlib.suppress(LeaseholdError):
+            cluster.try_abort(facts.cluster_id, transaction)
+        raise
+    return Rewritten(
+        segments_replaced=done.segments_replaced + len(portion),
+        segments_written=done.segments_written + len(staged),
+        rows_kept=done.rows_kept + committed.rows,
+        rows_removed=done.rows_removed + sum(one.rows for one in portion) - committed.rows,
+    )

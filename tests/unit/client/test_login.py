@@ -1,0 +1,268 @@
+"""Saying who one is: when a client logs in, when again, and what it keeps to itself."""
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from leasehold.client.login import Credentials, LoginConnection
+from leasehold.core.messages import (
+    AskReceipts,
+    AskStatus,
+    LoggedIn,
+    LoggedOut,
+    Login,
+    LogOut,
+    Message,
+    Receipts,
+    WhoAreYou,
+)
+from leasehold.errors import (
+    BadSettings,
+    Forbidden,
+    LeaseholdError,
+    Refused,
+    Unauthenticated,
+    Unreachable,
+    WrongPassword,
+)
+from leasehold.ids import LoginToken, Revision
+from leasehold.limits import SECOND_NS
+
+QUESTION = AskReceipts(after=0, limit=1)
+ANSWER = Receipts(barriers=(), next_after=None)
+
+
+class Coordinator:
+    """Answers those who hold a token that is good; each login makes another one."""
+
+    def __init__(self, *, users: bool = True) -> None:
+        self.users = users
+        self.good: set[LoginToken | None] = set()
+        self.asked: list[Message] = []
+        self.error: LeaseholdError | None = None
+        self.patience_ns = 0
+
+    @property
+    def logins(self) -> int:
+        return sum(isinstance(one, Login) for one in self.asked)
+
+    def call(self, request: Message, timeout_ns: int) -> Message:
+        self.asked.append(request)
+        if isinstance(request, Login):
+            if request.password != "right":
+                raise WrongPassword("no")
+            token = LoginToken(f"{self.logins:032x}")
+            self.good = {token}
+            return LoggedIn(token=token, revision=Revision(1))
+        if isinstance(request, LogOut):
+            self.patience_ns = timeout_ns
+            if self.error is not None:
+                raise self.error
+            self.good.discard(request.token)
+            return LoggedOut(revision=Revision(2))
+        if self.users and isinstance(request, AskReceipts) and request.login not in self.good:
+            raise Unauthenticated("who?")
+        if self.error is not None:
+            raise self.error
+        return ANSWER
+
+    def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
+        yield self.call(request, timeout_ns)
+        yield ANSWER
+
+    def close(self) -> None:
+        self.asked.append(WhoAreYou())
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEASEHOLD_USER", raising=False)
+    monkeypatch.delenv("LEASEHOLD_PASSWORD", raising=False)
+
+
+def connection(to: Coordinator, user: str | None = "u", password: str | None = "right", **more) -> LoginConnection:
+    return LoginConnection(to, Credentials(user, password), **more)
+
+
+def test_where_nobody_asks_who_one_is_nothing_is_said() -> None:
+    there = Coordinator(users=False)
+    assert connection(there).call(QUESTION, 1) == ANSWER
+    assert there.asked == [QUESTION]
+
+
+def test_it_logs_in_once_and_shows_the_token_from_then_on() -> None:
+    there = Coordinator()
+    mine = connection(there)
+    for _ in range(3):
+        assert mine.call(QUESTION, 1) == ANSWER
+    assert list(mine.stream(QUESTION, 1)) == [ANSWER, ANSWER]
+    assert there.logins == 1
+    assert mine.token in there.good
+
+
+def test_a_stream_logs_in_too() -> None:
+    there = Coordinator()
+    assert list(connection(there).stream(QUESTION, 1)) == [ANSWER, ANSWER]
+    assert there.logins == 1
+
+
+def test_a_login_that_has_ended_is_made_again() -> None:
+    there = Coordinator()
+    mine = connection(there)
+    mine.call(QUESTION, 1)
+    there.good.clear()
+    assert mine.call(QUESTION, 1) == ANSWER
+    there.good.clear()
+    assert list(mine.stream(QUESTION, 1)) == [ANSWER, ANSWER]
+    assert there.logins == 3
+
+
+def test_a_token_alone_is_shown_and_its_end_told() -> None:
+    there = Coordinator()
+    there.good = {LoginToken("9" * 32)}
+    worker = connection(there, None, None, token=LoginToken("9" * 32))
+    assert worker.call(QUESTION, 1) == ANSWER
+    there.good.clear()
+    with pytest.raises(Unauthenticated):
+        worker.call(QUESTION, 1)
+    with pytest.raises(Unauthenticated):
+        list(worker.stream(QUESTION, 1))
+    assert there.logins == 0
+
+
+def test_closing_gives_back_the_login_that_it_made() -> None:
+    there = Coordinator()
+    mine, other = connection(there), connection(there)
+    mine.call(QUESTION, 1)
+    token = mine.token
+    assert token is not None
+    there.asked.clear()
+    for _ in range(2):
+        mine.close()
+        assert there.asked[0] == LogOut(cluster_id=None, token=token)
+        assert sum(isinstance(one, LogOut) for one in there.asked) == 1
+    assert there.good == set()
+    assert 0 < there.patience_ns < SECOND_NS
+    other.close()
+    assert sum(isinstance(one, LogOut) for one in there.asked) == 1, "it has not logged in"
+
+
+def test_a_login_is_not_given_back_by_who_was_handed_it_nor_by_who_handed_it_on() -> None:
+    there = Coordinator()
+    driver = connection(there)
+    driver.call(QUESTION, 1)
+    token = driver.hand_on()
+    driver.close()
+    worker = connection(there, None, None, token=token)
+    assert worker.call(QUESTION, 1) == ANSWER
+    worker.close()
+    assert not any(isinstance(one, LogOut) for one in there.asked)
+    assert there.good == {token}
+
+
+def test_a_login_made_in_place_of_one_that_was_handed_to_it_is_given_back() -> None:
+    there = Coordinator()
+    mine = connection(there, token=LoginToken("9" * 32))
+    mine.call(QUESTION, 1)
+    mine.close()
+    assert LogOut(cluster_id=None, token=LoginToken(f"{1:032x}")) in there.asked
+
+
+def test_a_child_process_does_not_give_its_parents_login_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Coordinator()
+    mine = connection(there)
+    mine.call(QUESTION, 1)
+    here = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: here + 1)
+    mine.close()
+    assert not any(isinstance(one, LogOut) for one in there.asked)
+
+
+@pytest.mark.parametrize("error", [Unreachable("gone"), Refused("no", code="BAD_MESSAGE"), Unauthenticated("who?")])
+def test_closing_takes_no_notice_of_a_coordinator_that_does_not_log_it_out(error: LeaseholdError) -> None:
+    there = Coordinator()
+    mine = connection(there)
+    mine.call(QUESTION, 1)
+    there.error = error
+    mine.close()
+    assert [type(one) for one in there.asked[-2:]] == [LogOut, WhoAreYou], "asked once, then closed"
+
+
+def test_closing_does_not_wait_for_a_login_under_way() -> None:
+    there, began, go_on = Coordinator(), threading.Event(), threading.Event()
+    mine, plain = connection(there), there.call
+
+    def call(request: Message, timeout_ns: int) -> Message:
+        if isinstance(request, Login):
+            began.set()
+            assert go_on.wait(10)
+        return plain(request, timeout_ns)
+
+    there.call = call  # pyright: ignore[reportAttributeAccessIssue]
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(mine.call, QUESTION, 1)
+        assert began.wait(10)
+        mine.close()
+        go_on.set()
+        asking.result()
+
+
+def test_a_wrong_password_is_tried_once() -> None:
+    there = Coordinator()
+    for ask in (lambda one: one.call(QUESTION, 1), lambda one: list(one.stream(QUESTION, 1))):
+        there.asked.clear()
+        with pytest.raises(WrongPassword):
+            ask(connection(there, password="wrong"))
+        assert there.logins == 1
+
+
+def test_a_lack_of_rights_is_no_reason_to_log_in_again() -> None:
+    there = Coordinator()
+    there.error = Forbidden("no")
+    with pytest.raises(Forbidden):
+        connection(there).call(QUESTION, 1)
+    assert there.logins == 1
+
+
+def test_threads_that_are_refused_together_log_in_once() -> None:
+    there, together = Coordinator(), threading.Barrier(4)
+    mine = connection(there)
+    lock, plain = threading.Lock(), there.call
+
+    def call(request: Message, timeout_ns: int) -> Message:
+        if isinstance(request, AskReceipts) and request.login is None:
+            together.wait(10)
+        with lock:
+            return plain(request, timeout_ns)
+
+    there.call = call  # pyright: ignore[reportAttributeAccessIssue]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: mine.call(QUESTION, 1), range(4))) == [ANSWER] * 4
+    assert there.logins == 1
+
+
+def test_what_is_missing_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Credentials().complete() is None
+    monkeypatch.setenv("LEASEHOLD_PASSWORD", "p")
+    assert Credentials().complete() is None
+    monkeypatch.setenv("LEASEHOLD_USER", "e")
+    assert Credentials().complete() == ("e", "p")
+    assert Credentials("u", "q").complete() == ("u", "q")
+    monkeypatch.delenv("LEASEHOLD_PASSWORD")
+    with pytest.raises(BadSettings, match="u"):
+        Credentials("u").complete()
+
+
+def test_a_password_shows_in_no_words() -> None:
+    assert "secret" not in repr(Credentials("u", "secret"))
+
+
+def test_what_carries_no_login_is_left_as_it_is() -> None:
+    there = Coordinator()
+    mine = connection(there, token=LoginToken("9" * 32))
+    mine.call(WhoAreYou(), 1)
+    mine.call(AskStatus(), 1)
+    assert there.asked == [WhoAreYou(), AskStatus(login=LoginToken("9" * 32))]
