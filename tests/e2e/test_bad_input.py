@@ -1,6 +1,7 @@
 """Directories, files and ports that are not as they should be: a clear error, an exit code, and nothing lost."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from leasehold.errors import Refused
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.command import leasehold
+from tests.e2e.command import command, leasehold
 
 pytestmark = pytest.mark.processes
 
@@ -63,6 +64,17 @@ def test_a_node_that_ends_after_it_listened_did_not_start(fresh: RunningCluster)
     assert started.code == 0, started.err
     assert "leasehold status" in started.err
     fresh.wait_until_active()
+
+
+def test_bytes_that_are_no_text_are_refused(fresh: RunningCluster) -> None:
+    there = fresh.directory
+    for arguments in (("sql", b"CREATE DATABASE \xff"), ("rewrite", b"d.\xff")):
+        leasehold(*map(os.fsdecode, arguments), directory=there).refused(3, "BAD_TEXT")
+    for how in ("strict", "surrogateescape"):
+        told = os.environ | {"PYTHONIOENCODING": f"utf-8:{how}"}
+        sql = command("sql", "-", directory=there)
+        piped = subprocess.run(sql, input=b"SHOW \xff", capture_output=True, check=False, env=told)
+        assert (piped.returncode, piped.stderr.split()[1]) == (3, b"[BAD_TEXT]:")
 
 
 def test_a_directory_that_can_not_be(tmp_path: Path) -> None:

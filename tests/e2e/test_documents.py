@@ -1,63 +1,62 @@
-"""Every command and every Python block in the documents runs, in the order in which a reader meets them."""
+"""Every command, statement and Python block in the documents runs, in the order in which a reader meets them."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from leasehold.core.drift import lasts_ns, outlast_ns
+from leasehold.core.statements import AnyStatement
 from leasehold.limits import DRIFT_PPM, LEADER_POLL_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS, SECOND_NS
+from leasehold.sql.front import GRAMMAR
 from leasehold.testing.invariants import INVARIANTS
+from tests.e2e.pages import ROOT, Reader, blocks
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 FAULT = re.compile(r'\(\d[\d.]*, "([a-z ]+)"')
 DOCUMENTS = ["README.md", "docs/operations.md", "docs/simulator.md"]
+SQL_PAGE = "docs/sql.md"
+DECIDING = ["catalog.py", "ddl.py", "literals.py", "plan.py", "replication.py", "settings.py", "types.py"]
+"""What decides on statements in core/, besides the plans."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 pytestmark = pytest.mark.processes
 
 
-def blocks(document: str) -> list[tuple[str, str]]:
-    return BLOCK.findall((ROOT / document).read_text())
-
-
 def test_every_document_with_commands_is_run() -> None:
     found = [str(path.relative_to(ROOT)) for path in PAGES]
-    assert [name for name in found if blocks(name)] == DOCUMENTS
+    assert [name for name in found if blocks(name)] == [*DOCUMENTS, SQL_PAGE]
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_what_a_document_says_works(document: str, tmp_path: Path) -> None:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    directory = re.search(r"--dir (\S+)", "\n".join(text for _, text in blocks(document)))
-    try:
-        for language, text in blocks(document):
-            if language == "python":
-                _run([sys.executable, "-c", text], tmp_path, environment)
-                continue
-            for line in text.splitlines():
-                assert line.startswith("$ "), f"{document}: a console block shows commands only: {line}"
-                if not line.startswith("$ make "):  # those run this very test
-                    _run(["sh", "-c", line[2:]], tmp_path, environment)
-    finally:
-        where = "leasehold-data" if directory is None else directory[1]
-        subprocess.run(
-            ["leasehold", "down", "--dir", where], cwd=tmp_path, env=environment, capture_output=True, check=False
-        )
+    with Reader(document, tmp_path) as reader:
+        reader.read()
 
 
-def _run(command: list[str], directory: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+@pytest.mark.timeout(300)
+def test_every_statement_answers_as_its_page_says(tmp_path: Path) -> None:
+    with Reader(SQL_PAGE, tmp_path) as reader:
+        reader.read()
+    assert {type(one) for one in reader.statements} == set(get_args(AnyStatement))
+    told = [
+        (pattern, kind)
+        for cell, kind in rows(section(SQL_PAGE, "How a statement runs"))[1:]
+        for pattern in starts(cell)
+    ]
+    for statement, kind in reader.kinds:
+        kinds = [one for pattern, one in told if pattern.match(statement)]
+        assert kinds, f"{statement} has no kind"
+        assert all(kind in one for one in kinds), f"{statement} is {kind}"
+
+
+def starts(cell: str) -> list[re.Pattern[str]]:
+    """The beginnings of statements in a cell: `A, B`, or `A .. B, C` for `A .. B` and `A .. C`."""
+    first, dots, rest = cell.rpartition(" .. ")
+    return [re.compile(re.escape(first + dots + one).replace(r"\.\.", r"(IF EXISTS )?\S+")) for one in rest.split(", ")]
 
 
 # ---------------------------------------------------------------- what can be looked up
@@ -114,3 +113,22 @@ def test_how_long_a_challenger_waits() -> None:
     real = f"{lasts_ns(wait_ns, DRIFT_PPM) / SECOND_NS:.2f} s in real time"
     assert f"{wait_ns / SECOND_NS:.2f} s on its clock, at most {real}" in text
     assert f"about {lasts_ns(wait_ns + LEADER_POLL_NS, DRIFT_PPM) / SECOND_NS:.1f} s after its last beat" in text
+
+
+def test_the_grammar_of_every_statement_is_told() -> None:
+    text = " ".join((ROOT / SQL_PAGE).read_text().split())
+    assert [key for key, grammar in GRAMMAR.items() if grammar not in text] == []
+
+
+def test_the_rights_are_those_of_the_code() -> None:
+    head = ast.get_docstring(ast.parse((ROOT / "src/leasehold/core/rights.py").read_text()))
+    assert head is not None
+    assert rows(head) == rows(section(SQL_PAGE, "Users, roles and rights"))
+
+
+def test_every_code_that_refuses_a_statement_is_told() -> None:
+    text, source = (ROOT / SQL_PAGE).read_text(), ROOT / "src/leasehold"
+    deciding = [*source.glob("sql/*.py"), *source.glob("core/plans/*.py"), *(source / "core" / one for one in DECIDING)]
+    codes = {code for path in deciding for code in re.findall(r'code="([A-Z_]+)"', path.read_text())}
+    assert len(codes) > 40
+    assert {code for code in codes if not re.search(rf"\b{code}\b", text)} == set()

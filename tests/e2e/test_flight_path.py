@@ -19,8 +19,8 @@ from leasehold.client import scan
 from leasehold.client.append import stage
 from leasehold.client.scan import read_plan, read_segment
 from leasehold.core import keys
-from leasehold.core.ddl import put
 from leasehold.core.messages import StagedSegment
+from leasehold.core.plan import put
 from leasehold.core.statements import Definition
 from leasehold.errors import Refused, Unreachable
 from leasehold.storage.servelog import read_serve_log

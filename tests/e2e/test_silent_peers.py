@@ -183,8 +183,9 @@ def test_a_copy_from_a_silent_peer_ends_soon(pair: Cluster) -> None:
     began_ns = BoottimeClock().now_ns()
     with silent(says_nothing) as one, silent(takes_a_window) as other:
         places = [(NodeId(1), one), (NodeId(2), other)]
+        here = pair.node(1)
         assert not fetch_segment(
-            pair.node(1).files, record, places, CLUSTER, lambda node, error: asked.append((node, error))
+            here.files, record, places, CLUSTER, here.published, lambda node, error: asked.append((node, error))
         )
     assert BoottimeClock().now_ns() - began_ns < SOON_NS
     assert [(node, error and error.code) for node, error in asked] == [(1, "UNREACHABLE"), (2, "UNREACHABLE")]

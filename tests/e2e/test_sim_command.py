@@ -31,10 +31,10 @@ DEFECTIVE = """
 from leasehold.coordinator.leasing import Leasing
 from leasehold.testing import command
 
-def fails(self, revision, on_number=None):
+def fails(self, revision, *, give_up_ns=None):
     raise RuntimeError("on purpose")
 
-Leasing.barrier = fails
+Leasing.ask = fails
 command.main()
 """
 

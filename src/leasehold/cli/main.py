@@ -1,4 +1,5 @@
-"""The command line. Exit codes: 0 done, 1 a check failed, 2 usage, 3 refused, 4 outcome unknown, 5 unreachable.
+"""The command line. Exit codes: 0 done, 1 a check failed, 2 usage, 3 refused or rolled back, 4 outcome unknown,
+5 unreachable, 6 committed while nodes are pending.
 
 As for any program: 130 interrupted, 141 nobody reads the output.
 """
@@ -11,24 +12,27 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import msgspec
 import typer
 
+from leasehold.cli.login import User, connected
 from leasehold.cli.output import (
     Countdown,
     Output,
-    milliseconds,
     note,
-    receipt_json,
     report,
     say,
     show_json,
     show_status,
     show_table,
 )
+from leasehold.cli.receipt import show_receipt
+from leasehold.cli.statement import read_statement, read_timeout_ns
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotFound, OutcomeUnknown
-from leasehold.ids import NODE_NAME, StatementId
+from leasehold.ids import NODE_NAME, NodeId, StatementId
+from leasehold.limits import SECOND_NS
 from leasehold.wire.entropy import SystemEntropy
 
 if TYPE_CHECKING:
@@ -163,24 +167,35 @@ def _unknown(statement: StatementId) -> LeaseholdError:
 
 @app.command()
 def sql(
-    statement: Annotated[str, typer.Argument(help="One SQL statement.")],
+    statement: Annotated[str, typer.Argument(help="One SQL statement; `-` reads it from stdin.")],
     directory: Dir = DEFAULT_DIR,
+    user: User = None,
     output: Out = Output.TABLE,
     statement_id: Annotated[
         str | None, typer.Option("--id", help="Ask again for the statement of this id: it is never run twice.")
     ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="As 2s. Until then it waits for its turn and for nodes; then what takes something away is rolled back"
+            " (exit 3), and what was committed says which nodes are pending (exit 6)."
+        ),
+    ] = None,
 ) -> None:
     """Run one statement. Interrupted, it says under which id to ask what became of it."""
+    if statement == "-":
+        statement = read_statement(sys.stdin)
+    timeout_s = None if timeout is None else read_timeout_ns(timeout) / SECOND_NS
     countdown = Countdown()
 
     def waiting(message: WaitingFor) -> None:
         countdown.update(message.nodes, message.at_most_ns)
 
     chosen = StatementId(statement_id or SystemEntropy().hex_128())
-    names: dict[int, str] = {}
-    with Cluster(directory) as cluster, _interrupted_by(lambda: _unknown(chosen)):
+    names: dict[NodeId, str] = {}
+    with connected(directory, user) as cluster, _interrupted_by(lambda: _unknown(chosen)):
         try:
-            answer = cluster.sql(statement, statement_id=chosen, on_wait=waiting)
+            answer = cluster.sql(statement, statement_id=chosen, on_wait=waiting, timeout=timeout_s)
         finally:
             countdown.done()
         if isinstance(answer, Receipt):
@@ -193,20 +208,34 @@ def sql(
         else:
             show_table(answer.columns, answer.rows)
         return
-    settled = [
-        {"node": names.get(one.node, str(one.node)), "how": one.how.value, "ms": milliseconds(one.after_ns)}
-        for one in answer.settled
-    ]
-    if output is Output.JSON:
-        show_json(receipt_json(answer, settled))
-        return
-    within = f"{milliseconds(answer.elapsed_ns):.0f} ms of at most {milliseconds(answer.bound_ns):.0f}"
-    say(f"{answer.outcome.value} at revision {answer.revision} in {within}")
-    show_table(["node", "how", "ms"], [list(one.values()) for one in settled])
+    code = show_receipt(answer, names, output)
+    if code is not ExitCode.DONE:
+        raise typer.Exit(int(code))
 
 
 @app.command()
-def verify(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+def rewrite(
+    table: Annotated[str, typer.Argument(help="The table, as database.table.")],
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Take the rows that are deleted or expired out of a table's files. Interrupted, what was replaced stays so."""
+    from leasehold.cli.rewrite import rewrite as run
+
+    with _interrupted_by(
+        lambda: OutcomeUnknown("interrupted: a part of the files may be rewritten", hint="run it again")
+    ):
+        done = run(directory, user, table)
+    if output is Output.JSON:
+        show_json(msgspec.structs.asdict(done))
+        return
+    say(f"{done.rows_removed} rows taken out, {done.rows_kept} kept")
+    say(f"{done.segments_replaced} segments replaced by {done.segments_written}")
+
+
+@app.command()
+def verify(directory: Dir = DEFAULT_DIR, user: User = None, output: Out = Output.TABLE) -> None:
     """Hold the batches in the serve logs against the receipts; exit 1 if one was stale.
 
     Checked for each: it was released before its lease's deadline, and on a view no older than what its grant required.
@@ -214,7 +243,7 @@ def verify(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
     """
     from leasehold.cli.verify import verify as run
 
-    found = run(directory)
+    found = run(directory, user)
     if output is Output.JSON:
         show_json({"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves})
     else:

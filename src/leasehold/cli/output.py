@@ -4,17 +4,20 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from leasehold.core.messages import ClusterStatus, Receipt
+from leasehold.core.messages import ClusterStatus
 from leasehold.errors import LeaseholdError
 from leasehold.limits import MILLISECOND_NS
 
+RULED_ROWS_MAX = 1_000
+"""Drawing rules takes about a millisecond for each row."""
 EXIT_NOT_READ = 141
 """As the shell counts a program that ends because nobody reads its output any more (`| head`)."""
 
@@ -55,16 +58,35 @@ def show_json(value: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on stdout, as wide as the terminal."""
+    """A table on stdout, as wide as the terminal; one of more than RULED_ROWS_MAX rows without rules, as wide as it
+    is."""
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    if len(cells) > RULED_ROWS_MAX:
+        _show_plain([list(columns), *cells])
+        return
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    for row in cells:
+        table.add_row(*map(Text, row))
     console = Console(file=sys.stdout)
     with console.capture() as rendered:
         console.print(table)
     _write(rendered.get())
+
+
+def _show_plain(cells: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
+    _write("\n".join(lines) + "\n")
+
+
+def _cell(value: Any) -> str:
+    """What others wrote (comments, statements) stands there as it is, and can't command the terminal."""
+    text = "" if value is None else str(value)
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def milliseconds(duration_ns: int) -> float:
@@ -127,21 +149,6 @@ def show_status(status: ClusterStatus, output: Output) -> None:
             for node in status.nodes
         ],
     )
-
-
-def receipt_json(receipt: Receipt, settled: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """A receipt as programs see it."""
-    return {
-        "statement": receipt.text,
-        "statement_id": receipt.statement_id,
-        "revision": receipt.revision,
-        "outcome": receipt.outcome.value,
-        "elapsed_ms": milliseconds(receipt.elapsed_ns),
-        "bound_ms": milliseconds(receipt.bound_ns),
-        "settled": [dict(one) for one in settled],
-        "pending": list(receipt.pending),
-        "cleaning": list(receipt.cleaning),
-    }
 
 
 class Countdown:

@@ -24,7 +24,9 @@ from leasehold.storage.servelog import ServeLog
 from leasehold.vault.store import SqliteVault
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.passwords import Argon2Passwords
 from leasehold.wire.rpc import GrpcTransport, serve
+from leasehold.wire.threads import OneThread
 
 
 def run_coordinator(directory: Path, listen: str) -> None:
@@ -44,7 +46,14 @@ async def _coordinator(directory: Path, listen: str) -> None:
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     _report_callbacks(faults)
     try:
-        coordinator = Coordinator(name=listen, storage=storage, clock=BoottimeClock())
+        coordinator = Coordinator(
+            name=listen,
+            storage=storage,
+            clock=BoottimeClock(),
+            passwords=Argon2Passwords(),
+            entropy=SystemEntropy(),
+            threads=OneThread(),
+        )
         server = await serve(listen, coordinator, on_fault=faults.put_nowait)
         write_address(directory, server.address)
         try:
@@ -81,7 +90,7 @@ async def _node(directory: Path, *, name: str, listen: str, coordinators: tuple[
             entropy=SystemEntropy(),
             published=published,
         )
-        disk = LocalDisk(files)
+        disk = LocalDisk(files, published)
         reconciler = Reconciler(
             agent=agent,
             published=published,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.client.cluster import Cluster
+from leasehold.cli.login import connected
 from leasehold.core.audit import StaleServe, StaleServeRule
 from leasehold.local.processes import LocalCluster
 from leasehold.storage.servelog import read_serve_log
@@ -21,10 +21,10 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     examples: tuple[StaleServe, ...]
 
 
-def verify(directory: Path) -> Verified:
+def verify(directory: Path, user: str | None = None) -> Verified:
     """Reads the serve logs of all nodes, dead ones included, and the receipts of all statements still known."""
     local = LocalCluster(directory)
-    with Cluster(directory) as cluster:
+    with connected(directory, user) as cluster:
         known = cluster.barriers()
     rule = StaleServeRule(one.barrier for one in known)
     batches, stale = 0, 0

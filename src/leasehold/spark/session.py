@@ -21,8 +21,19 @@ from leasehold.core.messages import Rows
 from leasehold.core.statements import fold
 from leasehold.errors import AlreadyExists, BadSettings
 from leasehold.limits import BATCH_ROWS, JAVA_ANSWER_NS, SECOND_NS
-from leasehold.spark.source import CLUSTER_OPTION, FORMAT, TABLE_OPTION, anchored, bound_to, default_cluster
+from leasehold.spark.source import (
+    CLUSTER_OPTION,
+    FORMAT,
+    PASSWORD_OPTION,
+    TABLE_OPTION,
+    THROUGH_OPTION,
+    USER_OPTION,
+    anchored,
+    bound_to,
+    default_cluster,
+)
 from leasehold.spark.types import select_fields, spark_schema
+from leasehold.wire.entropy import SystemEntropy
 
 CLUSTER_SETTING: Final = "spark.leasehold.cluster"
 """The session's cluster, for `table` and `attach`."""
@@ -97,28 +108,74 @@ def session(
 
 
 def table(
-    spark: SparkSession, name: str, columns: Iterable[str] | None = None, *, cluster: str | Path | None = None
+    spark: SparkSession,
+    name: str,
+    columns: Iterable[str] | None = None,
+    *,
+    cluster: str | Path | None = None,
+    user: str | None = None,
+    password: str | None = None,
 ) -> DataFrame:
     """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
 
-    It keeps the revision at which it was first read; ask for the table again to see what was added since. Raises
-    `NotFound` for a table or column that is not there, `Unreachable`.
+    It keeps the revision at which it was first read; ask for the table again to see what was added since. Where the
+    cluster has users, `user` and `password` say who reads; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises
+    `NotFound` for a table or column that is not there, `Unauthenticated`, `Unreachable`.
     """
-    with Cluster(_target(spark, cluster)) as connection:
-        facts = connection.facts(name)
-        fields = facts.fields if columns is None else select_fields(columns, facts.fields, table=facts.name)
-        reader = spark.read.format(FORMAT).schema(spark_schema(fields))
-        return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.address}).load()
+    with Cluster(_target(spark, cluster), user=user, password=password) as connection:
+        return _table(spark, connection, name, columns, _credentials(user, password))
 
 
-def attach(spark: SparkSession, cluster: str | Path | None = None) -> list[str]:
+def view(
+    spark: SparkSession,
+    name: str,
+    *,
+    cluster: str | Path | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> DataFrame:
+    """The view `database.view` as a DataFrame: Spark runs its SELECT over the tables that it reads.
+
+    Each table keeps the revision at which it was first read; ask for the view again to see what was added since. `user`
+    and `password` as of `table`. Raises `NotFound` for a view that is not there, `Unauthenticated`, `Unreachable`.
+    """
+    from leasehold.sql.views import words, written  # noqa: PLC0415 - every worker imports this package
+
+    with Cluster(_target(spark, cluster), user=user, password=password) as connection:
+        facts = connection.view_facts(name)
+        called = words((one.name for one in (*facts.tables, *facts.views)), SystemEntropy().hex_128())
+        through = ",".join(str(one.view) for one in facts.views)
+        options = {THROUGH_OPTION: through, **_credentials(user, password)}
+        frame: DataFrame | None = None
+        try:
+            for one in facts.tables:
+                read = _table(spark, connection, one.name, one.columns, options)
+                read.createOrReplaceTempView(called[one.name])
+            for body in facts.views:
+                frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
+                frame.createOrReplaceTempView(called[body.name])
+        finally:
+            # A frame keeps what it was made of: nobody needs the names any more.
+            for word in called.values():
+                spark.catalog.dropTempView(word)
+        assert frame is not None, "the view itself is the last of them"
+        return frame
+
+
+def attach(
+    spark: SparkSession,
+    cluster: str | Path | None = None,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+) -> list[str]:
     """Makes a temporary view `database_table` of every table, for SQL, and answers the names of the views.
 
     A view keeps the revision at which it was first read, whatever is added later: attach again to move on, since a view
-    of that name is replaced. `INSERT INTO` works on it. Raises `AlreadyExists` and makes no view where two tables would
-    share one (`a.b_c` and `a_b.c`).
+    of that name is replaced. `INSERT INTO` works on it. `user` and `password` as of `table`. Raises `AlreadyExists` and
+    makes no view where two tables would share one (`a.b_c` and `a_b.c`).
     """
-    with Cluster(_target(spark, cluster)) as connection:
+    with Cluster(_target(spark, cluster), user=user, password=password) as connection:
         listed = connection.sql("SHOW TABLES")
         assert isinstance(listed, Rows), "SHOW answers rows"
         views: dict[str, str] = {}
@@ -131,12 +188,36 @@ def attach(spark: SparkSession, cluster: str | Path | None = None) -> list[str]:
                     hint=f'take one of them with leasehold.spark.table(spark, "{qualified}")',
                 )
         names = [qualified.replace(".", "_") for qualified in views.values()]
+        shared = {CLUSTER_OPTION: connection.address, **_credentials(user, password)}
         for view, qualified in zip(names, views.values(), strict=True):
-            spark.sql(
-                f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} "
-                f"OPTIONS ({TABLE_OPTION} '{qualified}', {CLUSTER_OPTION} '{connection.address}')"
-            )
+            options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")
         return names
+
+
+def _table(
+    spark: SparkSession,
+    connection: Cluster,
+    name: str,
+    columns: Iterable[str] | None,
+    options: Mapping[str, str],
+) -> DataFrame:
+    facts = connection.facts(name)
+    fields = facts.fields if columns is None else select_fields(columns, facts.fields, table=facts.name)
+    reader = spark.read.format(FORMAT).schema(spark_schema(fields)).options(**options)
+    return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.address}).load()
+
+
+def _credentials(user: str | None, password: str | None) -> dict[str, str]:
+    """As options of the source; what is missing it takes from the environment."""
+    given = {USER_OPTION: user, PASSWORD_OPTION: password}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _quoted(text: str) -> str:
+    """A literal of Spark's SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _target(spark: SparkSession, cluster: str | Path | None) -> str:

@@ -24,7 +24,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
-from leasehold.ids import Revision, TransactionId
+from leasehold.ids import LoginToken, Revision, TransactionId
 
 
 @contextmanager
@@ -34,10 +34,11 @@ def readable(table: str) -> Generator[None]:
         yield
     except LeaseholdError as error:
         text = error.text if table in error.text else f"{table}: {error.text}"
-        line = " ".join(f"{text} [{error.code}]; {error.hint}".rstrip("; ").split())
+        hint = f'read it with leasehold.spark.view(spark, "{table}")' if error.code == "IS_VIEW" else error.hint
+        line = " ".join(f"{text} [{error.code}]; {hint}".rstrip("; ").split())
         kind = Indefinite if isinstance(error, Indefinite) else Definite
         # The way it took through us says nothing to whom it concerns.
-        raise kind(line, code=error.code, hint=error.hint) from None
+        raise kind(line, code=error.code, hint=hint) from None
 
 
 class Staged(WriterCommitMessage):
@@ -50,8 +51,11 @@ class Staged(WriterCommitMessage):
 class LeaseholdSink(DataSourceArrowWriter):
     """One write of one DataFrame; made by `LeaseholdSource.writer`, pickled to the tasks and to the commit."""
 
-    def __init__(self, *, address: str, facts: bytes, transaction: str, revision: int) -> None:
+    def __init__(
+        self, *, address: str, token: LoginToken | None, facts: bytes, transaction: str, revision: int
+    ) -> None:
         self._address = address
+        self._token = token
         self._encoded_facts = facts
         self._transaction = TransactionId(transaction)
         self._revision = Revision(revision)
@@ -59,23 +63,23 @@ class LeaseholdSink(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Runs in a task: stages its rows. Raises, with the first row that does not fit, `Definite`."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address) as cluster:
+        with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             batches = cluster.keeping_open(facts, self._transaction, iterator)
             refresh = cluster.looking_again(facts)
-            segments = stage(facts, self._transaction, batches, self._revision, refresh=refresh)
+            segments = stage(facts, self._transaction, batches, self._revision, refresh=refresh, login=self._token)
             return Staged([encode(segment) for segment in segments])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address) as cluster:
+        with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
             cluster.commit(facts.cluster_id, self._transaction, _segments(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction. One that turns out to be committed is left so: its rows are there, once."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address) as cluster:
+        with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
             cluster.abort(facts.cluster_id, self._transaction)
 
     def _facts(self) -> TableFacts:

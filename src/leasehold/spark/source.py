@@ -27,6 +27,7 @@ from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import BadSettings, Refused
+from leasehold.ids import LoginToken, ObjectId
 from leasehold.limits import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.sink import LeaseholdSink, readable
 from leasehold.spark.types import check_readable, check_writable, select_fields, spark_schema
@@ -35,6 +36,10 @@ from leasehold.storage.schema import arrow_type
 FORMAT: Final = "leasehold"
 TABLE_OPTION: Final = "table"
 CLUSTER_OPTION: Final = "cluster"
+THROUGH_OPTION: Final = "through"
+"""The numbers of the views that the table is read through, with commas between them; only we set it."""
+USER_OPTION: Final = "user"
+PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
 CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
 CLUSTER_DEFAULT: Final = "leasehold-data"
 HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
@@ -43,7 +48,9 @@ HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or the coordinator's host:port).
 
-    Without `cluster` it is what the session was made with, else $LEASEHOLD_CLUSTER, else `leasehold-data`.
+    Without `cluster` it is what the session was made with, else $LEASEHOLD_CLUSTER, else `leasehold-data`. Where the
+    cluster has users: `user` and `password`, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. What is pickled to the
+    workers has the token of the login, never the password.
     """
 
     default_cluster: ClassVar[str | None] = None
@@ -55,20 +62,27 @@ class LeaseholdSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns as of now."""
-        with readable(table := self._table()), Cluster(self._address()) as cluster:
+        with readable(table := self._table()), self._cluster() as cluster:
             return spark_schema(cluster.facts(table).fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`; see there for what is refused."""
-        with readable(table := self._table()):
-            return LeaseholdReader(address=self._address(), table=table, schema=schema)
+        with readable(table := self._table()), self._cluster() as cluster:
+            cluster.facts(table)  # logs in where that is needed
+            return LeaseholdReader(
+                address=cluster.address,
+                token=cluster.hand_on(),
+                table=table,
+                through=self._through(),
+                schema=schema,
+            )
 
     def writer(self, schema: StructType, overwrite: bool) -> LeaseholdSink:
         """Opens a write transaction, once per write, before any task runs.
 
         Raises `Refused`: OVERWRITE, or ROWS_DO_NOT_FIT with every column that does not.
         """
-        with readable(table := self._table()), Cluster(self._address()) as cluster:
+        with readable(table := self._table()), self._cluster() as cluster:
             if overwrite:
                 raise Refused(
                     "rows are only ever added to a table, not replaced",
@@ -80,7 +94,11 @@ class LeaseholdSource(DataSource):
             transaction = cluster.new_transaction()
             opened = cluster.open_transaction(facts, transaction)
             return LeaseholdSink(
-                address=cluster.address, facts=encode(facts), transaction=transaction, revision=opened.revision
+                address=cluster.address,
+                token=cluster.hand_on(),
+                facts=encode(facts),
+                transaction=transaction,
+                revision=opened.revision,
             )
 
     def _table(self) -> str:
@@ -89,6 +107,12 @@ class LeaseholdSource(DataSource):
             if not table:
                 raise BadSettings("no table is named", hint='add .option("table", "database.table")')
             return table
+
+    def _through(self) -> tuple[ObjectId, ...]:
+        return tuple(ObjectId(int(one)) for one in self.options.get(THROUGH_OPTION, "").split(",") if one)
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._address(), user=self.options.get(USER_OPTION), password=self.options.get(PASSWORD_OPTION))
 
     def _address(self) -> str:
         """Asked for where Spark plans: workers have another working directory, and may be on another machine."""
@@ -120,9 +144,13 @@ def bound_to(cluster: str) -> type[LeaseholdSource]:
 class LeaseholdReader(DataSourceReader):
     """Reads the columns of a declared schema: the table's own, or the subset that `.schema(..)` gave."""
 
-    def __init__(self, *, address: str, table: str, schema: StructType) -> None:
+    def __init__(
+        self, *, address: str, token: LoginToken | None, table: str, through: tuple[ObjectId, ...], schema: StructType
+    ) -> None:
         self._address = address
+        self._token = token
         self._name = table
+        self._through = through
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -130,22 +158,22 @@ class LeaseholdReader(DataSourceReader):
 
         Raises `NotFound` for a table or columns that are not there, `Refused` (BAD_SCHEMA) for columns of other types.
         """
-        with readable(self._name), Cluster(self._address) as cluster:
+        with readable(self._name), Cluster(self._address, token=self._token) as cluster:
             fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
-            plan = cluster.plan(self._name, [field.name for field in fields])
+            plan = cluster.plan(self._name, [field.name for field in fields], through=self._through)
             check_readable(self._schema, plan.fields, table=self._name)
             shares = share_out(plan.segments) or [()]
             return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in exactly the declared schema; a timestamp is `timestamp[us, tz=UTC]`."""
-        with readable(self._name), Cluster(self._address) as cluster:
+        with readable(self._name), Cluster(self._address, token=self._token) as cluster:
             plan = decode_message(partition.value)
             assert isinstance(plan, ScanPlan), "partitions() made it"
             schema = self._arrow_schema(plan)
             places = Places(plan.facts, cluster.looking_again(plan.facts))
             for segment in plan.segments:
-                for batch in read_segment(plan, segment, places=places):
+                for batch in read_segment(plan, segment, places=places, login=self._token):
                     yield _declared(batch, schema)
 
     def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:

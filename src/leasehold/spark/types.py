@@ -87,7 +87,8 @@ def select_fields(names: Iterable[str], fields: Sequence[Field], *, table: str) 
 
 
 def check_readable(declared: StructType, fields: Sequence[Field], *, table: str) -> None:
-    """Whether rows of `fields` can be handed out under a schema that someone gave; one declared column per field.
+    """Whether rows of `fields` can be handed out under the schema that a DataFrame was loaded with, the table's own by
+    then or one that someone gave; one declared column per field.
 
     Raises `Refused` with code BAD_SCHEMA and lists every column whose type differs, or which may hold nulls where
     none are declared.
@@ -95,14 +96,14 @@ def check_readable(declared: StructType, fields: Sequence[Field], *, table: str)
     problems: list[str] = []
     for column, field in zip(declared.fields, fields, strict=True):
         if spelling(column.dataType) != field.type:
-            problems.append(f"{column.name} is {field.type}, not {column.dataType.simpleString()}")
+            problems.append(f"{column.name} is {field.type} by now, not {column.dataType.simpleString()}")
         elif field.nullable and not column.nullable:
             problems.append(f"{column.name} may hold nulls")
     if problems:
         raise Refused(
-            f"the schema that was given does not fit {table}: {'; '.join(problems[:NAMES_SHOWN])}",
+            f"{table} is not as it was loaded: {'; '.join(problems[:NAMES_SHOWN])}",
             code="BAD_SCHEMA",
-            hint="give the columns with the table's own types and cast afterwards, or leave .schema(..) out",
+            hint="load it again; a .schema(..) needs the table's own types, to be cast afterwards",
         )
 
 
@@ -125,7 +126,8 @@ def check_writable(rows: StructType, fields: Sequence[Field], *, table: str) -> 
         elif not _convertible(column.dataType, field):
             problems.append(f"{column.name} is {column.dataType.simpleString()} where the table has {field.type}")
         seen.add(name)
-    missing = [one.name for one in fields if not one.nullable and fold(one.name) not in seen]
+    required = (one for one in fields if not one.nullable and one.default is None)
+    missing = [one.name for one in required if fold(one.name) not in seen]
     problems.extend(f"{name} is NOT NULL and missing" for name in missing)
     if problems:
         raise Refused(

@@ -104,7 +104,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_every_reason(spark: SparkSes
         AnalysisException, match=r"e2e\.kinds has no column colour, size \[NOT_FOUND\]; its columns are"
     ):
         reader.schema("id bigint, colour string, size int").load().collect()
-    with pytest.raises(AnalysisException, match=r"number is INT, not string; tag may hold nulls \[BAD_SCHEMA\]"):
+    with pytest.raises(AnalysisException, match=r"number is INT by now, not string; tag may hold nulls \[BAD_SCHEMA\]"):
         reader.schema("number string, tag string not null").load().collect()
     with pytest.raises(NotFound, match="no column colour"):
         table(spark, "e2e.kinds", columns=["colour"])

@@ -1,0 +1,58 @@
+"""How a receipt looks, what to do next, and the exit code that tells its outcome."""
+
+from collections.abc import Mapping
+
+from leasehold.cli.output import Output, milliseconds, note, say, show_json, show_table
+from leasehold.core.messages import Receipt
+from leasehold.core.records import Outcome
+from leasehold.errors import ExitCode
+from leasehold.ids import NodeId
+
+
+def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) -> ExitCode:
+    """On stdout as `output` says, with a hint on stderr where there is something to do; `names` are the nodes'."""
+
+    def named(nodes: tuple[NodeId, ...]) -> list[str]:
+        return [names.get(one, str(one)) for one in nodes]
+
+    settled = [
+        {"node": names.get(one.node, str(one.node)), "how": one.how.value, "ms": milliseconds(one.after_ns)}
+        for one in receipt.settled
+    ]
+    pending, cleaning = named(receipt.pending), named(receipt.cleaning)
+    if output is Output.JSON:
+        show_json(
+            {
+                "statement": receipt.text,
+                "statement_id": receipt.statement_id,
+                "revision": receipt.revision,
+                "outcome": receipt.outcome.value,
+                "elapsed_ms": milliseconds(receipt.elapsed_ns),
+                "bound_ms": milliseconds(receipt.bound_ns),
+                "settled": settled,
+                "pending": pending,
+                "cleaning": cleaning,
+            }
+        )
+    else:
+        at = "" if receipt.revision is None else f" at revision {receipt.revision}"
+        within = f"{milliseconds(receipt.elapsed_ns):.0f} ms of at most {milliseconds(receipt.bound_ns):.0f}"
+        say(f"{receipt.outcome.value}{at} in {within}")
+        if settled or not pending:
+            show_table(["node", "how", "ms"], [list(one.values()) for one in settled])
+        if cleaning:
+            say(f"{', '.join(cleaning)} still to delete files; SHOW PROCEDURES follows it")
+    return _next(receipt.outcome, ", ".join(pending))
+
+
+def _next(outcome: Outcome, pending: str) -> ExitCode:
+    if outcome is Outcome.COMMITTED_PENDING:
+        note(f"pending: {pending} may serve what was before until its lease ends, the change itself is committed")
+        note("hint: `leasehold status` shows that node; the next statement on the same objects waits for it")
+        return ExitCode.PENDING
+    if outcome is Outcome.ROLLED_BACK:
+        waited = f"it waited for {pending}; " if pending else ""
+        note(f"rolled back: {waited}all is as it was before")
+        note("hint: run it again with a longer --timeout; `leasehold status` shows what nodes do")
+        return ExitCode.REFUSED
+    return ExitCode.DONE

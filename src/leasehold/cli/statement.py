@@ -1,0 +1,29 @@
+"""What `leasehold sql` is given: a statement from stdin, and how long it may take."""
+
+from typing import TextIO
+
+from leasehold.core.durations import parse_duration
+from leasehold.errors import BadSettings, Refused
+from leasehold.limits import STATEMENT_CHARACTERS_MAX
+
+
+def read_statement(stdin: TextIO) -> str:
+    """All of it, or one character more than can be read: a longer text is refused as what it is.
+
+    Raises `Refused` with code BAD_TEXT for bytes that are no text.
+    """
+    try:
+        return stdin.read(STATEMENT_CHARACTERS_MAX + 1)
+    except UnicodeDecodeError as error:
+        raise Refused(f"stdin is no text: {error}", code="BAD_TEXT", hint=f"write it in {error.encoding}") from error
+
+
+def read_timeout_ns(text: str) -> int:
+    """What `--timeout` says. Raises `BadSettings`."""
+    try:
+        timeout_ns = parse_duration(text)
+    except Refused as error:
+        raise BadSettings(f"--timeout: {error.text}", hint=error.hint) from error
+    if timeout_ns == 0:
+        raise BadSettings("--timeout: it is more than nothing", hint="write 2s or 500ms")
+    return timeout_ns

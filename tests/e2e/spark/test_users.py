@@ -1,0 +1,116 @@
+"""Spark on a cluster with users, apart from the cluster of the other tests: what travels, and what is refused."""
+
+import pickle
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrameReader, Row, SparkSession
+
+from leasehold.client.cluster import Cluster, connect
+from leasehold.errors import Unauthenticated
+from leasehold.spark import attach, table, view
+from leasehold.spark.source import LeaseholdSource
+from tests.e2e.cluster import RunningCluster
+
+pytestmark = pytest.mark.spark
+
+PASSWORD = "of the reader"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """A cluster with the administrator root and the user u, who may read and write d.t."""
+    with RunningCluster.start(tmp_path_factory.mktemp("users") / "cluster", nodes=1) as made:
+        with made.connect() as nobody:
+            nobody.sql("CREATE USER root PASSWORD 'root'")
+        with connect(made.directory, user="root", password="root") as root:
+            root.sql("CREATE DATABASE d")
+            root.sql("CREATE TABLE d.t (a BIGINT)")
+            root.sql(f"CREATE USER u PASSWORD '{PASSWORD}'")
+            root.sql("GRANT SELECT, INSERT ON TABLE d.t TO u")
+        yield made
+
+
+@pytest.fixture
+def root(guarded: RunningCluster) -> Iterator[Cluster]:
+    with connect(guarded.directory, user="root", password="root") as root:
+        yield root
+
+
+def options(guarded: RunningCluster, **more: str) -> dict[str, str]:
+    return {"cluster": str(guarded.directory), "table": "d.t", "user": "u", "password": PASSWORD, **more}
+
+
+def reader(spark: SparkSession, **given: str) -> DataFrameReader:
+    return spark.read.format("leasehold").options(**given)
+
+
+def test_a_user_writes_and_reads(spark: SparkSession, guarded: RunningCluster) -> None:
+    rows = [Row(a=number) for number in range(100)]
+    frame = spark.createDataFrame(rows, "a BIGINT").repartition(3)
+    frame.write.format("leasehold").options(**options(guarded)).mode("append").save()
+    assert sorted(reader(spark, **options(guarded)).load().collect()) == rows
+
+
+def test_nobody_and_a_wrong_password_are_told_so(spark: SparkSession, guarded: RunningCluster) -> None:
+    nobody = options(guarded)
+    del nobody["user"], nobody["password"]
+    with pytest.raises(PySparkException, match="UNAUTHENTICATED"):
+        reader(spark, **nobody).load()
+    with pytest.raises(PySparkException, match="WRONG_PASSWORD"):
+        reader(spark, **options(guarded, password="guessed")).load()
+
+
+def test_a_revoked_right_ends_the_next_query(spark: SparkSession, guarded: RunningCluster, root: Cluster) -> None:
+    frame = reader(spark, **options(guarded)).load()
+    before = frame.count()
+    root.sql("REVOKE SELECT ON TABLE d.t FROM u")
+    with pytest.raises(PySparkException, match="u lacks SELECT"):
+        frame.count()
+    root.sql("GRANT SELECT ON TABLE d.t TO u")
+    assert frame.count() == before
+
+
+def test_what_goes_to_the_workers_holds_no_password(guarded: RunningCluster) -> None:
+    source = LeaseholdSource(options(guarded))
+    schema = source.schema()
+    for one in (source.reader(schema), source.writer(schema, overwrite=False)):
+        travels = pickle.dumps(one)
+        assert PASSWORD.encode() not in travels
+
+
+def test_what_goes_to_the_workers_is_heard_once_the_driver_has_closed(guarded: RunningCluster) -> None:
+    """Of the logins that the source makes, it gives back those that nobody works on with."""
+    with connect(guarded.directory, user="u", password=PASSWORD) as user:
+        user.table("d.t").append(pa.table({"a": [1]}))
+    source = LeaseholdSource(options(guarded))
+    schema = source.schema()
+    reads = source.reader(schema)
+    assert sum(batch.num_rows for part in reads.partitions() for batch in reads.read(part)) > 0
+    source.writer(schema, overwrite=False).abort([])
+
+
+def test_tables_and_views_of_a_session_take_a_user(spark: SparkSession, guarded: RunningCluster, root: Cluster) -> None:
+    password = "o'clock \\"
+    root.sql(r"CREATE USER q PASSWORD 'o\'clock \\'")
+    root.sql("CREATE VIEW d.v AS SELECT a FROM d.t")
+    root.sql("GRANT SELECT ON DATABASE d TO q")
+    root.sql("GRANT INSERT ON TABLE d.t TO q")
+    before = table(spark, "d.t", cluster=guarded.directory, user="q", password=password).count()
+    for rows in (before, before + 1):
+        assert attach(spark, guarded.directory, user="q", password=password) == ["d_t"]
+        assert spark.table("d_t").count() == rows
+        spark.sql("INSERT INTO d_t VALUES (-1)")
+    assert view(spark, "d.v", cluster=guarded.directory, user="q", password=password).count() == before + 2
+    with pytest.raises(Unauthenticated):
+        table(spark, "d.t", cluster=guarded.directory)
+
+
+def test_a_plan_shows_no_password(spark: SparkSession, guarded: RunningCluster) -> None:
+    frame = reader(spark, **options(guarded)).load()
+    attach(spark, guarded.directory, user="u", password=PASSWORD)
+    for one in (frame, spark.table("d_t")):
+        assert PASSWORD not in one._sc._jvm.PythonSQLUtils.explainString(one._jdf.queryExecution(), "extended")
+    assert PASSWORD not in str(spark.sql("DESCRIBE EXTENDED d_t").collect())
