@@ -8,10 +8,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.identity import hash_secret
+from leasehold.core.plan import put
 from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import SegmentRecord
+from leasehold.core.records import NodeRecord, SegmentRecord
 from leasehold.errors import LeaseholdError, OutcomeUnknown
-from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SchemaVersion, SegmentId
+from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SchemaVersion, SegmentId, Session
 from leasehold.node.published import Published
 from leasehold.node.segments import LocalDisk
 from leasehold.testing.clock import SimulatedClock
@@ -23,8 +27,19 @@ from leasehold.testing.rows import RowId, content_of
 from leasehold.wire.ports import Disk
 from tests.unit.node.cluster import CLUSTER, cluster
 
-TABLE, BUCKET, PEER = ObjectId(3), BucketNumber(1), NodeId(2)
+TABLE, BUCKET = ObjectId(3), BucketNumber(1)
+HERE, PEER = NodeId(1), NodeId(2)
 GONE = (NodeId(9), "127.0.0.1:1")
+NODE = NodeRecord(
+    id=HERE,
+    name="n1",
+    address="n1:9000",
+    token_hash=b"",
+    incarnation=Incarnation(1),
+    nonce=None,
+    session_hash=hash_secret(Session("5" * 32)),
+    removed=False,
+)
 
 
 def segment_id(number: int) -> SegmentId:
@@ -87,7 +102,7 @@ class Real(Ground):
     def __enter__(self) -> "Real":
         made = self._cluster.__enter__()
         self._here, self._there = made.node(1).files, made.node(2).files
-        self.disk = LocalDisk(self._here)
+        self.disk = LocalDisk(self._here, made.node(1).published)
         flight = made.node(2).flight
         assert flight is not None
         self.peer_address = flight.address
@@ -132,18 +147,25 @@ class Simulated(Ground):
         self._group = group
         self.here = SegmentDisk()
         self._there = DataNode(self._network.host("n2"))
+        self._myself, self._peer = Published(), Published()
+        self._myself.session = Session("5" * 32)
+        self._myself.joined(CLUSTER, HERE, Incarnation(1))
+        self._peer.joined(CLUSTER, PEER, Incarnation(1))
+        self._peer.publish(Catalog().changed([put(keys.node(HERE), NODE)]))
         self.peer_address = "n2:9000"
         self.open()
 
     def open(self) -> None:
-        self.disk = self.files = self.here.open(clock=self.clock, transport=self._network.host("n1"))
+        self.disk = self.files = self.here.open(
+            clock=self.clock, transport=self._network.host("n1"), published=self._myself
+        )
 
     async def start(self) -> None:
-        self._peer_files = self._there.disk.open(clock=self.clock, transport=self._network.host("n2"))
-        published = Published()
-        published.joined(CLUSTER, PEER, Incarnation(1))
+        self._peer_files = self._there.disk.open(
+            clock=self.clock, transport=self._network.host("n2"), published=self._peer
+        )
         service = DataService(
-            self._there, disk=self._peer_files, published=published, clock=self.clock, group=self._group
+            self._there, disk=self._peer_files, published=self._peer, clock=self.clock, group=self._group
         )
         await self._network.host("n2").serve(self.peer_address, service, on_fault=_raise)
 

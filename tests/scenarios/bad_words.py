@@ -43,7 +43,10 @@ from leasehold.ids import (
 )
 from leasehold.limits import SECOND_NS
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.passwords import QuickPasswords
+from leasehold.testing.threads import NoThreads
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.rpc import CALL, STREAM, GrpcTransport, read_answer, serve
 
 CLUSTER = ClusterId("c" * 32)
@@ -143,7 +146,14 @@ class Ground:
 @asynccontextmanager
 async def ground() -> AsyncIterator[Ground]:
     storage = StoredIn(MemoryStore())
-    coordinator = Coordinator(name="c1", storage=storage, clock=BoottimeClock())
+    coordinator = Coordinator(
+        name="c1",
+        storage=storage,
+        clock=BoottimeClock(),
+        passwords=QuickPasswords(),
+        entropy=SystemEntropy(),
+        threads=NoThreads(),
+    )
     faults: list[BaseException] = []
     server = await serve("127.0.0.1:0", coordinator, on_fault=faults.append)
     try:

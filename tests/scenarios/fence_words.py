@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pyarrow as pa
+
 from leasehold.core.messages import (
     AskTable,
     FetchTicket,
@@ -107,13 +109,20 @@ class Doors:
 
     def fetch(self, table):
         request = FetchTicket(
-            cluster_id=table.cluster_id, table=table.table, bucket=0, segment="a" * 32 + "-" + "b" * 32
+            cluster_id=table.cluster_id,
+            table=table.table,
+            bucket=0,
+            segment="a" * 32 + "-" + "b" * 32,
+            node=self.flight._published.node,
+            session=self.flight._published.session,
         )
         return refusal(lambda: self.flight._fetches.open(request))
 
 
 class CutOff:
     """A stream that ends before anything came."""
+
+    schema = pa.schema([])
 
     def read_chunk(self):
         raise StopIteration

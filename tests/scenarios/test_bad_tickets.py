@@ -64,6 +64,7 @@ def forward(made: data_nodes.Cluster, **other: Any) -> ForwardTicket:
         revision=made.catalog.revision,
         sender=NodeId(2),
         sender_incarnation=Incarnation(1),
+        session=made.node(2).published.session,
     )
     return msgspec.structs.replace(ticket, **other)
 
@@ -74,6 +75,8 @@ def fetch(made: data_nodes.Cluster, **other: Any) -> FetchTicket:
         table=made.table.id,
         bucket=BucketNumber(0),
         segment=SegmentId("a" * 32 + "-" + "b" * 32),
+        node=NodeId(2),
+        session=made.node(2).published.session,
     )
     return msgspec.structs.replace(ticket, **other)
 

@@ -11,9 +11,9 @@ import pytest
 from leasehold.coordinator.runtime import read_catalog
 from leasehold.core import keys
 from leasehold.core.admission import Reject, decide_allocate
-from leasehold.core.ddl import put
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Allocate, AllocateAnswer, JoinAnswer
+from leasehold.core.plan import put
 from leasehold.core.records import Allocated, Claiming
 from leasehold.errors import Corrupt, Indefinite, Refused
 from leasehold.ids import Incarnation, NodeId, Token

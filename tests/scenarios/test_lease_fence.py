@@ -351,7 +351,12 @@ def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path):
         made.create(("k", "BIGINT"), ("v", "STRING"))
         schema = spark_schema(made.facts().fields)
         source = LeaseholdSource({"table": "db.t", "cluster": "127.0.0.1:1"})
-        reader = LeaseholdReader(address="127.0.0.1:1", table="db.t", schema=schema)
-        for use in (reader.partitions, source.schema, lambda: source.writer(schema, False)):
+        reader = LeaseholdReader(address="127.0.0.1:1", token=None, table="db.t", through=(), schema=schema)
+        for use in (
+            reader.partitions,
+            source.schema,
+            lambda: source.reader(schema),
+            lambda: source.writer(schema, False),
+        ):
             with pytest.raises(Exception, match="UNREACHABLE"):
                 use()

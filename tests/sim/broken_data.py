@@ -10,7 +10,7 @@ from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.news import LetIn
 from leasehold.testing.vault import VaultStep
 from tests.sim.broken_histories import BROKEN, breaks
-from tests.sim.histories import PRE_DELETE, counters, field, procedure, segment, statement, table, transaction
+from tests.sim.record_words import PRE_DELETE, counters, field, procedure, segment, statement, table, transaction
 
 __all__ = ["BROKEN"]
 

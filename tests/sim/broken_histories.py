@@ -4,11 +4,12 @@ disks and the statements would fire. (Those of the lease are proven by `broken.p
 
 import msgspec
 
+from leasehold.core.queueing import Claim
 from leasehold.core.records import Allocated, Claiming, Joining, Outcome, Step
 from leasehold.errors import NotFound, Refused
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.vault import VaultStep
-from tests.sim.histories import (
+from tests.sim.record_words import (
     PRE_DELETE,
     SECOND_NS,
     bucket,
@@ -192,7 +193,7 @@ def a_recorded_statement_forgotten(told):
 
 @breaks("INV-DDL-1")
 def a_procedure_that_goes_without_an_end(told):
-    told.commit(counters(), table(), procedure(kind="additive", step=Step.PUBLISHED), statement())
+    told.commit(counters(), table(), procedure(Step.PUBLISHED, hides=()), statement())
     told.commit(gone=[procedure()])
 
 
@@ -260,6 +261,53 @@ def a_table_dropped_without_its_pre_state(told):
 def a_column_dropped_without_its_pre_state(told):
     told.commit(counters(), table())
     told.commit(table(version=2, fields=(field(1),)))
+
+
+EXCLUSIVE = {"table d.t": Claim.EXCLUSIVE}
+
+
+@breaks("INV-DDL-1")
+def a_statement_begun_before_the_change_before_it_was_settled(told):
+    told.commit(procedure(Step.PUBLISHED, hides=(), claims=EXCLUSIVE), statement())
+    told.commit(procedure(Step.PUBLISHED, hides=(), claims={"table d.t": Claim.SHARED}, number=2), statement(number=2))
+
+
+@breaks("INV-DDL-1")
+def a_statement_begun_before_the_one_before_it_had_ended(told):
+    told.elect(1)
+    told.commit(counters(), table())
+    told.commit(table(state=PRE_DELETE), procedure(claims=EXCLUSIVE), statement())
+    told.proceeded()
+    told.commit(procedure(Step.PUBLISHED, hides=(), claims=EXCLUSIVE, number=2), statement(number=2))
+
+
+@breaks("INV-DDL-1")
+def a_statement_begun_before_a_rollback_was_settled(told):
+    told.elect(1)
+    told.commit(counters(), table())
+    told.commit(table(state=PRE_DELETE), procedure(claims=EXCLUSIVE), statement())
+    told.proceeded()
+    told.commit(table(), statement(Outcome.ROLLED_BACK), gone=[procedure()])
+    told.commit(procedure(Step.PUBLISHED, hides=(), claims=EXCLUSIVE, number=2), statement(number=2))
+
+
+@breaks("INV-DDL-1")
+def a_rollback_told_before_it_is_durable(told):
+    hidden(told)
+    told.answer(receipt(Outcome.ROLLED_BACK, revision=None))
+
+
+@breaks("INV-DDL-1")
+def a_pending_change_told_before_its_end_is_durable(told):
+    told.commit(counters(), table(), procedure(Step.PUBLISHED, hides=()), statement())
+    told.answer(receipt(Outcome.COMMITTED_PENDING))
+
+
+@breaks("INV-DDL-1")
+def a_pending_change_told_as_committed(told):
+    told.commit(counters(), table(), procedure(Step.PUBLISHED, hides=()), statement())
+    told.commit(statement(Outcome.COMMITTED_PENDING, told.revision), gone=[procedure()])
+    told.answer(receipt(revision=told.revision - 1))
 
 
 @breaks("INV-DROP-1", "INV-REC-1")

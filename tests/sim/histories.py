@@ -1,6 +1,5 @@
 """Hand-made histories: what a store, vaults, disks and clients would tell an oracle, one statement of it at a time."""
 
-import hashlib
 from collections import Counter
 
 import msgspec
@@ -8,165 +7,41 @@ import msgspec
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
-from leasehold.core.identity import hash_secret
-from leasehold.core.lease import NO_LEASE, Lease
+from leasehold.core.lease import NO_LEASE, Lease, Pass
 from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.messages import Receipt
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import (
-    BucketRecord,
-    ColumnStatistics,
-    CountersRecord,
-    DroppedRecord,
-    Field,
+    BarrierReceipt,
     LeaderRecord,
-    NodeRecord,
-    Outcome,
-    ProcedureRecord,
-    SegmentRecord,
-    StatementRecord,
     Step,
-    TableRecord,
-    TransactionRecord,
     TransactionState,
-    UseState,
 )
 from leasehold.testing.leases.ground import SETTINGS
-from leasehold.testing.news import DiskImage, Leased, ProcessEnded, Reported, Spoke, VaultChanged, Viewed
+from leasehold.testing.news import (
+    DiskImage,
+    LeaderSeen,
+    Leased,
+    Proceeded,
+    ProcessEnded,
+    Reported,
+    Spoke,
+    VaultChanged,
+    Viewed,
+)
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.vault import VaultStep
-
-SECOND_NS = 1_000_000_000
-IN_USE, PRE_DELETE = UseState.IN_USE, UseState.PRE_DELETE
-
-
-def hex_128(number):
-    return f"{number:032x}"
-
-
-def segment_id(transaction, number=1):
-    return f"{hex_128(transaction)}-{hex_128(number)}"
-
-
-def node(number=1, token=None, incarnation=0, session=None):
-    return NodeRecord(
-        id=number,
-        name=f"n{number}",
-        address=f"n{number}:9000",
-        token_hash=hash_secret(hex_128(token or number)),
-        incarnation=incarnation,
-        nonce=None,
-        session_hash=session,
-        removed=False,
-    )
-
-
-def counters(next_node=9):
-    return CountersRecord(next_node=next_node, next_object=9, next_procedure=9, next_transaction=9)
-
-
-def field(number, kind="INT", state=IN_USE, *, nullable=True):
-    return Field(id=number, name=f"c{number}", type=kind, nullable=nullable, state=state)
-
-
-def table(version=1, state=IN_USE, fields=None):
-    return TableRecord(
-        id=5,
-        database=4,
-        name="t",
-        state=state,
-        schema_version=version,
-        fields=(field(1), field(2)) if fields is None else fields,
-        next_field=3,
-        cluster_by=None,
-        buckets=1,
-        replication=2,
-        ttl_ns=None,
-        time_column=None,
-        properties={},
-    )
-
-
-def bucket(*replicas, in_sync=None):
-    return BucketRecord(table=5, bucket=0, replicas=replicas, in_sync=replicas if in_sync is None else in_sync)
-
-
-def dropped(*pending):
-    return DroppedRecord(table=5, name="d.t", pending=pending)
-
-
-def statistics(*fields):
-    return tuple(ColumnStatistics(field=one, nulls=0, minimum=None, maximum=None) for one in fields)
-
-
-def segment(transaction=7, number=1, *, holders=(1, 2), rows=10, version=1, fields=(1, 2)):
-    return SegmentRecord(
-        id=segment_id(transaction, number),
-        table=5,
-        bucket=0,
-        schema_version=version,
-        rows=rows,
-        size_bytes=100,
-        sha256=hashlib.sha256(b"").digest(),
-        statistics=statistics(*fields),
-        holders=holders,
-    )
-
-
-def transaction(state=TransactionState.COMMITTED, number=7, *, rows=10, version=1):
-    return TransactionRecord(id=hex_128(number), order=1, table=5, schema_version=version, state=state, rows=rows)
-
-
-def procedure(step=Step.PRE_STATE, kind="destructive", column=None):
-    return ProcedureRecord(
-        number=1, statement=hex_128(1), text="DROP TABLE d.t", step=step, kind=kind, target=5, field=column
-    )
-
-
-def statement(outcome=Outcome.RUNNING, revision=None, bound_ns=4 * SECOND_NS):
-    return StatementRecord(
-        id=hex_128(1),
-        order=1,
-        text="DROP TABLE d.t",
-        outcome=outcome,
-        revision=revision,
-        elapsed_ns=0,
-        bound_ns=bound_ns,
-        barriers=(),
-        pending=(),
-    )
-
-
-def receipt(outcome=Outcome.COMMITTED, revision=1, elapsed_ns=SECOND_NS, bound_ns=4 * SECOND_NS):
-    return Receipt(
-        statement_id=hex_128(1),
-        text="DROP TABLE d.t",
-        revision=revision,
-        outcome=outcome,
-        elapsed_ns=elapsed_ns,
-        bound_ns=bound_ns,
-        settled=(),
-        pending=(),
-        cleaning=(),
-    )
-
-
-KEYS = {
-    NodeRecord: lambda one: keys.node(one.id),
-    CountersRecord: lambda one: keys.COUNTERS,
-    TableRecord: lambda one: keys.table(one.id),
-    BucketRecord: lambda one: keys.bucket(one.table, one.bucket),
-    SegmentRecord: lambda one: keys.segment(one.table, one.bucket, one.id),
-    TransactionRecord: lambda one: keys.transaction(one.id),
-    ProcedureRecord: lambda one: keys.procedure(one.number),
-    StatementRecord: lambda one: keys.statement(one.id),
-    DroppedRecord: lambda one: keys.dropped(one.table),
-    type(SETTINGS): lambda one: keys.SETTINGS,
-}
-
-
-def key_of(record):
-    return KEYS[type(record)](record)
+from tests.sim.record_words import (
+    SECOND_NS,
+    bucket,
+    counters,
+    hex_128,
+    key_of,
+    procedure,
+    segment,
+    statement,
+    table,
+    transaction,
+)
 
 
 class TrueClock:
@@ -214,6 +89,7 @@ class Told:
         self.real_ns = 0
         self.oracle = Oracle(invariants, now_ns=lambda: self.real_ns, seed=1, command="again")
         self.revision = 0
+        self.statements = 0
         self.lineage = GENESIS
         self.vaults = {f"n{number}": Vault() for number in (1, 2, 3)}
         self.disks = {f"n{number}": Segments() for number in (1, 2, 3)}
@@ -260,6 +136,33 @@ class Told:
     def publish(self, process, view):
         process.view = view
         self.oracle.saw(Viewed(process=process, view=view))
+        self.step()
+
+    def proceeded(self):
+        """A barrier proceeds for all that there is."""
+        receipt = BarrierReceipt(revision=self.revision, term=1, sequence=1, settled=())
+        leader = LeaderSeen(name="c1", term=1, clock=TrueClock(), grantor=None, due_floor=0)
+        self.oracle.saw(Proceeded(leader=leader, receipt=receipt))
+        self.step()
+
+    def said(self, text, *records, gone=(), hides=()):
+        """A statement's first transaction: what it wrote, with its procedure; answers its number."""
+        self.statements += 1
+        number, step = self.statements, Step.PRE_STATE if hides else Step.PUBLISHED
+        began = (procedure(step, hides, text, number), statement(text=text, number=number))
+        self.commit(*records, *began, gone=gone)
+        return number
+
+    def shows(self):
+        """A node publishes what replay of all that there is gives."""
+        process = self.process(revision=self.revision)
+        self.publish(process, process.view)
+
+    def release(self, login_hash=None, rows=()):
+        """A guard lets a batch of table 5 pass, on the newest view."""
+        process = self.process(revision=self.revision, leased_s=1)
+        passed = Pass(view=process.view, lease=process.lease, released_ns=self.real_ns)
+        self.oracle.passed(process, passed, 5, login_hash, rows)
         self.step()
 
     def lease(self, process, seconds=1.0):

@@ -11,6 +11,7 @@ from leasehold.core.records import Outcome, SettledHow
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import StatementId
 from leasehold.limits import SECOND_NS
+from leasehold.node.published import Published
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.loop import run_virtual
 
@@ -92,6 +93,26 @@ def test_a_paused_node_serves_nothing_old_when_it_goes_on():
         passed = paused.guard()
         assert passed is not None
         assert passed.view.revision >= receipt.revision
+
+    simulate(scenario)
+
+
+def test_a_restarted_node_answers_nobody_before_it_shows_what_its_vault_holds(monkeypatch):
+    """Whom it takes for a node is decided on its view, which was empty for a moment once."""
+    shown, joined = [], Published.joined
+
+    def noted(self, *which):
+        shown.append(len(self.view.nodes))
+        joined(self, *which)
+
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        await cluster.wait_for(lambda: len(node.agent.durable.nodes) == 3)
+        await node.kill()
+        monkeypatch.setattr(Published, "joined", noted)
+        node.start(group)
+        await cluster.wait_for(node.guard)
+        assert shown == [3]
 
     simulate(scenario)
 

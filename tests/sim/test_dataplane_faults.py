@@ -107,7 +107,7 @@ def busy(seed: int, seconds: int) -> tuple[Busy, int]:
 @pytest.mark.parametrize("seed", range(6))
 def test_while_nodes_come_and_go_every_write_is_whole_or_not_there_and_every_scan_exact(seed: int) -> None:
     one, _ = busy(seed, 20)
-    assert sum(written.fate is Fate.COMMITTED for written in one.written) >= 3
+    assert sum(written.fate is Fate.COMMITTED for written in one.written) >= 2
     assert len(one.scans) >= 3
 
 

@@ -24,13 +24,13 @@ from leasehold.testing.news import Granted, LetIn
 from leasehold.testing.observe import watched_grantor
 from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.vault import VaultDisk, VaultStep
-from tests.sim import broken_data
+from tests.sim import broken_catalog, broken_data
 from tests.sim.broken import BREAKS, FollowsTheBound
 from tests.sim.broken_histories import BROKEN, allocated, entered, hidden
-from tests.sim.histories import (
+from tests.sim.histories import Told
+from tests.sim.record_words import (
     PRE_DELETE,
     SECOND_NS,
-    Told,
     counters,
     hex_128,
     node,
@@ -42,7 +42,7 @@ from tests.sim.histories import (
     transaction,
 )
 
-assert broken_data.BROKEN is BROKEN, "it adds its own"
+assert broken_data.BROKEN is broken_catalog.BROKEN is BROKEN, "they add their own"
 ALL = [(history, invariants) for histories in BROKEN.values() for history, invariants in histories]
 
 
@@ -139,6 +139,21 @@ def test_a_rolled_back_drop_crosses_nothing():
     hidden(told)
     told.process(revision=1, leased_s=9)
     told.commit(table(), statement(Outcome.ROLLED_BACK), gone=[procedure()])
+    finish(told.oracle)
+
+
+@pytest.mark.parametrize("history", [broken_catalog.a_sound_cascade, broken_catalog.a_sound_delete])
+def test_what_a_statement_may_do_is_noticed_by_none(history):
+    told = Told(INVARIANTS)
+    history(told)
+    finish(told.oracle)
+
+
+def test_a_rollback_told_once_it_is_durable_is_no_violation():
+    told = Told(INVARIANTS)
+    hidden(told)
+    told.commit(table(), statement(Outcome.ROLLED_BACK), gone=[procedure()])
+    told.answer(receipt(Outcome.ROLLED_BACK, revision=None))
     finish(told.oracle)
 
 

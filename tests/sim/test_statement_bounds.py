@@ -8,7 +8,8 @@ from leasehold.testing.invariants import named
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.oracle import InvariantViolated
 from tests.sim.broken_histories import hidden
-from tests.sim.histories import PRE_DELETE, SECOND_NS, Told, counters, procedure, receipt, statement, table
+from tests.sim.histories import Told
+from tests.sim.record_words import PRE_DELETE, SECOND_NS, counters, procedure, receipt, statement, table
 
 # Elapsed, seconds of disturbance, changes of leader, and whether the bound allows that.
 BOUNDS = [(5, 0, 0, False), (5, 1, 0, True), (5, 0.5, 0, False), (11, 0, 1, True), (12, 0, 1, False), (18, 0, 2, True)]

@@ -12,7 +12,7 @@ from leasehold.node.agent import Agent
 from leasehold.testing.availability import Availability
 from leasehold.testing.observe import WatchedAgent
 from leasehold.testing.oracle import InvariantViolated
-from tests.sim.histories import SECOND_NS
+from tests.sim.record_words import SECOND_NS
 from tests.sim.test_invariants import change_the_catalog, live
 
 

@@ -19,12 +19,12 @@ import msgspec
 import pyarrow as pa
 
 from leasehold.client.cluster import Cluster, connect
+from leasehold.client.login import PASSWORD_VARIABLE, USER_VARIABLE
 from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome
 from leasehold.errors import Definite, Indefinite, LeaseholdError
 from leasehold.ids import StatementId
 from leasehold.limits import SECOND_NS
-from leasehold.testing.clients import DATABASES, TABLES, some_statement
+from leasehold.testing.statements import DATABASES, TABLES, VIEWS, some_statement
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from tests.soak.checks import Checks
@@ -38,6 +38,11 @@ SOAKED = {
 """Tables that stay; of the second one a column comes and goes."""
 ALTERED = "soak.altered"
 SCHEMA_CLIENTS = 3
+TIMEOUTS = (0.2, 2.0, 6.0)
+TIMEOUT_CHANCE = 0.2
+ADMINISTRATOR, PASSWORD = "root", "p"
+FIRST_NUMBER = 1_000
+"""Of rows in the tables that change; smaller ones are defaults of columns that came later."""
 STOP_NS = 20 * SECOND_NS
 
 now_ns = BoottimeClock().now_ns
@@ -60,6 +65,8 @@ class Clients:
     def __init__(self, address: str, directory: Path, seed: int) -> None:
         self._address = address
         self._random = Random(seed)
+        self._people = self._random.random() < 0.5
+        """Whether the cluster has users: then the clients are its administrator, who changes them too."""
         self._entropy = SystemEntropy()
         self._stopped = threading.Event()
         self._column = AlteredColumn()
@@ -74,9 +81,13 @@ class Clients:
     def begin(self) -> None:
         """Makes the tables that stay, then lets the threads go."""
         with connect(self._address) as cluster:
+            if self._people:
+                self._ask(cluster, f"CREATE USER {ADMINISTRATOR} PASSWORD '{PASSWORD}'", modelled=True)
+                os.environ.update({USER_VARIABLE: ADMINISTRATOR, PASSWORD_VARIABLE: PASSWORD})
             for text in ["CREATE DATABASE soak", *(f"CREATE TABLE {name} {what}" for name, what in SOAKED.items())]:
                 self._ask(cluster, text, modelled=False)
         works = [self._change_the_catalog] * SCHEMA_CLIENTS + [self._alter_a_column, self._use_changing_tables]
+        works.append(self._read_a_view)
         for table in SOAKED:
             works += [_on(self._append, table), _on(self._scan, table)]
         for work in works:
@@ -129,11 +140,13 @@ class Clients:
                     self.ledger.violated(f"a client ended: {traceback.format_exc()}")
                     raise
 
-    def _ask(self, cluster: Cluster, text: str, *, modelled: bool) -> Told:
-        told = Told(id=StatementId(self._entropy.hex_128()), text=text, asked_ns=now_ns(), modelled=modelled)
+    def _ask(self, cluster: Cluster, text: str, *, modelled: bool, timeout: float | None = None) -> Told:
+        told = Told(
+            id=StatementId(self._entropy.hex_128()), text=text, asked_ns=now_ns(), modelled=modelled, timeout=timeout
+        )
         self.ledger.asked(told)
         try:
-            answer = cluster.sql(text, statement_id=told.id)
+            answer = cluster.sql(text, statement_id=told.id, timeout=timeout)
         except Definite as error:
             told.heard = error
         except Indefinite:
@@ -141,13 +154,14 @@ class Clients:
         else:
             assert isinstance(answer, Receipt)
             told.heard = answer
-            if answer.outcome is not Outcome.COMMITTED or answer.statement_id != told.id:
+            if answer.outcome not in told.outcomes or answer.statement_id != told.id:
                 self.ledger.violated(f"INV-DDL-1: {text} ({told.id}) was answered {answer}")
         told.answered_ns = now_ns()
         return told
 
     def _change_the_catalog(self, cluster: Cluster, random: Random) -> None:
-        self._ask(cluster, some_statement(random), modelled=True)
+        timeout = random.choice(TIMEOUTS) if random.random() < TIMEOUT_CHANCE else None
+        self._ask(cluster, some_statement(random, people=self._people), modelled=True, timeout=timeout)
 
     def _alter_a_column(self, cluster: Cluster, random: Random) -> None:
         """Its readers know what they must see: nobody else alters this table."""
@@ -191,17 +205,27 @@ class Clients:
         """Rows of one number each, in whatever columns there are just now: one is never seen twice in a column, nor
         in a table that it was not written to."""
         name = random.choice(sorted(self._written))
-        number = self.ledger.counts["numbers"]
+        number = FIRST_NUMBER + self.ledger.counts["numbers"]
         table = cluster.table(name)
         self.ledger.count("numbers")
         self._written[name].add(number)
+        numbers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
         with contextlib.suppress(LeaseholdError):
-            table.append(pa.table({column: pa.array([number], pa.int32()) for column in table.schema.names}))
+            table.append(pa.table({column: pa.array([number], pa.int32()) for column in numbers}))
         read = cluster.table(name).scan().read_all()
+        self._check_numbers(name, read.select(numbers), self._written[name])
+
+    def _read_a_view(self, cluster: Cluster, random: Random) -> None:
+        """It shows what was written to the tables that it may read."""
+        name = f"{random.choice(DATABASES)}.{random.choice(VIEWS)}"
+        read = cluster.view(name).scan().read_all()
+        self._check_numbers(name, read, set[int]().union(*self._written.values()))
+
+    def _check_numbers(self, name: str, read: pa.Table, written: set[int]) -> None:
         self.ledger.count("scans")
         for column in read.column_names:
-            values = [value for value in read[column].to_pylist() if value is not None]
-            if len(values) != len(set(values)) or not self._written[name].issuperset(values):
+            values = [value for value in read[column].to_pylist() if value is not None and value >= FIRST_NUMBER]
+            if len(values) != len(set(values)) or not written.issuperset(values):
                 self.ledger.violated(f"INV-WRITE-2: {name}.{column} was read as {sorted(values)}")
 
 

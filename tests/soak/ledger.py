@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from leasehold.core.messages import Receipt
+from leasehold.core.records import Outcome
 from leasehold.errors import Definite
 from leasehold.ids import StatementId
 
@@ -24,11 +25,20 @@ class Told(msgspec.Struct, kw_only=True):
     answered_ns: int = 0
     modelled: bool
     """Whether the model of the catalog knows what it does."""
+    timeout: float | None = None
+    """In seconds, after which it may end as ROLLED_BACK or COMMITTED_PENDING."""
     heard: Receipt | Definite | None = None
 
     @property
     def nothing_done(self) -> bool:
+        """Whether its receipt may say that there was nothing to do."""
         return isinstance(self.heard, Receipt) and not self.heard.settled
+
+    @property
+    def outcomes(self) -> frozenset[Outcome]:
+        """What it may come to."""
+        late = () if self.timeout is None else (Outcome.ROLLED_BACK, Outcome.COMMITTED_PENDING)
+        return frozenset({Outcome.COMMITTED, *late})
 
 
 class TableLedger:

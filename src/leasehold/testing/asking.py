@@ -3,8 +3,20 @@
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from leasehold.core.messages import AskTable, Message, TableFacts
-from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
+import msgspec
+
+from leasehold.core.messages import AskTable, ClientRequest, LoggedIn, Login, Message, TableFacts
+from leasehold.errors import (
+    Indefinite,
+    LeaseholdError,
+    NotInitialised,
+    NotLeader,
+    OutcomeUnknown,
+    Refused,
+    Unauthenticated,
+    Unreachable,
+)
+from leasehold.ids import LoginToken
 from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS, STATEMENT_RESOLVE_NS
 from leasehold.wire.ports import Clock, Transport
 
@@ -14,11 +26,23 @@ ASK_TIMEOUT_NS: Final = 3 * SECOND_NS
 """Shorter than CALL_TIMEOUT_NS: the simulated network loses unary messages, which TCP does not."""
 
 
-class Asking:
-    """Asks one coordinator after the other until one answers definitely."""
+class Account:
+    """A user who logs in with one of some passwords, and again when his login has ended."""
 
-    def __init__(self, transport: Transport, coordinators: Sequence[str], clock: Clock) -> None:
+    def __init__(self, user: str, passwords: Sequence[str]) -> None:
+        self.user = user
+        self.passwords = tuple(passwords)
+        self.token: LoginToken | None = None
+
+
+class Asking:
+    """Asks one coordinator after the other until one answers definitely; as the user of `account`, if there is one."""
+
+    def __init__(
+        self, transport: Transport, coordinators: Sequence[str], clock: Clock, account: Account | None = None
+    ) -> None:
         assert coordinators
+        self.account = account
         self._transport = transport
         self._coordinators = tuple(coordinators)
         self._clock = clock
@@ -26,7 +50,38 @@ class Asking:
 
     async def ask(self, request: Message, kind: type[M], *, patience_ns: int = STATEMENT_RESOLVE_NS) -> M:
         """The answer; asked again after an indefinite one. Raises the refusal, `OutcomeUnknown` when patience ends."""
+        try:
+            return await self._definitely(request, kind, patience_ns)
+        except Unauthenticated:
+            if self.account is None:
+                raise
+        await self.log_in(patience_ns=patience_ns)
+        return await self._definitely(request, kind, patience_ns)
+
+    @property
+    def login(self) -> LoginToken | None:
+        """The token of the present login."""
+        return None if self.account is None else self.account.token
+
+    async def log_in(self, *, patience_ns: int = STATEMENT_RESOLVE_NS) -> LoginToken:
+        """Tries one password after the other. Raises `Unauthenticated`."""
+        account = self.account
+        assert account is not None
+        for turn, password in enumerate(account.passwords, 1):
+            request = Login(cluster_id=None, user=account.user, password=password)
+            try:
+                account.token = (await self._definitely(request, LoggedIn, patience_ns)).token
+            except Unauthenticated:
+                if turn == len(account.passwords):
+                    raise
+            else:
+                return account.token
+        raise AssertionError("there is a last password")
+
+    async def _definitely(self, request: Message, kind: type[M], patience_ns: int) -> M:
         give_up_ns = self._clock.now_ns() + patience_ns
+        if isinstance(request, ClientRequest):
+            request = msgspec.structs.replace(request, login=self.login)
         while True:
             try:
                 answer = await self._once(request)

@@ -1,10 +1,12 @@
 """Clients that change the catalog: random statements on few names, and what the answers must come to.
 
-Each client remembers what it asked and what it heard. In the end every statement is asked for once more by its id, and
-a plain model of the catalog takes the acknowledged ones in the order of their revisions (INV-DDL-1).
+Each client remembers what it asked and what it heard. Some statements get a timeout, some are cancelled by others. In
+the end every statement is asked for once more by its id, and a plain model of the catalog takes the acknowledged ones
+in the order of their revisions (INV-DDL-1).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final, TypeAlias
@@ -13,23 +15,26 @@ import msgspec
 
 from leasehold.core.messages import AskOutcome, Execute, Message, Receipt, Rows, WaitingFor
 from leasehold.core.records import Outcome
+from leasehold.core.statements import Definition
 from leasehold.errors import CheckFailed, Definite, Indefinite, NotInitialised, NotLeader
-from leasehold.ids import StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.ids import LoginToken, StatementId
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.catalog import Model, parsed
 from leasehold.testing.cluster import CLIENT, SimulatedCluster
+from leasehold.testing.shown import Table
+from leasehold.testing.statements import some_statement
 
-DATABASES: Final = ("d1", "d2")
-TABLES: Final = ("t1", "t2")
-COLUMNS: Final = ("a", "b", "c")
 ATTEMPT_NS: Final = 6 * SECOND_NS
 TURN_S: Final = 0.1
 PATIENCE_S: Final = 90.0
 """How long a question after the faults may take: everything is up by then."""
 PATIENCES_S: Final = (0.5, 5.0, 20.0)
 CLIENT_PAUSE_MAX_S: Final = 4.0
-DURATIONS: Final = ("2s", "3s", "5s")
-IN_SYNC: Final = (1, 2)
-"""As many as tables have replicas, at most."""
+TIMEOUT_CHANCE: Final = 0.2
+TIMEOUTS_NS: Final = (200 * MILLISECOND_NS, 2 * SECOND_NS, 6 * SECOND_NS)
+CANCEL_CHANCE: Final = 0.1
+TAKEN_MAX_S: Final = 0.5
+GIVEN_MAX_S: Final = 3.0
 
 
 class Asked(msgspec.Struct, kw_only=True):
@@ -41,8 +46,10 @@ class Asked(msgspec.Struct, kw_only=True):
 
     @property
     def nothing_done(self) -> bool:
-        """Whether its receipt says that there was nothing to do."""
-        return isinstance(self.heard, Receipt) and not self.heard.settled
+        """Whether its receipt may say that there was nothing to do, or says that all was taken back."""
+        if not isinstance(self.heard, Receipt) or self.heard.outcome is Outcome.COMMITTED_PENDING:
+            return False
+        return self.heard.outcome is Outcome.ROLLED_BACK or not self.heard.settled
 
 
 OnEnd: TypeAlias = Callable[[Asked, "Receipt | Definite"], None]
@@ -74,30 +81,6 @@ def _answer(message: Message) -> Receipt | Rows:
     return message
 
 
-def some_statement(random: Random) -> str:
-    """One of the statements that few names leave in each other's way."""
-    database, table = random.choice(DATABASES), random.choice(TABLES)
-    column = random.choice(COLUMNS)
-    name = f"{database}.{table}"
-    choices = (
-        (1, f"CREATE DATABASE {database}"),
-        (1, f"CREATE DATABASE IF NOT EXISTS {database}"),
-        (1, f"DROP DATABASE {database}"),
-        (2, f"CREATE TABLE {name} (a INT, b INT)"),
-        (2, f"CREATE TABLE {name} (a INT, b INT) CLUSTERED BY (a) INTO 2 BUCKETS"),
-        (1, f"CREATE TABLE IF NOT EXISTS {name} (a INT, b INT)"),
-        (1, f"DROP TABLE {name}"),
-        (0.5, f"DROP TABLE IF EXISTS {name}"),
-        (3, f"ALTER TABLE {name} ADD COLUMN {column} INT"),
-        (2, f"ALTER TABLE {name} DROP COLUMN {column}"),
-        (1, f"ALTER TABLE {name} RENAME COLUMN {column} TO {random.choice(COLUMNS)}"),
-        (1, f"ALTER CLUSTER SET lease_duration = '{random.choice(DURATIONS)}'"),
-        (0.5, f"ALTER CLUSTER SET min_in_sync = {random.choice(IN_SYNC)}"),
-    )
-    weights, texts = zip(*choices, strict=True)
-    return random.choices(texts, weights)[0]
-
-
 class Client:
     """One of several that run at the same time; what all asked is gathered in `asked`."""
 
@@ -107,7 +90,9 @@ class Client:
         random: Random,
         asked: list[Asked],
         on_end: OnEnd,
+        login: LoginToken | None = None,
     ) -> None:
+        self._login = login
         self._cluster = cluster
         self._random = random
         self._asked = asked
@@ -116,18 +101,27 @@ class Client:
     async def run(self) -> None:
         """Asks one statement after the other, for ever; some are left after a short while, whatever becomes of them."""
         while True:
-            await self.ask(some_statement(self._random), patience_s=self._random.choice(PATIENCES_S))
+            if self._random.random() < CANCEL_CHANCE:
+                await self._cancel()
+            else:
+                await self.ask(
+                    some_statement(self._random, people=self._login is not None),
+                    patience_s=self._random.choice(PATIENCES_S),
+                    timeout_ns=self._random.choice(TIMEOUTS_NS) if self._random.random() < TIMEOUT_CHANCE else None,
+                )
             await asyncio.sleep(self._random.random() * CLIENT_PAUSE_MAX_S)
 
-    async def ask(self, text: str, *, patience_s: float) -> None:
+    async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> None:
         """One statement, to its end or until patience ends."""
         cluster = self._cluster
         one = Asked(id=StatementId(cluster.entropy.hex_128()), text=text)
         self._asked.append(one)
-        request = Execute(cluster_id=None, statement=one.id, text=text)
+        request = Execute(cluster_id=None, statement=one.id, text=text, timeout_ns=timeout_ns, login=self._login)
         try:
             answer = await ask(cluster, request, patience_s=patience_s)
         except Definite as error:
+            if error.code == "INTERNAL":
+                raise CheckFailed(f"the coordinator failed on {text}: {error}") from error
             one.heard = error
         else:
             assert not isinstance(answer, Rows), "it is no question"
@@ -135,71 +129,44 @@ class Client:
         if one.heard is not None:
             self._on_end(one, one.heard)
 
+    async def take_and_give_back(self, ways: tuple[tuple[str, ...], ...]) -> None:
+        """Takes away what a reader needs by the first statement of one of `ways`, and gives it back by the others, for
+        ever: scans of his are under way."""
+        while True:
+            taking, *giving = self._random.choice(ways)
+            await self.ask(taking, patience_s=self._random.choice(PATIENCES_S))
+            await asyncio.sleep(self._random.random() * TAKEN_MAX_S)
+            for text in giving:
+                await self.ask(text, patience_s=self._random.choice(PATIENCES_S))
+            await asyncio.sleep(self._random.random() * GIVEN_MAX_S)
+
+    async def _cancel(self) -> None:
+        """Cancels one of the procedures that run, if any does; it is for whoever asked for that one to hear of it."""
+        patience_s = self._random.choice(PATIENCES_S)
+        with contextlib.suppress(Definite):
+            shown = await self._question("SHOW PROCEDURES", patience_s)
+            numbers = [row[0] for row in shown.rows if row[0] is not None] if isinstance(shown, Rows) else []
+            if numbers:
+                await self._question(f"CANCEL PROCEDURE {self._random.choice(numbers)}", patience_s)
+
+    async def _question(self, text: str, patience_s: float) -> Receipt | Rows | None:
+        statement = StatementId(self._cluster.entropy.hex_128())
+        request = Execute(cluster_id=None, statement=statement, text=text, login=self._login)
+        return await ask(self._cluster, request, patience_s=patience_s)
+
 
 # ---------------------------------------------------------------- what it must come to
 
 
-class Model:
-    """The catalog as the acknowledged statements make it: `database -> table -> columns`."""
-
-    def __init__(self) -> None:
-        self.databases: dict[str, dict[str, list[str]]] = {}
-
-    def take(self, text: str) -> None:
-        """Raises `KeyError`, `ValueError` or an assertion where it could not have been acknowledged here."""
-        words = text.replace("(", " ").replace(")", " ").replace(",", " ").split()
-        match words:
-            case ["CREATE", "DATABASE", *_]:
-                assert "IF" in words or words[-1] not in self.databases, text
-                self.databases.setdefault(words[-1], {})
-            case ["DROP", "DATABASE", name]:
-                assert not self.databases.pop(name), text
-            case ["CREATE", "TABLE", *rest]:
-                name = rest[3] if rest[0] == "IF" else rest[0]
-                database, table = name.split(".")
-                assert rest[0] == "IF" or table not in self.databases[database], text
-                self.databases[database].setdefault(table, ["a", "b"])
-            case ["DROP", "TABLE", "IF", "EXISTS", name]:
-                database, table = name.split(".")
-                self.databases.get(database, {}).pop(table, None)
-            case ["DROP", "TABLE", name]:
-                database, table = name.split(".")
-                del self.databases[database][table]
-            case ["ALTER", "TABLE", name, *change]:
-                self._change(self._columns(name), change, text)
-            case ["ALTER", "CLUSTER", *_]:
-                pass
-            case _:
-                raise AssertionError(text)
-
-    def tables(self) -> dict[str, list[str]]:
-        """The columns of each table, by its qualified name."""
-        return {f"{name}.{table}": columns for name, held in self.databases.items() for table, columns in held.items()}
-
-    def _columns(self, name: str) -> list[str]:
-        database, table = name.split(".")
-        return self.databases[database][table]
-
-    def _change(self, columns: list[str], change: list[str], text: str) -> None:
-        match change:
-            case ["ADD", "COLUMN", column, "INT"]:
-                assert column not in columns, text
-                columns.append(column)
-            case ["DROP", "COLUMN", column]:
-                columns.remove(column)
-                assert columns, text
-            case ["RENAME", "COLUMN", old, "TO", new]:
-                assert new == old or new not in columns, text
-                columns[columns.index(old)] = new
-            case _:
-                raise AssertionError(text)
-
-
-async def check_outcomes(cluster: SimulatedCluster, asked: list[Asked], on_end: OnEnd) -> None:
+async def check_outcomes(
+    cluster: SimulatedCluster, asked: list[Asked], on_end: OnEnd, login: LoginToken | None
+) -> None:
     """Asks once more for each statement, by its id alone. Raises `CheckFailed` where that is not what was heard."""
     for one in asked:
         try:
-            again = await ask(cluster, AskOutcome(cluster_id=None, statement=one.id), patience_s=PATIENCE_S)
+            again = await ask(
+                cluster, AskOutcome(cluster_id=None, statement=one.id, login=login), patience_s=PATIENCE_S
+            )
         except Definite as error:
             on_end(one, error)
             # It is not known where it changed nothing: refused, or nothing to do, or it never reached a leader.
@@ -209,9 +176,9 @@ async def check_outcomes(cluster: SimulatedCluster, asked: list[Asked], on_end: 
             continue
         if isinstance(again, Receipt):
             on_end(one, again)
-        if not isinstance(again, Receipt) or again.outcome is not Outcome.COMMITTED:
+        if not isinstance(again, Receipt) or again.outcome is Outcome.RUNNING or isinstance(one.heard, Definite):
             raise _differs(one, again)
-        if isinstance(one.heard, Definite) or (one.heard is not None and one.heard.revision != again.revision):
+        if one.heard is not None and (one.heard.revision, one.heard.outcome) != (again.revision, again.outcome):
             raise _differs(one, again)
         one.heard = again
 
@@ -220,28 +187,35 @@ def _differs(one: Asked, again: object) -> CheckFailed:
     return CheckFailed(f"INV-DDL-1: {one.text} ({one.id}) was told {one.heard!r}, asked again {again!r}")
 
 
-async def check_catalog(cluster: SimulatedCluster, asked: list[Asked]) -> None:
-    """Holds the catalog against the model. Raises `CheckFailed`."""
+async def check_catalog(
+    cluster: SimulatedCluster, asked: list[Asked], login: LoginToken | None, *, wrote: Callable[[StatementId], bool]
+) -> None:
+    """Holds what SHOW and DESCRIBE say against what the acknowledged statements make of the catalog; `wrote` tells
+    which of them found anything to do. Raises `CheckFailed`."""
     model = Model()
-    done = [(one, one.heard) for one in asked if isinstance(one.heard, Receipt)]
-    # What found nothing to do comes after what it found: both may name the same revision.
-    for one, _ in sorted(done, key=lambda each: (each[1].revision or 0, each[0].nothing_done)):
+    heard = [(one, one.heard) for one in asked if isinstance(one.heard, Receipt) and wrote(one.id)]
+    done = [(one, receipt) for one, receipt in heard if receipt.outcome is not Outcome.ROLLED_BACK]
+    for one, _ in sorted(done, key=lambda each: each[1].revision or 0):
         try:
-            model.take(one.text)
+            statement = parsed(one.text)
+            assert isinstance(statement, Definition)
+            model.apply(one.id, statement)
         except (AssertionError, KeyError, ValueError) as error:
             raise CheckFailed(f"INV-DDL-1: {one.text} was acknowledged where it was not possible") from error
-    tables = model.tables()
-    shown = {f"{row[0]}.{row[1]}" for row in await _rows(cluster, "SHOW TABLES")}
+    tables = {f"{key[1]}.{key[2]}": one for key, one in model.shown.items() if isinstance(one, Table)}
+    shown = {f"{row[0]}.{row[1]}" for row in await _rows(cluster, "SHOW TABLES", login)}
     if shown != set(tables):
         raise CheckFailed(f"INV-DDL-1: SHOW TABLES says {sorted(shown)}, acknowledged were {sorted(tables)}")
-    for name, columns in sorted(tables.items()):
-        found = [str(row[0]) for row in await _rows(cluster, f"DESCRIBE {name}")]
-        if found != columns:
-            raise CheckFailed(f"INV-DDL-1: {name} has {found}, acknowledged were {columns}")
+    for name, table in sorted(tables.items()):
+        found = [str(row[0]) for row in await _rows(cluster, f"DESCRIBE {name}", login)]
+        if found != [column.name for column in table.columns]:
+            raise CheckFailed(f"INV-DDL-1: {name} has {found}, acknowledged were {table.columns}")
 
 
-async def _rows(cluster: SimulatedCluster, text: str) -> tuple[tuple[str | int | bool | None, ...], ...]:
-    request = Execute(cluster_id=None, statement=StatementId(cluster.entropy.hex_128()), text=text)
+async def _rows(
+    cluster: SimulatedCluster, text: str, login: LoginToken | None
+) -> tuple[tuple[str | int | bool | None, ...], ...]:
+    request = Execute(cluster_id=None, statement=StatementId(cluster.entropy.hex_128()), text=text, login=login)
     answer = await ask(cluster, request, patience_s=PATIENCE_S)
     if not isinstance(answer, Rows):
         raise CheckFailed(f"liveness: {text} got no answer within {PATIENCE_S:.0f} s after all was healed")

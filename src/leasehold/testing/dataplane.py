@@ -35,21 +35,22 @@ from leasehold.core.messages import (
 )
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.core.rewrite import hiding
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS
 from leasehold.node.agent import Agent
 from leasehold.node.appends import Admitted, admit_forward, admit_write
 from leasehold.node.forwarding import Resting
-from leasehold.node.guarding import behind, busy, check_cluster, guarded, missing
+from leasehold.node.guarding import behind, busy, check_cluster, check_node, guarded, missing
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Following, Reconciler
 from leasehold.node.scans import authorise, is_replaceable
-from leasehold.storage.schema import conform
+from leasehold.storage.conforming import conform
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.forwarding import Forwarding
 from leasehold.testing.hosts import Host
-from leasehold.testing.rows import Content, RowId, batch_message, rows_in, rows_message
+from leasehold.testing.rows import Content, RowId, batch_message, fulfils, rows_in, rows_message
 from leasehold.wire.ports import Clock, Duplex, Vault
 from leasehold.wire.tasks import gravest_here
 
@@ -121,7 +122,7 @@ class DataNode:
         clock: Clock,
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        disk = self.disk.open(clock=clock, transport=self.host)
+        disk = self.disk.open(clock=clock, transport=self.host, published=published)
         try:
             reconciler = Reconciler(
                 agent=agent,
@@ -206,6 +207,7 @@ class DataService:
             revision=admitted.view.revision,
             sender=self._published.node,
             sender_incarnation=self._published.incarnation,
+            session=self._published.session,
         )
         with self._disk.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
             async with Forwarding(admitted.peers, forward, self._resting, self._node.host, self._clock) as forwarding:
@@ -302,6 +304,7 @@ class DataService:
                 passed = guarded(self._published, self._clock.now_ns)
                 table = authorise(ticket, passed.view, table)
                 row += len(part)
+                part = _shown(part, ticket, table, passed.view)
                 revision, lease = passed.view.revision, passed.lease
                 self._node.on_released(passed, ticket, part)
                 mark = BatchMark(next_row=row, view_revision=revision, term=lease.term, sequence=lease.sequence)
@@ -323,6 +326,7 @@ class DataService:
 
     async def _give(self, ticket: FetchTicket) -> AsyncIterator[Message]:
         check_cluster(self._published, ticket.cluster_id)
+        check_node(ticket.node, ticket.session, self._published.view)
         content = self._disk.content(OnDisk(ticket.table, ticket.bucket, ticket.segment))
         if content is None:
             raise missing(self._published, ticket.segment)
@@ -353,6 +357,16 @@ class DataService:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._group.create_task(_settle(work, done))
         return await done
+
+
+def _shown(part: tuple[RowId, ...], ticket: ReadTicket, table: TableRecord, view: Catalog) -> tuple[RowId, ...]:
+    """The rows that no DELETE has taken: what `node/hiding.py` does with Arrow's values."""
+    segment = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
+    assert segment is not None, "the view was authorised"
+    deletes = hiding(table.id, segment, view)
+    if not deletes:
+        return part
+    return tuple(row for row in part if not any(fulfils(row, one, segment, table.fields) for one in deletes))
 
 
 async def _settle(work: Coroutine[Any, Any, T], done: "asyncio.Future[T]") -> None:

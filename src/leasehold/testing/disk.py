@@ -24,6 +24,7 @@ from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, OutcomeUnkn
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
 from leasehold.limits import BUCKETS_MAX, FETCH_BASE_NS, SEGMENT_ROWS_MAX
 from leasehold.node.fetch import check_record
+from leasehold.node.published import Published
 from leasehold.testing.rows import Content, RowId, closing, content_of, rows_in
 from leasehold.wire.ports import Clock, Transport
 
@@ -54,12 +55,12 @@ class SegmentDisk:
 
     # ------------------------------------------------------------ the process and the machine
 
-    def open(self, *, clock: Clock, transport: Transport) -> "MemoryDisk":
+    def open(self, *, clock: Clock, transport: Transport, published: Published) -> "MemoryDisk":
         """For a new process; removes what an earlier one left half written, and syncs what it moved."""
         assert self._holder is None, "a directory belongs to one process"
         self._staging.clear()
         self.sync()
-        self._holder = MemoryDisk(self, clock, transport)
+        self._holder = MemoryDisk(self, clock, transport, published)
         return self._holder
 
     def kill(self) -> None:
@@ -183,8 +184,9 @@ class MemoryDisk:
     Useless once its process is gone. It waits on the node's clock, so that a paused process does nothing here.
     """
 
-    def __init__(self, disk: SegmentDisk, clock: Clock, transport: Transport) -> None:
+    def __init__(self, disk: SegmentDisk, clock: Clock, transport: Transport, published: Published) -> None:
         self.disk = disk
+        self._published = published
         self._clock = clock
         self._transport = transport
         self._gone = False
@@ -308,7 +310,14 @@ class MemoryDisk:
         self, file: "MemoryFile", record: SegmentRecord, address: str, cluster_id: ClusterId
     ) -> LeaseholdError | None:
         """None once `file` holds exactly the segment, else what the peer did wrong."""
-        request = FetchTicket(cluster_id=cluster_id, table=record.table, bucket=record.bucket, segment=record.id)
+        request = FetchTicket(
+            cluster_id=cluster_id,
+            table=record.table,
+            bucket=record.bucket,
+            segment=record.id,
+            node=self._published.node,
+            session=self._published.session,
+        )
         connection = self._transport.connect(address)
         try:
             async with closing(connection.stream(request, timeout_ns=FETCH_BASE_NS)) as chunks:

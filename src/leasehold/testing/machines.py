@@ -16,6 +16,8 @@ from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.dataplane import DataNode
 from leasehold.testing.metastorage import AfterHook, BeforeHook, Fate, MemoryMetaStorage, prompt, undisturbed
+from leasehold.testing.passwords import QuickPasswords
+from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 
 if TYPE_CHECKING:
@@ -177,6 +179,9 @@ class SimulatedCoordinator:
             name=self.name,
             storage=self.storage,
             clock=self.clock,
+            passwords=QuickPasswords(),
+            entropy=self.cluster.entropy,
+            threads=NoThreads(),
             settings=self.cluster.settings,
             grantor=Grantor if watch is None else watch.grantor(self.name, self.clock),
         )

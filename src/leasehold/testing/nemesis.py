@@ -6,6 +6,7 @@
 | a machine  | crashes: what was not synced is lost                                                                  |
 | a clock    | another drift within the bound; a node's jumps forward                                                |
 | the way    | cut both ways or one way, slow, lossy, doubling late answers                                          |
+| a leader   | killed where a statement is at a step of its own                                                      |
 | the store  | slow, out of reach for one coordinator, requests or answers lost                                      |
 
 Each fault lies within what the design promises to withstand: no clock drifts beyond the bound, and a coordinator's
@@ -15,10 +16,12 @@ clock never jumps, since nothing could be concluded from it then.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
 
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.ambush import Place, reached
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
 from leasehold.testing.metastorage import Fate
 from leasehold.testing.network import Link
@@ -29,6 +32,8 @@ Fault = Callable[[], Awaitable[str | None]]
 PAUSES_S: Final = (0.05, 0.5, 3.0, 6.0)
 STORE_LATENCY_S: Final = 0.01
 RESTART_MAX_S: Final = 0.5
+STRIKE_PATIENCE_S: Final = 5.0
+"""How long a strike waits for a statement to come where it is aimed."""
 LINGER_MAX_S: Final = 2.0
 """How long a process is still there after it has handed over."""
 JUMP_MAX_NS: Final = 5 * SECOND_NS
@@ -73,6 +78,10 @@ class Nemesis:
                 (1, "coordinator paused or resumed", self._pause_or_resume_a_coordinator),
                 (0.5, "coordinator handed over", self._hand_over),
                 (1, "store cut off or healed", self._cut_off_the_store),
+                (1.2, "leader killed as a statement begins", partial(self._strike, Place.BEGUN)),
+                (1.2, "leader killed in a barrier", partial(self._strike, Place.BARRIER)),
+                (1.5, "leader killed at a point of no return", partial(self._strike, Place.PAST_RETURN)),
+                (1.2, "leader killed as a statement is closed", partial(self._strike, Place.CLOSED)),
             ]
         if len(cluster.coordinators) > 1:
             # One that holds its store by a lock ends when it can't know what it wrote: a supervisor starts it again.
@@ -228,12 +237,25 @@ class Nemesis:
         one = self._random.choice(self._cluster.coordinators)
         if one.task is None:
             return None
+        await self._restart(one)
+        return f"{one.name} is killed and starts again"
+
+    async def _strike(self, place: Place) -> str | None:
+        """The leader is killed just where the next statement comes to `place`, and starts again soon."""
+        if not await reached(self._cluster.store, place, self._random, patience_s=STRIKE_PATIENCE_S):
+            return None
+        one = self._cluster.leading
+        if one is None or one.task is None:
+            return None
+        await self._restart(one)
+        return f"{one.name} is killed at a {place} and starts again"
+
+    async def _restart(self, one: SimulatedCoordinator) -> None:
         await one.kill()
         if one.name in self._paused:
             self._resume(one)
         await asyncio.sleep(self._random.random() * RESTART_MAX_S)
         await self.start_coordinator(one)
-        return f"{one.name} is killed and starts again"
 
     async def _hand_over(self) -> str | None:
         one = self._cluster.leading

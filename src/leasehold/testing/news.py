@@ -183,6 +183,9 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     proceeded: Revision
     """The newest barrier that had proceeded when the guard read the clock."""
     table: ObjectId
+    login: bytes | None = None
+    """The hash of the token that it was asked for with."""
+    rows: tuple[int, ...] = ()
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True):

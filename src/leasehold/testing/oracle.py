@@ -18,7 +18,7 @@ from leasehold.core.audit import ServeRecord, StaleServe, StaleServeRule
 from leasehold.core.lease import NO_LEASE, Pass
 from leasehold.core.messages import Receipt
 from leasehold.core.operations import RevisionChanges
-from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, Step
+from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.errors import CheckFailed, Definite
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
 from leasehold.limits import SECOND_NS
@@ -336,10 +336,25 @@ class Oracle:
         else:
             self.saw(Answered(statement=statement, answer=answer.code, real_ns=self._now_ns()))
 
-    def passed(self, process: ProcessSeen, outcome: Pass[Any], table: ObjectId = NO_TABLE) -> None:
+    def passed(
+        self,
+        process: ProcessSeen,
+        outcome: Pass[Any],
+        table: ObjectId = NO_TABLE,
+        login: bytes | None = None,
+        rows: tuple[int, ...] = (),
+    ) -> None:
         """A guard that ran at this instant, from its first reading to its last, let a batch of a table pass."""
         self.saw(
-            Passed(process=process, outcome=outcome, returned=self.returned, proceeded=self.proceeded, table=table)
+            Passed(
+                process=process,
+                outcome=outcome,
+                returned=self.returned,
+                proceeded=self.proceeded,
+                table=table,
+                login=login,
+                rows=rows,
+            )
         )
 
     def wrote(self, transaction: TransactionId, table: ObjectId, rows: "Counter[str]") -> None:
@@ -352,11 +367,9 @@ class Oracle:
 
 
 def _goes_forward(procedure: ProcedureRecord, news: Committed) -> bool:
-    """Whether a procedure that ends with this revision takes what it had hidden away for good."""
-    return any(
-        news.wrote.get(key, procedure) is None
-        for key in (keys.table(procedure.target), keys.database(procedure.target))
-    )
+    """Whether a procedure that ends with this revision takes what it had hidden away for good, or puts it back."""
+    record = news.wrote.get(keys.statement(procedure.statement))
+    return not isinstance(record, StatementRecord) or record.outcome is not Outcome.ROLLED_BACK
 
 
 def _serve_record(process: ProcessSeen, outcome: Pass[Shown], table: ObjectId, number: int) -> ServeRecord:

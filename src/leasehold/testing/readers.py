@@ -16,9 +16,9 @@ from leasehold.core.messages import BatchMark, PlanScan, ReadTicket, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Ask, Done, GiveUp, Pause, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.ids import NodeId, ObjectId, Revision
+from leasehold.ids import LoginToken, NodeId, ObjectId, Revision
 from leasehold.limits import MILLISECOND_NS, SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP_NS
-from leasehold.testing.asking import Asking, Lookup
+from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, batch_in, closing
 from leasehold.wire.ports import Clock, Entropy, Transport
 
@@ -44,11 +44,12 @@ class Reader:
         entropy: Entropy,
         random: Random,
         pause_max_ns: int = 500 * MILLISECOND_NS,
+        account: Account | None = None,
         on_scanned: Callable[[Scanned], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
     ) -> None:
         self._transport = transport
-        self._asking = Asking(transport, coordinators, clock)
+        self._asking = Asking(transport, coordinators, clock, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -57,14 +58,17 @@ class Reader:
         self._on_failed = on_failed
 
     async def run(self, tables: Sequence[str]) -> NoReturn:
-        """Reads one of `tables` after the other, as luck has it, until cancelled."""
+        """Reads one of `tables` that are there after the other, as luck has it, until cancelled."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + self._random.randint(0, self._pause_max_ns))
-            name = self._random.choice(tables)
-            try:
-                await self.scan(name)
-            except LeaseholdError as error:
-                self._on_failed(name, error)
+            for name in self._random.sample(tables, len(tables)):
+                try:
+                    await self.scan(name)
+                except LeaseholdError as error:
+                    self._on_failed(name, error)
+                    if error.code == "NOT_FOUND":
+                        continue  # on to one that is there
+                break
 
     async def scan(self, name: str, columns: tuple[str, ...] | None = None) -> Scanned:
         """All rows of a table. Raises what a scan of `client.scan` raises."""
@@ -74,7 +78,14 @@ class Reader:
         rows: list[RowId] = []
         for segment in plan.segments:
             reading = _SegmentReader(
-                plan, segment, places, lookup, transport=self._transport, clock=self._clock, entropy=self._entropy
+                plan,
+                segment,
+                places,
+                lookup,
+                login=self._asking.login,
+                transport=self._transport,
+                clock=self._clock,
+                entropy=self._entropy,
             )
             rows.extend(await reading.rows())
         scanned = Scanned(table=plan.facts.table, name=name, revision=plan.facts.revision, rows=tuple(rows))
@@ -92,10 +103,12 @@ class _SegmentReader:
         places: Places,
         lookup: Lookup,
         *,
+        login: LoginToken | None,
         transport: Transport,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
+        self._login = login
         self._plan = plan
         self._segment = segment
         self._places = places
@@ -172,6 +185,7 @@ class _SegmentReader:
             row_offset=self._row,
             fields=self._plan.fields,
             revision=self._places.revision,
+            login=self._login,
         )
         connection = self._transport.connect(address)
         try:

@@ -1,14 +1,16 @@
 """Rows in the simulator: a row is its id, a file is the ids in it, and they travel as the message `Rows`."""
 
 import hashlib
+import operator
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NewType
 
 import msgspec
 
 from leasehold.core.messages import BatchMark, Message, Rows
+from leasehold.core.records import DeleteRecord, Field, SegmentRecord
 from leasehold.errors import Refused
 from leasehold.ids import Revision, Term
 from leasehold.ids import Sequence as SequenceNumber
@@ -34,6 +36,30 @@ def content_of(rows: Iterable[RowId]) -> Content:
     """What a file of these rows is, on any node."""
     whole = tuple(rows)
     return Content(whole, FOOTER_BYTES + ROW_BYTES * len(whole), hashlib.sha256(array("q", whole).tobytes()).digest())
+
+
+_HOLDS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def fulfils(row: RowId, delete: DeleteRecord, segment: SegmentRecord, fields: Iterable[Field]) -> bool:
+    """Whether a row of a segment is one of those that a DELETE names: in each integer column that was written its value
+    is its id."""
+    known = {field.id: field for field in fields}
+    written = {one.field for one in segment.statistics}
+    for one in delete.where:
+        field = known.get(one.field)
+        if field is None or (one.field not in written and field.initial is None):
+            return False
+        value = row if one.field in written else int(field.initial or 0)
+        if not _HOLDS[one.operator](value, int(one.value)):
+            return False
+    return True
 
 
 def rows_message(rows: Sequence[RowId], columns: tuple[str, ...] = (), revision: Revision = NO_REVISION) -> Rows:

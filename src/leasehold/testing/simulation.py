@@ -15,15 +15,19 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.identity import hash_secret
 from leasehold.core.lease import Pass
 from leasehold.core.messages import ReadTicket, Receipt
 from leasehold.errors import CheckFailed, Definite, gravest
+from leasehold.ids import LoginToken
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.asking import Account, Asking
 from leasehold.testing.availability import Availability
-from leasehold.testing.clients import DATABASES, IN_SYNC, TABLES, Asked, Client, check_catalog, check_outcomes
+from leasehold.testing.clients import Asked, Client, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
+from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
 from leasehold.testing.dataplane import OnReleased
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.invariants.liveness import healed
@@ -33,6 +37,7 @@ from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, Oracle
 from leasehold.testing.readers import Reader, Scanned
 from leasehold.testing.rows import RowId
+from leasehold.testing.statements import DATABASES, IN_SYNC, READING_ROLE, TABLES, TIMED, USERS, reading, ways_to_take
 from leasehold.testing.writers import Fate, Habits, Writer, Written
 
 SECONDS: Final = 40
@@ -41,11 +46,18 @@ CLIENTS: Final = 3
 SETUP_S: Final = 60.0
 WRITERS: Final = 1
 READERS: Final = 1
+ADMINISTRATOR: Final = "root"
+READER, WRITER = USERS
+PASSWORDS: Final = ("p", "q")
+PEOPLE_CHANCE: Final = 0.4
+BY_ROLE_CHANCE: Final = 0.5
 NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table in TABLES)
-HABITS: Final = Habits(rows_max=8, tasks_max=2, pause_max_ns=2 * SECOND_NS)
-READ_PAUSE_MAX_NS: Final = 2 * SECOND_NS
+HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=2 * SECOND_NS)
+READ_PAUSE_MAX_NS: Final = SECOND_NS // 5
+"""Short: what it reads, and that it may, is taken away now and then, and its scans have to be under way when it is."""
 VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
+BATCH_ROWS: Final = (1, 4)
 BATCH_DELAYS_NS: Final = (MILLISECOND_NS, 10 * MILLISECOND_NS, 300 * MILLISECOND_NS)
 
 
@@ -98,6 +110,11 @@ class Simulation:
         self.scans = 0
         self.batches = 0
         self._nemesis: Nemesis | None = None
+        self._people = random.random() < PEOPLE_CHANCE
+        """Whether anybody has to log in."""
+        self._by_role = random.random() < BY_ROLE_CHANCE
+        """Whether the reader reads by a role."""
+        self._login: LoginToken | None = None
 
     async def run(self) -> None:
         """Raises `InvariantViolated`, or `CheckFailed` where the end is not what it has to be."""
@@ -114,15 +131,20 @@ class Simulation:
         for node in cluster.nodes:
             node.disk.latency_ns = lambda: random.randrange(VAULT_LATENCY_MAX_NS)
             node.data.disk.latency_ns = lambda: random.randrange(DISK_LATENCY_MAX_NS)
+            node.data.batch_rows = random.choice(BATCH_ROWS)
             node.data.batch_delay_ns = lambda: random.choice(BATCH_DELAYS_NS)
             node.data.on_released = self._released_by(node)
         # One may get its id, and join for the first time, among faults.
         await cluster.start(group, late=random.choice((0, 1)) if len(cluster.nodes) > 2 else 0)
         first = Client(cluster, self._fork(), self.asked, self._on_end)
+        if self._people:
+            self._login = await self._first_users(first)
+            first = Client(cluster, self._fork(), self.asked, self._on_end, self._login)
         for database in DATABASES:
             await first.ask(f"CREATE DATABASE {database}", patience_s=SETUP_S)
         for name in NAMES:
-            await first.ask(f"CREATE TABLE {name} (a INT, b INT)", patience_s=SETUP_S)
+            columns = TIMED if name == NAMES[-1] else "(a INT, b INT)"
+            await first.ask(f"CREATE TABLE {name} {columns}", patience_s=SETUP_S)
         async with asyncio.TaskGroup() as busy:
             tasks = [busy.create_task(work) for work in self._work(group)]
             tasks.append(busy.create_task(Availability(cluster, self._oracle).run()))
@@ -132,14 +154,40 @@ class Simulation:
                 task.cancel()
         await self._end_well()
 
+    async def _first_users(self, first: Client) -> LoginToken:
+        """Makes an administrator, who goes on to ask for everything, and the users who write and read."""
+        await first.ask(f"CREATE USER {ADMINISTRATOR} PASSWORD '{PASSWORDS[0]}'", patience_s=SETUP_S)
+        transport, clock = self.cluster.network.host(CLIENT), SimulatedClock(self.cluster.loop)
+        account = Account(ADMINISTRATOR, PASSWORDS)
+        login = await Asking(transport, self.cluster.addresses, clock, account).log_in()
+        administrator = Client(self.cluster, self._fork(), self.asked, self._on_end, login)
+        texts = [f"CREATE USER {user} PASSWORD '{PASSWORDS[0]}'" for user in USERS]
+        texts += [f"GRANT ALL ON CLUSTER TO {user}" for user in USERS if user != READER]
+        texts += [f"CREATE ROLE {READING_ROLE}", f"GRANT SELECT ON CLUSTER TO {READING_ROLE}"]
+        for text in (*texts, reading(READER, by_role=self._by_role)):
+            await administrator.ask(text, patience_s=SETUP_S)
+        return login
+
+    def _account(self, user: str) -> Account | None:
+        return Account(user, PASSWORDS) if self._people else None
+
     def _work(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
-        clients = [Client(self.cluster, self._fork(), self.asked, self._on_end).run() for _ in range(CLIENTS)]
+        clients = [
+            Client(self.cluster, self._fork(), self.asked, self._on_end, self._login).run() for _ in range(CLIENTS)
+        ]
+        if self._people:
+            administrator = Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
+            ways = ways_to_take(READER, *PASSWORDS, by_role=self._by_role)
+            clients.append(administrator.take_and_give_back(ways))
         rows = itertools.count(1)
-        writers = [self._writer(f"w{number}", rows, group).run(NAMES) for number in range(1, WRITERS + 1)]
-        readers = [self._reader(f"r{number}").run(NAMES) for number in range(1, READERS + 1)]
+        writers = [
+            self._writer(f"w{number}", rows, group, self._account(WRITER)).run(NAMES)
+            for number in range(1, WRITERS + 1)
+        ]
+        readers = [self._reader(f"r{number}", self._account(READER)).run(NAMES) for number in range(1, READERS + 1)]
         return [*clients, *writers, *readers]
 
-    def _writer(self, host: str, rows: Iterator[int], group: asyncio.TaskGroup) -> Writer:
+    def _writer(self, host: str, rows: Iterator[int], group: asyncio.TaskGroup, account: Account | None) -> Writer:
         return Writer(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
@@ -149,11 +197,12 @@ class Simulation:
             rows=rows,
             group=group,
             habits=HABITS,
+            account=account,
             on_commit=lambda transaction, table, added: self._oracle.wrote(transaction, table, _named(added)),
             on_written=self._on_written,
         )
 
-    def _reader(self, host: str) -> Reader:
+    def _reader(self, host: str, account: Account | None) -> Reader:
         return Reader(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
@@ -161,6 +210,7 @@ class Simulation:
             entropy=self.cluster.entropy,
             random=self._fork(),
             pause_max_ns=READ_PAUSE_MAX_NS,
+            account=account,
             on_scanned=self._on_scanned,
         )
 
@@ -181,11 +231,12 @@ class Simulation:
         self._oracle.scanned(scanned.table, scanned.revision, _named(scanned.rows))
 
     def _released_by(self, node: SimulatedNode) -> OnReleased:
-        def released(passed: Pass[Catalog], ticket: ReadTicket, _rows: tuple[RowId, ...]) -> None:
+        def released(passed: Pass[Catalog], ticket: ReadTicket, rows: tuple[RowId, ...]) -> None:
             process = node.published
             assert isinstance(process, WatchedPublished)
             self.batches += 1
-            self._oracle.passed(process, passed, ticket.table)
+            login = None if ticket.login is None else hash_secret(ticket.login)
+            self._oracle.passed(process, passed, ticket.table, login, rows)
 
         return released
 
@@ -193,8 +244,9 @@ class Simulation:
         """Liveness, and what only the end can tell."""
         cluster = self.cluster
         await healed(self._oracle, not_serving=lambda: [node.name for node in cluster.nodes if node.guard() is None])
-        await check_outcomes(cluster, self.asked, self._on_end)
-        await check_catalog(cluster, self.asked)
+        await check_outcomes(cluster, self.asked, self._on_end, self._login)
+        first_seen = self._oracle.history.first_seen
+        await check_catalog(cluster, self.asked, self._login, wrote=lambda one: keys.statement(one) in first_seen)
         finish(self._oracle)
 
     def outcome(self, loop: VirtualLoop) -> Outcome:

@@ -29,7 +29,7 @@ from leasehold.core.records import TransactionState
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
 from leasehold.limits import MILLISECOND_NS, SECOND_NS, STAGE_CALL_NS, STAGE_GIVE_UP_NS, STAGE_PAUSE_NS
-from leasehold.testing.asking import Asking, Lookup
+from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, rows_message
 from leasehold.wire.ports import Clock, Duplex, Entropy, Transport
 
@@ -94,11 +94,12 @@ class Writer:
         rows: Iterator[int],
         group: asyncio.TaskGroup,
         habits: Habits | None = None,
+        account: Account | None = None,
         on_commit: Callable[[TransactionId, ObjectId, tuple[RowId, ...]], None] = lambda *_: None,
         on_written: Callable[[Written], None] = lambda _: None,
     ) -> None:
         self._transport = transport
-        self._asking = Asking(transport, coordinators, clock)
+        self._asking = Asking(transport, coordinators, clock, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -112,10 +113,13 @@ class Writer:
         """Writes to one of `tables` after the other, as luck has it, until cancelled."""
         while True:
             await self._pause()
-            try:
-                await self.write(self._random.choice(tables), self._random.randint(0, self._habits.rows_max))
-            except LeaseholdError:
-                continue  # not even opened: the table is not there, or nobody answers
+            for name in self._random.sample(tables, len(tables)):
+                try:
+                    await self.write(name, self._random.randint(0, self._habits.rows_max))
+                except LeaseholdError as error:  # not even opened: nobody answers, or he may not
+                    if error.code == "NOT_FOUND":
+                        continue  # on to one that is there
+                break
 
     async def write(self, name: str, count: int) -> Written:
         """Appends so many new rows to a table; how that ended. Raises what stands against opening it."""
@@ -250,6 +254,7 @@ class Writer:
             bucket=bucket,
             schema_version=task.facts.schema_version,
             revision=max(task.revision, revision),
+            login=self._asking.login,
         )
         connection = self._transport.connect(address)
         try:

@@ -19,7 +19,9 @@ from leasehold.testing.invariants import (
     rec2,
     rec3,
     rep1,
+    right1,
     serve1,
+    view1,
     write1,
     write2,
 )
@@ -42,6 +44,8 @@ INVARIANTS = (
     Invariant("INV-REC-1", rec1.check, rec1.HEARS),
     Invariant("INV-REC-2", rec2.check, rec2.HEARS),
     Invariant("INV-REC-3", rec3.check, rec3.HEARS),
+    Invariant("INV-VIEW-1", view1.check, view1.HEARS),
+    Invariant("INV-RIGHT-1", right1.check, right1.HEARS),
 )
 
 

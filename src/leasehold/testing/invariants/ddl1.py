@@ -1,7 +1,8 @@
 """INV-DDL-1: every statement ends, within the published bound, committed or rolled back, and once.
 
 Whoever asks, and however often: a statement has one outcome at one revision, the store says the same, and a refusal
-was one. A procedure that goes leaves a statement that has ended. (That every statement does end once the world has
+was one. A procedure that goes leaves a statement that has ended; one that begins has waited for what came before it on
+its objects (`testing/versions.py`). (That every statement does end once the world has
 healed is `liveness.py`.)
 
 The bound is measured in real time, from the commit of a statement's first transaction until it is past its barrier in
@@ -22,12 +23,16 @@ from leasehold.testing.bounds import Bounds
 from leasehold.testing.history import Committed, Elected
 from leasehold.testing.news import Answered
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.versions import Versions
 
 LEADER_CHANGE_NS: Final = 7_700_000_000
 UNRECORDED_NS: Final = 60 * SECOND_NS
 """How long before its answer a statement that wrote nothing may have run."""
 NO_OUTCOME: Final = frozenset({"BUSY", "NOT_LEADER", "NOT_INITIALISED"})
 """Refusals that leave the statement to be asked for again."""
+
+DURABLE_FIRST: Final = frozenset({Outcome.ROLLED_BACK, Outcome.COMMITTED_PENDING})
+"""Ends that another leader would not come to by itself."""
 
 End = tuple[Outcome, Revision | None]
 
@@ -50,6 +55,7 @@ class Statements:
         self.running: dict[StatementId, None] = {}
         """Those of `begun` that are not past their barrier, as far as anybody can see."""
         self.bounds = Bounds()
+        self.versions = Versions()
 
 
 def check(oracle: Oracle) -> str | None:
@@ -108,7 +114,7 @@ def _committed(oracle: Oracle, known: Statements, news: Committed) -> str | None
         record = news.wrote.get(keys.statement(gone.statement))
         if not isinstance(record, StatementRecord) or record.outcome is Outcome.RUNNING:
             return f"procedure {gone.number} ({gone.text}) went at {news.revision}, its statement has not ended"
-    return None
+    return known.versions.take(news, oracle.proceeded)
 
 
 def _over(oracle: Oracle, known: Statements, statement: StatementId, at_ns: int) -> str | None:
@@ -150,9 +156,9 @@ def _recorded(known: Statements, record: StatementRecord) -> str | None:
     if record.outcome is Outcome.RUNNING:
         return None if before is None else f"{record.text} had ended ({before[0]}) and runs again"
     end = (record.outcome, record.revision)
-    if before is not None and not _same(before, end):
+    if before is not None and before != end:
         return f"{record.text} was {_brief(before)} and is {_brief(end)}"
-    if isinstance(heard, Receipt) and not _same((heard.outcome, heard.revision), end):
+    if isinstance(heard, Receipt) and (heard.outcome, heard.revision) != end:
         return f"{record.text} was told as {_brief((heard.outcome, heard.revision))} and is {_brief(end)}"
     known.ends[record.id] = end
     return None
@@ -173,8 +179,10 @@ def _answered(oracle: Oracle, known: Statements, told: Answered) -> str | None:
     earlier = known.ends.get(told.statement)
     if isinstance(before, Receipt):
         earlier = (before.outcome, before.revision)
-    if earlier is not None and not _same(earlier, end):
+    if earlier is not None and earlier != end:
         return f"{answer.text} was {_brief(earlier)} and is told as {_brief(end)}"
+    if earlier is None and answer.outcome in DURABLE_FIRST:
+        return f"{answer.text} is told as {_brief(end)} before the store says so: another leader could go on with it"
     known.heard[told.statement] = answer
     return _late(oracle, told, answer)
 
@@ -198,12 +206,6 @@ def _late(oracle: Oracle, told: Answered, receipt: Receipt) -> str | None:
 def _may_be_unknown(oracle: Oracle, statement: StatementId) -> bool:
     """Whether it never wrote anything, or ended so long ago that its record was purged."""
     return keys.statement(statement) not in oracle.history.records
-
-
-def _same(before: End, after: End) -> bool:
-    if before[0] is Outcome.COMMITTED_PENDING and after[0] is Outcome.COMMITTED:
-        return before[1] == after[1]
-    return before == after
 
 
 def _brief(end: End) -> str:

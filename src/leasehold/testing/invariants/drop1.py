@@ -1,21 +1,37 @@
 """INV-DROP-1: nothing is deleted from disk before the point of no return, which follows the barrier of its pre-state.
 
-Of the store: a table, database or column goes only from its pre-state, by the procedure that had put it there, and at
-the instant of that commit no live lease shows a view older than the pre-state. Of the disks: a finished segment file
-leaves one only when the store's history, as it is by then, lets that node delete it (`History.may_go`): its table is
-past the point of no return, its write has ended without it, the manifest no longer assigns it there; or it was
-damaged.
+Of the store: a database, table, column, view, user or role goes only from its pre-state, by the procedure that had
+put it there, and at the instant of that commit no live lease shows a view older than the pre-state. Of the disks: a
+finished segment file leaves one only when the store's history, as it is by then, lets that node delete it
+(`History.may_go`): its table is past the point of no return, its write has ended without it, the manifest no longer
+assigns it there; or it was damaged.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
-from leasehold.core.records import DatabaseRecord, Field, ProcedureRecord, Step, TableRecord, UseState
-from leasehold.ids import ObjectId
+from leasehold.core.records import (
+    DatabaseRecord,
+    Field,
+    Hidden,
+    HiddenColumn,
+    HiddenDatabase,
+    HiddenPrincipal,
+    HiddenTable,
+    HiddenView,
+    PrincipalRecord,
+    ProcedureRecord,
+    Step,
+    TableRecord,
+    UseState,
+    ViewRecord,
+)
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Crossed, Removed
 from leasehold.testing.oracle import Oracle
 
 HEARS: Final = frozenset({Committed, Crossed, Removed})
+
+Named: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | PrincipalRecord
 
 
 def check(oracle: Oracle) -> str | None:
@@ -37,32 +53,51 @@ def check(oracle: Oracle) -> str | None:
 
 
 def _taken_away(news: Committed) -> str | None:
-    crossing = {
-        one.target
+    crossing = [
+        hidden
         for key, one in news.before.items()
         if isinstance(one, ProcedureRecord) and one.step is Step.PRE_STATE and news.wrote[key] != one
-    }
+        for hidden in one.hides
+    ]
     for key, before in news.before.items():
-        if not isinstance(before, TableRecord | DatabaseRecord):
-            continue
-        after = news.wrote[key]
-        if after is None:
-            wrong = _gone(before, before.id, crossing)
-        elif isinstance(before, TableRecord) and isinstance(after, TableRecord):
-            left = {field.id for field in after.fields}
-            lost = (field for field in before.fields if field.id not in left)
-            wrong = next((why for why in (_gone(field, before.id, crossing) for field in lost) if why), None)
-        else:
-            wrong = None
+        wrong = None
+        if isinstance(before, Named):
+            after = news.wrote[key]
+            if after is None:
+                wrong = _gone(before, _hidden(before), crossing)
+            elif isinstance(before, TableRecord) and isinstance(after, TableRecord):
+                wrong = _lost_column(before, after, crossing)
         if wrong is not None:
             return wrong
     return None
 
 
-def _gone(what: TableRecord | DatabaseRecord | Field, target: ObjectId, crossing: set[ObjectId]) -> str | None:
+def _lost_column(before: TableRecord, after: TableRecord, crossing: list[Hidden]) -> str | None:
+    left = {field.id for field in after.fields}
+    for field in before.fields:
+        if field.id not in left:
+            wrong = _gone(field, HiddenColumn(table=before.id, field=field.id), crossing)
+            if wrong is not None:
+                return wrong
+    return None
+
+
+def _hidden(what: Named) -> Hidden:
+    match what:
+        case DatabaseRecord(id=number):
+            return HiddenDatabase(database=number)
+        case TableRecord(id=number):
+            return HiddenTable(table=number)
+        case ViewRecord(id=number):
+            return HiddenView(view=number)
+        case PrincipalRecord(id=number):
+            return HiddenPrincipal(principal=number)
+
+
+def _gone(what: Named | Field, hidden: Hidden, crossing: list[Hidden]) -> str | None:
     kind = type(what).__name__.removesuffix("Record").lower()
     if what.state is not UseState.PRE_DELETE:
         return f"{kind} {what.name} went while it was {what.state}"
-    if target not in crossing:
+    if hidden not in crossing:
         return f"{kind} {what.name} went without a procedure that had hidden it"
     return None

@@ -65,7 +65,7 @@ def _segment(oracle: Oracle, segment: SegmentRecord, table: TableRecord) -> str 
             return f"column {then[column].name} was not alive"
         if not _fits(then[column], now[column]):
             return f"column {then[column].name} was {then[column].type}, it is {now[column].type}"
-    missing = [one.name for one in now.values() if not one.nullable and one.id not in columns]
+    missing = [one.name for one in now.values() if not one.nullable and one.initial is None and one.id not in columns]
     return f"column {missing[0]} must not be null and was not written" if missing else None
 
 

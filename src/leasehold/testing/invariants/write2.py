@@ -3,22 +3,36 @@
 In the store, a transaction's segments come into the manifest all in the one revision that says COMMITTED, their rows
 add up to what it says, and it says so once: not after ABORTED, and not a second time however often it is asked. What
 a segment's entry says stays so, but for who holds it. A scan pinned at a revision returned exactly what the commits
-up to there made visible.
+up to there made visible, but for what a DELETE has taken: what was deleted by then, and is still, is not there, and
+nothing else is missing than what some DELETE took since. No batch has a row that a DELETE takes by the view that it is
+released on, whenever its scan was planned.
 """
 
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from leasehold.core import keys
-from leasehold.core.records import SegmentRecord, TransactionRecord, TransactionState
-from leasehold.ids import Revision, SegmentId, TransactionId, segment_transaction
+from leasehold.core.records import (
+    DeleteRecord,
+    Field,
+    HiddenRows,
+    Outcome,
+    ProcedureRecord,
+    SegmentRecord,
+    StatementRecord,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+)
+from leasehold.ids import ObjectId, Revision, SegmentId, TransactionId, segment_transaction
 from leasehold.testing.history import Committed
-from leasehold.testing.news import Scanned, Wrote
+from leasehold.testing.news import Passed, Scanned, Wrote
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.rows import RowId, fulfils
 
-HEARS: Final = frozenset({Committed, Scanned, Wrote})
+HEARS: Final = frozenset({Committed, Passed, Scanned, Wrote})
 
 
 class Visible:
@@ -29,17 +43,35 @@ class Visible:
         self.aborted: set[TransactionId] = set()
         self.segments: set[SegmentId] = set()
         self.meant: dict[TransactionId, Wrote] = {}
+        self.writes: dict[str, TransactionId] = {}
+        """By row."""
+        self.samples: dict[TransactionId, SegmentRecord] = {}
+        """One segment of each: all of a transaction have the same columns, and the same DELETEs before them."""
+        self.deletes: dict[bytes, Deleted] = {}
+
+
+class Deleted(NamedTuple):
+    """A DELETE from the revision on that began it, to the one at which its record went."""
+
+    record: DeleteRecord
+    began: Revision
+    ended: Revision | None = None
 
 
 def check(oracle: Oracle) -> str | None:
     """Each revision, then each scan."""
     visible = oracle.recall(Visible)
     for news in oracle.of(Committed):
-        wrong = _ends(visible, news) or _segments(visible, news)
+        wrong = _deletes(visible, news) or _ends(visible, news) or _segments(visible, news)
         if wrong is not None:
             return f"revision {news.revision}: {wrong}"
     for wrote in oracle.of(Wrote):
         visible.meant[wrote.transaction] = wrote
+        visible.writes.update(dict.fromkeys(wrote.rows, wrote.transaction))
+    for news in oracle.of(Passed):
+        wrong = _batch(oracle, visible, news)
+        if wrong is not None:
+            return f"{news.process.name} released row {wrong} at revision {news.outcome.view.revision}"
     for scan in oracle.of(Scanned):
         wrong = _scan(oracle, visible, scan)
         if wrong is not None:
@@ -80,6 +112,7 @@ def _segments(visible: Visible, news: Committed) -> str | None:
         if visible.committed.get(transaction) != news.revision:
             return f"segment {record.id} is visible, its write is committed at {visible.committed.get(transaction)}"
         visible.segments.add(record.id)
+        visible.samples.setdefault(transaction, record)
         rows[transaction] += record.rows
     for record in news.written(TransactionRecord):
         ends_here = visible.committed.get(record.id) == news.revision
@@ -88,16 +121,76 @@ def _segments(visible: Visible, news: Committed) -> str | None:
     return None
 
 
+def _deletes(visible: Visible, news: Committed) -> str | None:
+    for key, record in news.wrote.items():
+        if isinstance(record, DeleteRecord) and key not in visible.deletes:
+            visible.deletes[key] = Deleted(record, news.revision)
+        elif record is None and key in visible.deletes:
+            visible.deletes[key] = visible.deletes[key]._replace(ended=news.revision)
+    for procedure in news.deleted(ProcedureRecord):
+        record = news.wrote.get(keys.statement(procedure.statement))
+        if isinstance(record, StatementRecord) and record.outcome is Outcome.ROLLED_BACK:
+            for one in procedure.hides:
+                if isinstance(one, HiddenRows) and visible.deletes[keys.delete(one.table, one.number)].ended is None:
+                    return f"DELETE {one.number} of table {one.table} was rolled back and is still there"
+    return None
+
+
+def _met(visible: Visible, table: ObjectId, at: Revision) -> list[Deleted]:
+    """The DELETEs that there are at a revision, or that began after it."""
+    return [one for one in visible.deletes.values() if one.record.table == table and (one.ended or at + 1) > at]
+
+
+def _takes(visible: Visible, one: Deleted, name: str, transaction: TransactionId, fields: tuple[Field, ...]) -> bool:
+    """Whether a DELETE takes a row of a write: one that was visible when it began, and that it names."""
+    sample, committed = visible.samples[transaction], visible.committed[transaction]
+    if one.began < committed or (one.began == committed and sample.deletes >= one.record.number):
+        return False
+    return fulfils(RowId(int(name)), one.record, sample, fields)
+
+
+def _fields(oracle: Oracle, table: ObjectId, at: Revision) -> tuple[Field, ...]:
+    record = oracle.history.record_at(at, keys.table(table))
+    return record.fields if isinstance(record, TableRecord) else ()
+
+
+def _batch(oracle: Oracle, visible: Visible, news: Passed) -> str | None:
+    at = news.outcome.view.revision
+    met = [one for one in _met(visible, news.table, at) if one.began <= at]
+    if not met:
+        return None
+    fields = _fields(oracle, news.table, at)
+    for row in news.rows:
+        transaction = visible.writes[str(row)]
+        taking = next((one for one in met if _takes(visible, one, str(row), transaction, fields)), None)
+        if taking is not None:
+            return f"{row}, which DELETE {taking.record.number} had taken at {taking.began},"
+    return None
+
+
+def _rows(oracle: Oracle, visible: Visible, scan: Scanned, at: Revision) -> str | None:
+    """A scan's rows, each one against the DELETEs that it may have met."""
+    fields, met = _fields(oracle, scan.table, at), _met(visible, scan.table, at)
+    left = Counter(scan.rows)
+    for transaction, wrote in visible.meant.items():
+        if wrote.table != scan.table or visible.committed.get(transaction, at + 1) > at:
+            continue
+        for name, count in wrote.rows.items():
+            taking = [one for one in met if _takes(visible, one, name, transaction, fields)]
+            if left.pop(name, 0) != count:
+                if not taking:
+                    return f"has row {name} of write {transaction} not as often as it was written"
+            elif any(one.began <= at and one.ended is None for one in taking):
+                return f"returned row {name}, which had been deleted"
+    return f"returned rows that nobody had committed: {sorted(left)[:3]}" if left else None
+
+
 def _scan(oracle: Oracle, visible: Visible, scan: Scanned) -> str | None:
     at = oracle.history.at_most(scan.revision)
     if scan.by_segment:
         expected: dict[str, int] = {one.id: one.rows for one in oracle.history.segments_at(at, scan.table) if one.rows}
     else:
-        sums: Counter[str] = Counter()
-        for transaction, wrote in visible.meant.items():
-            if wrote.table == scan.table and visible.committed.get(transaction, at + 1) <= at:
-                sums += wrote.rows
-        expected = dict(sums)
+        return _rows(oracle, visible, scan, at)
     returned = {name: count for name, count in scan.rows.items() if count}
     if returned == expected:
         return None

@@ -1,0 +1,88 @@
+"""INV-RIGHT-1: no batch is released to somebody who may not read its table at the revision that it is released on.
+
+Nobody may read a table that is not in use there. Who else may is reckoned from the model of the catalog
+(`testing/catalog.py`): where users exist, the user who has logged in with the request's token, and whose password has
+not changed since, or a role of his, has SELECT on the table, its database or the cluster. With INV-SERVE-1, by which no
+view is older than a REVOKE or DROP that had returned, this says that a revoked right is never honoured and a dropped
+table never served.
+"""
+
+from typing import Final
+
+from leasehold.core import keys
+from leasehold.core.records import LoginRecord, PrincipalRecord, Right, TableRecord, UseState
+from leasehold.core.records.principals import PrincipalKind
+from leasehold.core.statements import fold
+from leasehold.ids import PrincipalId, Revision
+from leasehold.testing.catalog import Model
+from leasehold.testing.history import Committed
+from leasehold.testing.news import Passed
+from leasehold.testing.oracle import NO_TABLE, Oracle
+from leasehold.testing.shown import CLUSTER, Key, Principal, Shown
+
+HEARS: Final = frozenset({Committed, Passed})
+
+
+class Passwords:
+    """At which revisions each user's password was changed."""
+
+    def __init__(self) -> None:
+        self.changed: dict[PrincipalId, list[Revision]] = {}
+
+    def take(self, news: Committed) -> None:
+        """One revision of the store."""
+        for before in news.before.values():
+            if isinstance(before, PrincipalRecord):
+                after = news.wrote[keys.principal(before.id)]
+                if isinstance(after, PrincipalRecord) and after.password_hash != before.password_hash:
+                    self.changed.setdefault(before.id, []).append(news.revision)
+
+
+def check(oracle: Oracle) -> str | None:
+    """Each batch that a guard let pass for somebody's request."""
+    model, passwords = oracle.recall(Model), oracle.recall(Passwords)
+    model.follow(oracle.of(Committed))  # what is wrong with that is for INV-VIEW-1 to say
+    for committed in oracle.of(Committed):
+        passwords.take(committed)
+    for news in oracle.of(Passed):
+        if news.table != NO_TABLE:
+            wrong = _released(oracle, news, model.at(news.outcome.view.revision))
+            if wrong is not None:
+                return f"{news.process.name} released a batch at revision {news.outcome.view.revision} {wrong}"
+    return None
+
+
+def _released(oracle: Oracle, news: Passed, shown: Shown) -> str | None:
+    revision = news.outcome.view.revision
+    table = oracle.history.record_at(revision, keys.table(news.table))
+    if not isinstance(table, TableRecord) or table.state is not UseState.IN_USE:
+        return "of a table that is not there"
+    if not any(isinstance(one, Principal) and one.kind is PrincipalKind.USER for one in shown.values()):
+        return None
+    if news.login is None:
+        return "to nobody, where users exist"
+    login = oracle.history.record_at(revision, keys.login(news.login))
+    if not isinstance(login, LoginRecord):
+        return "to a login that has ended"
+    since = oracle.history.first_seen[keys.login(news.login)]
+    if any(since < one <= revision for one in oracle.recall(Passwords).changed.get(login.user, ())):
+        return "to a login with a password that was changed since"
+    user = oracle.history.record_at(revision, keys.principal(login.user))
+    if not isinstance(user, PrincipalRecord) or ("principal", fold(user.name)) not in shown:
+        return "to a user who is not there"
+    place = _place(oracle, news, table)
+    if not _may(fold(user.name), place, shown):
+        return f"to {user.name}, who may not read {table.name}"
+    return None
+
+
+def _place(oracle: Oracle, news: Passed, table: TableRecord) -> tuple[Key, ...]:
+    """What a right on the table can be granted on."""
+    database = oracle.history.record_at(news.outcome.view.revision, keys.database(table.database))
+    name = fold(getattr(database, "name", ""))
+    return CLUSTER, ("database", name), ("table", name, fold(table.name))
+
+
+def _may(user: str, place: tuple[Key, ...], shown: Shown) -> bool:
+    principal: Principal = shown["principal", user]
+    return any(Right.SELECT in shown.get(("grant", name, *on), ()) for name in (user, *principal.roles) for on in place)

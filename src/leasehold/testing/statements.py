@@ -1,0 +1,164 @@
+"""Random statements of every kind on few names, so that they get into each other's way."""
+
+from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+from typing import Final
+
+DATABASES: Final = ("d1", "d2")
+TABLES: Final = ("t1", "t2")
+VIEWS: Final = ("v1", "v2")
+OTHER_TABLE: Final = "t3"
+OTHER_VIEW: Final = "v3"
+"""Names that things get and lose by a rename alone, so that renames find a name that is free."""
+COLUMNS: Final = ("a", "b", "c")
+USERS: Final = ("u1", "u2")
+ROLES: Final = ("r1", "r2")
+READING_ROLE: Final = "reading"
+"""Nobody else gives it rights, or takes them."""
+RIGHTS: Final = ("SELECT", "INSERT", "ALTER", "DROP", "CREATE")
+TYPES: Final = ("SMALLINT", "INT", "BIGINT")
+DURATIONS: Final = ("2s", "3s", "5s")
+TIMED: Final = "(a INT, b BIGINT, at TIMESTAMP) TBLPROPERTIES ('time_column' = 'at')"
+TTLS: Final = ("1d", "7d", "30d")
+IN_SYNC: Final = (1, 2)
+"""As many as tables have replicas, at most."""
+
+Choices = tuple[tuple[float, str], ...]
+
+
+def some_statement(random: Random, *, people: bool = False) -> str:
+    """One statement. `people`: also on users, roles and rights; only where somebody has logged in may they be made."""
+    groups = [(10.0, _databases), (30.0, _tables), (10.0, _columns), (6.0, _views), (2.0, _cluster)]
+    if people:
+        groups.append((25.0, _people))
+    weights, makers = zip(*groups, strict=True)
+    choices = random.choices(makers, weights)[0](random)
+    chances, texts = zip(*choices, strict=True)
+    return random.choices(texts, chances)[0]
+
+
+def _databases(random: Random) -> Choices:
+    name = random.choice(DATABASES)
+    return (
+        (3, f"CREATE DATABASE {name}"),
+        (3, f"CREATE DATABASE IF NOT EXISTS {name}"),
+        (2, f"DROP DATABASE {name}"),
+        (0.5, f"DROP DATABASE IF EXISTS {name} CASCADE"),
+        (1, f"ALTER DATABASE {name} SET DBPROPERTIES ('k' = '{random.randrange(3)}')"),
+        (0.5, f"ALTER DATABASE {name} UNSET DBPROPERTIES IF EXISTS ('k')"),
+        (1, f"COMMENT ON DATABASE {name} IS '{random.randrange(3)}'"),
+    )
+
+
+def _renamed(random: Random, database: str, names: tuple[str, ...]) -> str:
+    old, new = random.sample(names, 2)
+    return f"{database}.{old} RENAME TO {database}.{new}"
+
+
+def _tables(random: Random) -> Choices:
+    database = random.choice(DATABASES)
+    name = f"{database}.{random.choice(TABLES)}"
+    return (
+        (4, f"CREATE TABLE {name} (a INT, b INT)"),
+        (4, f"CREATE TABLE {name} (a INT, b INT) CLUSTERED BY (a) INTO 2 BUCKETS"),
+        (3, f"CREATE TABLE IF NOT EXISTS {name} (a INT, b INT)"),
+        (2, f"CREATE TABLE {name} {TIMED}"),
+        (2, f"DROP TABLE {name}"),
+        (0.5, f"DROP TABLE IF EXISTS {name}"),
+        (1, f"DROP TABLE {name} CASCADE"),
+        (6, f"ALTER TABLE {name} ADD COLUMN {random.choice(COLUMNS)} INT"),
+        (2, f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {random.choice(COLUMNS)} INT DEFAULT {random.randrange(9)}"),
+        (5, f"ALTER TABLE {name} DROP COLUMN {random.choice(COLUMNS)}"),
+        (1, f"ALTER TABLE {name} DROP COLUMN IF EXISTS {random.choice(COLUMNS)} CASCADE"),
+        (2, f"ALTER TABLE {_renamed(random, database, (*TABLES, OTHER_TABLE))}"),
+        (1, f"ALTER TABLE {name} SET TBLPROPERTIES ('k' = '{random.randrange(3)}')"),
+        (1, f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('k')"),
+        (2, f"ALTER TABLE {name} SET TBLPROPERTIES ('ttl' = '{random.choice(TTLS)}')"),
+        (1, f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ('ttl')"),
+        (1, f"COMMENT ON TABLE {name} IS '{random.randrange(3)}'"),
+        (6, f"DELETE FROM {name} WHERE a {random.choice(('<', '=', '>='))} {random.randrange(60)}"),
+    )
+
+
+def _columns(random: Random) -> Choices:
+    table = f"ALTER TABLE {random.choice(DATABASES)}.{random.choice(TABLES)}"
+    column = f"{table} ALTER COLUMN {random.choice(COLUMNS)}"
+    return (
+        (3, f"{table} RENAME COLUMN {random.choice(COLUMNS)} TO {random.choice(COLUMNS)}"),
+        (4, f"{column} TYPE {random.choice(TYPES)}"),
+        (1, f"{column} FIRST"),
+        (1, f"{column} AFTER {random.choice(COLUMNS)}"),
+        (1, f"{column} SET DEFAULT {random.randrange(9)}"),
+        (0.5, f"{column} DROP DEFAULT"),
+        (0.5, f"{column} COMMENT '{random.randrange(3)}'"),
+    )
+
+
+def _views(random: Random) -> Choices:
+    database = random.choice(DATABASES)
+    name = f"{database}.{random.choice(VIEWS)}"
+    source = f"{random.choice(DATABASES)}.{random.choice((*TABLES, *TABLES, *VIEWS))}"
+    return (
+        (3, f"CREATE VIEW {name} AS SELECT a, b FROM {source}"),
+        (2, f"CREATE OR REPLACE VIEW {name} AS SELECT b FROM {source}"),
+        (1, f"CREATE VIEW IF NOT EXISTS {name} AS SELECT a FROM {source}"),
+        (2, f"DROP VIEW {name}"),
+        (1, f"DROP VIEW IF EXISTS {name} CASCADE"),
+        (1, f"ALTER VIEW {_renamed(random, database, (*VIEWS, OTHER_VIEW))}"),
+        (0.5, f"COMMENT ON VIEW {name} IS '{random.randrange(3)}'"),
+    )
+
+
+def _cluster(random: Random) -> Choices:
+    return (
+        (2, f"ALTER CLUSTER SET lease_duration = '{random.choice(DURATIONS)}'"),
+        (1, f"ALTER CLUSTER SET min_in_sync = {random.choice(IN_SYNC)}"),
+    )
+
+
+def _people(random: Random) -> Choices:
+    user, role = random.choice(USERS), random.choice(ROLES)
+    somebody = random.choice((user, user, role))
+    database = random.choice(DATABASES)
+    on = random.choice(
+        (
+            "CLUSTER",
+            "CLUSTER",
+            f"DATABASE {database}",
+            f"TABLE {database}.{random.choice(TABLES)}",
+            f"VIEW {database}.{random.choice(VIEWS)}",
+        )
+    )
+    right = random.choice((*RIGHTS, "SELECT", "SELECT", "INSERT", "INSERT"))
+    return (
+        (2, f"CREATE USER {user} PASSWORD 'p'"),
+        (1, f"CREATE USER IF NOT EXISTS {user} PASSWORD 'p'"),
+        (1, f"ALTER USER {user} PASSWORD 'q'"),
+        (0.5, f"ALTER USER {user} RENAME TO {random.choice(USERS)}"),
+        (1, f"DROP USER {user}"),
+        (1, f"CREATE ROLE {role}"),
+        (0.5, f"CREATE ROLE IF NOT EXISTS {role}"),
+        (0.5, f"ALTER ROLE {role} RENAME TO {random.choice(ROLES)}"),
+        (0.5, f"DROP ROLE IF EXISTS {role}"),
+        (3, f"GRANT {right} ON {on} TO {somebody}"),
+        (3, f"GRANT ALL ON {on} TO {somebody}"),
+        (4, f"REVOKE {right} ON {on} FROM {somebody}"),
+        (2, f"REVOKE ALL ON {on} FROM {somebody}"),
+        (2, f"GRANT ROLE {role} TO {user}"),
+        (2, f"REVOKE ROLE {role} FROM {user}"),
+    )
+
+
+def reading(user: str, *, by_role: bool) -> str:
+    """What lets a user read everything."""
+    return f"GRANT ROLE {READING_ROLE} TO {user}" if by_role else f"GRANT SELECT ON CLUSTER TO {user}"
+
+
+def ways_to_take(user: str, password: str, other: str, *, by_role: bool) -> tuple[tuple[str, ...], ...]:
+    """What takes away that a user reads, each with what gives it back."""
+    gives = reading(user, by_role=by_role)
+    takes = f"REVOKE ROLE {READING_ROLE} FROM {user}" if by_role else f"REVOKE SELECT ON CLUSTER FROM {user}"
+    return (
+        (takes, gives),
+        (f"ALTER USER {user} PASSWORD '{other}'", f"ALTER USER {user} PASSWORD '{password}'"),
+        (f"DROP USER {user}", f"CREATE USER {user} PASSWORD '{password}'", gives),
+    )
