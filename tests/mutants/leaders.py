@@ -6,10 +6,33 @@ LEADERSHIP = "core/leadership.py"
 RUNTIME = "coordinator/runtime.py"
 WRITER = "coordinator/writer.py"
 PROCEDURES = "coordinator/procedures.py"
+PROCEEDED = "BarrierReceipt(revision={}, term=1, sequence=0, settled=())"
+IMPORTS = Edit(PROCEDURES, "import Outcome, ProcedureRecord,", "import BarrierReceipt, Outcome, ProcedureRecord,")
 DDL = "core/ddl.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 QUEUE = "tests/unit/coordinator/test_writer_deadline.py"
 FAULTS = "tests/sim/test_cluster_faults.py"
+
+
+def _without_a_barrier(where: str) -> tuple[Edit, ...]:
+    """Statements go on at once where that holds of them."""
+    wait = "await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)"
+    verdict = "verdict = barrier.verdict.result()"
+    proceed = f"Proceed(receipt={PROCEEDED.format('revision')})"
+    return (
+        Edit(
+            PROCEDURES,
+            f"        {wait}\n        if running",
+            f"        if not ({where}):\n            {wait}\n        if running",
+        ),
+        Edit(
+            PROCEDURES,
+            f"        {verdict}\n        if",
+            f"        verdict = {proceed} if {where} else barrier.verdict.result()\n        if",
+        ),
+        IMPORTS,
+    )
+
 
 MUTANTS = (
     # ------------------------------------------------------------ leadership
@@ -96,30 +119,14 @@ MUTANTS = (
         name="a statement returned before its barrier",
         invariant="INV-SERVE-1",
         rule="a statement returns once no older view can be served",
-        edits=(
-            Edit(
-                PROCEDURES,
-                "barrier = await self._leasing.barrier(revision, note)",
-                "barrier = BarrierReceipt(revision=revision, term=1, sequence=0, settled=())\n"
-                "        if procedure.step is Step.PRE_STATE:\n"
-                "            barrier = await self._leasing.barrier(revision, note)",
-            ),
-        ),
+        edits=_without_a_barrier("procedure.step is not Step.PRE_STATE"),
         hunters=("tests/sim/test_cluster.py::test_a_statement_settles_by_reports_when_every_node_is_up",),
     ),
     Mutant(
         name="the point of no return before the barrier",
         invariant="INV-DROP-1",
         rule="the point of no return follows the barrier of its pre-state",
-        edits=(
-            Edit(
-                PROCEDURES,
-                "barrier = await self._leasing.barrier(revision, note)",
-                "barrier = BarrierReceipt(revision=revision, term=1, sequence=0, settled=())\n"
-                "        if procedure.step is not Step.PRE_STATE:\n"
-                "            barrier = await self._leasing.barrier(revision, note)",
-            ),
-        ),
+        edits=_without_a_barrier("procedure.step is Step.PRE_STATE"),
         hunters=("tests/sim/test_cluster.py::test_a_paused_node_serves_nothing_old_when_it_goes_on",),
     ),
     Mutant(
@@ -128,12 +135,14 @@ MUTANTS = (
         rule="what is taken away is hidden first, by the procedure that takes it away",
         edits=(
             Edit(
-                DDL,
-                '    return "destructive", table.id, None, _counters(catalog), [put(keys.table(table.id), hidden)]\n',
-                '    return "additive", table.id, None, _counters(catalog), _remove_table(hidden, catalog)\n',
+                "core/plans/tables.py",
+                "    return dropping(catalog, views=views, tables=(table,))\n",
+                "    going = dropping(catalog, views=views, tables=(table,))\n"
+                "    gone = remove_table(HiddenTable(table=table.id), catalog.changed(going.changes))\n"
+                "    return Plan(changes=gone, counters=going.counters)\n",
             ),
         ),
-        hunters=("tests/unit/core/test_ddl.py",),
+        hunters=("tests/unit/coordinator/test_procedures.py",),
     ),
     Mutant(
         name="PROCEED kept only in memory",
@@ -143,11 +152,26 @@ MUTANTS = (
         edits=(
             Edit(
                 PROCEDURES,
-                'await self._leasing.barrier(self._elected, lambda number: setattr(running, "barrier", number))',
-                "self._leasing._newest = BarrierReceipt(revision=self._elected, term=1, sequence=0, settled=())",
+                "running.barrier = self._leasing.ask(self._elected)",
+                f"self._leasing._newest = {PROCEEDED.format('self._elected')}\n"
+                "            running.barrier = self._leasing.ask(self._elected)",
             ),
+            IMPORTS,
         ),
         hunters=(f"{SHORTCUTS}::test_that_an_earlier_leader_may_have_proceeded_is_no_reason_to_go_on",),
+    ),
+    Mutant(
+        name="a rollback that nobody waits for",
+        invariant="INV-DDL-1",
+        rule="after a rollback the next statement on the object waits until no node hides it any more",
+        edits=(
+            Edit(
+                PROCEDURES,
+                "        self._turns.touch(used, revision)\n        self._leasing.ask(revision)",
+                "        self._leasing.ask(revision)",
+            ),
+        ),
+        hunters=("tests/unit/coordinator/test_procedures.py",),
     ),
     Mutant(
         name="a statement that nobody resumes",
@@ -162,9 +186,7 @@ MUTANTS = (
         name="an outcome forgotten",
         invariant="INV-DDL-1",
         rule="the outcome of a statement is kept when its procedure goes",
-        edits=(
-            Edit(DDL, "put(keys.statement(procedure.statement), closed),", "Change(keys.statement(closed.id), None),"),
-        ),
+        edits=(Edit(DDL, "put(keys.statement(record.id), record))", "Change(keys.statement(record.id), None))"),),
         hunters=("tests/unit/core/test_ddl_steps.py", "tests/sim/test_cluster.py"),
     ),
     Mutant(
@@ -172,11 +194,8 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a statement that is asked for again by its id is not run again",
         edits=(
-            Edit(
-                PROCEDURES,
-                "known = request.statement in self._writer.catalog.statements or request.statement in self._unrecorded",
-                "known = False",
-            ),
+            Edit(PROCEDURES, "known = statement in self._running or statement in self._unrecorded", "known = False"),
+            Edit(PROCEDURES, "return known or statement in self._writer.catalog.statements", "return known"),
         ),
         hunters=(f"{FAULTS}::test_a_refusal_stays_one_when_a_late_copy_of_the_request_could_be_carried_out",),
     ),

@@ -68,6 +68,7 @@ INVARIANTS = (
     *("INV-BARRIER-1", "INV-SERVE-1", "INV-DDL-1", "INV-DROP-1"),
     *("INV-WRITE-1", "INV-WRITE-2", "INV-REP-1"),
     *("INV-REC-1", "INV-REC-2", "INV-REC-3"),
+    *("INV-VIEW-1", "INV-RIGHT-1"),
 )
 """Every id of DESIGN, section 10."""
 

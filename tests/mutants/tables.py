@@ -17,7 +17,13 @@ MUTANTS = (
         name="no schema check at commit",
         invariant="INV-WRITE-1",
         rule="a commit compares the columns that were written with those that are alive",
-        edits=(Edit(COMMIT, "        if gone:\n", "        if False:\n"),),
+        edits=(
+            Edit(
+                COMMIT,
+                '        if gone:\n            raise Refused(\n                f"a column',
+                '        if False:\n            raise Refused(\n                f"a column',
+            ),
+        ),
         hunters=(f"{UNIT}::test_a_column_dropped_meanwhile_refuses_the_rows_that_have_it",),
     ),
     Mutant(
@@ -54,8 +60,8 @@ MUTANTS = (
         edits=(
             Edit(
                 COMMIT,
-                "    for number, entries in sorted(buckets.items()):\n",
-                "    for number, entries in sorted(buckets.items())[:1]:\n",
+                "    for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):\n",
+                "    for number in sorted({*buckets, *(one.bucket for one in request.replaces)})[:1]:\n",
             ),
         ),
         hunters=(f"{UNIT}::test_a_commit_shows_all_segments_and_ends_the_transaction_at_once",),
@@ -158,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a scan authorised once",
-        invariant="INV-SERVE-1",
+        invariant="INV-RIGHT-1",
         rule="a drop ends a running scan within one batch",
         edits=(
             Edit(
@@ -212,8 +218,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "node/reconciler.py",
-                "            self._agent.durable,\n            self._published.node,\n",
-                "            self._published.view,\n            self._published.node,\n",
+                "        durable = self._agent.durable\n        self._remember(",
+                "        durable = self._published.view\n        self._remember(",
             ),
             Edit(
                 "node/reconciler.py",
@@ -262,14 +268,28 @@ MUTANTS = (
         unseen="the simulated watch loses nothing: the hash is the second lock on that door",
     ),
     Mutant(
+        name="bounds as a client tells them",
+        invariant="INV-WRITE-2",
+        rule="the bounds of a segment are of the types of its columns",
+        edits=(
+            Edit(
+                COMMIT,
+                "        if not once or not all(alive[one.field](one, segment.rows) for one in segment.statistics):\n",
+                "        if not once:\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_bounds.py",),
+        unseen="writers of the simulator tell no bounds",
+    ),
+    Mutant(
         name="a drop that a view does not show",
         invariant="INV-REC-2",
         rule="replay ends in the state that the store has",
         edits=(
             Edit(
-                CATALOG,
-                'fold(old.name)), key)\n        draft.drop("tables", key)\n',
-                "fold(old.name)), key)\n",
+                "core/applying.py",
+                '        draft.drop("tables", key)\n        for number in ',
+                "        for number in ",
             ),
         ),
         hunters=("tests/unit/core/test_catalog.py",),

@@ -1,0 +1,148 @@
+"""Breaks of users and rights: who is heard, what counts, what goes with a user."""
+
+from tests.mutants.model import Edit, Mutant
+
+RIGHTS = "core/rights.py"
+PRINCIPALS = "core/plans/principals.py"
+UNIT = "tests/unit/core/test_rights.py"
+PLANS = "tests/unit/core/test_plans_principals.py"
+NODE = "tests/unit/node/test_authorised.py"
+
+MUTANTS = (
+    Mutant(
+        name="rights not checked at the node",
+        invariant="INV-RIGHT-1",
+        rule="each batch is decided on the rights of the view that its guard has passed",
+        edits=(Edit("node/scans.py", "    check_read(ticket.login, ticket.table, ticket.through, view)\n", ""),),
+        hunters=(f"{NODE}::test_a_scan_needs_select",),
+    ),
+    Mutant(
+        name="rights checked once a scan",
+        invariant="INV-RIGHT-1",
+        rule="a revoked right ends a running scan at the next batch",
+        edits=(
+            Edit(
+                "node/scans.py",
+                "    check_read(ticket.login, ticket.table, ticket.through, view)\n",
+                "    if authorised is None:\n        check_read(ticket.login, ticket.table, ticket.through, view)\n",
+            ),
+        ),
+        hunters=(f"{NODE}::test_a_running_scan_ends_at_the_next_batch",),
+    ),
+    Mutant(
+        name="appends without a right",
+        invariant="INV-RIGHT-1",
+        rule="an append is decided on INSERT, at its beginning and at its end",
+        edits=(Edit("node/appends.py", "    check_append(ticket.login, ticket.table, view)\n", ""),),
+        hunters=(f"{NODE}::test_an_append_needs_a_login_and_insert",),
+        unseen="the invariant is about batches of scans",
+    ),
+    Mutant(
+        name="a right that is leaving counts",
+        invariant="INV-RIGHT-1",
+        rule="a right that is being revoked counts no more from its first transaction on",
+        edits=(Edit(RIGHTS, "right in record.rights and right not in record.leaving:", "right in record.rights:"),),
+        hunters=(f"{UNIT}::test_a_right_that_is_being_revoked_counts_no_more",),
+    ),
+    Mutant(
+        name="a role that is leaving counts",
+        invariant="INV-RIGHT-1",
+        rule="a role that is being taken away counts no more from its first transaction on",
+        edits=(Edit(RIGHTS, "if role not in user.leaving and _is_in_use(role", "if _is_in_use(role"),),
+        hunters=(f"{UNIT}::test_a_role_that_is_being_taken_away_counts_no_more",),
+    ),
+    Mutant(
+        name="a role kept after it was revoked",
+        invariant="INV-VIEW-1",
+        rule="past the point of no return the user does not have the role",
+        edits=(
+            Edit(
+                "core/plans/rights.py",
+                "user, roles=_without(user.roles, hidden.role), leaving=_without(user.leaving, hidden.role)",
+                "user, leaving=_without(user.leaving, hidden.role)",
+            ),
+        ),
+        hunters=(f"{PLANS}::test_a_role_is_given_once_and_taken_once",),
+    ),
+    Mutant(
+        name="rights back after they were revoked",
+        invariant="INV-VIEW-1",
+        rule="past the point of no return the rights are gone",
+        edits=(
+            Edit(
+                "core/plans/rights.py",
+                "    left = tuple(one for one in record.rights if one not in hidden.rights)\n",
+                "    left = record.rights\n",
+            ),
+        ),
+        hunters=(f"{PLANS}::test_rights_are_revoked_as_far_as_they_are_held",),
+    ),
+    Mutant(
+        name="a user who is being dropped is heard",
+        invariant="INV-RIGHT-1",
+        rule="a user who is being dropped is nobody: neither his logins nor his name count",
+        edits=(
+            Edit(RIGHTS, "    if user is None or user.state is not UseState.IN_USE:\n", "    if user is None:\n"),
+            Edit(PRINCIPALS, "    changes = (hidden, *end_logins(found.id, catalog))\n", "    changes = (hidden,)\n"),
+        ),
+        hunters=(UNIT, PLANS, NODE),
+    ),
+    Mutant(
+        name="logins left after DROP USER",
+        invariant="INV-RIGHT-1",
+        rule="whoever is dropped is logged out",
+        edits=(
+            Edit(PRINCIPALS, "    changes = (hidden, *end_logins(found.id, catalog))\n", "    changes = (hidden,)\n"),
+            Edit(
+                PRINCIPALS,
+                "None), *end_logins(hidden.principal, catalog))\n",
+                "None),)\n",
+            ),
+        ),
+        hunters=(f"{PLANS}::test_a_dropped_user_is_hidden_and_logged_out_and_then_gone_with_his_rights",),
+        unseen="a login of a user who is not there is refused for that: his number is nobody's again",
+    ),
+    Mutant(
+        name="logins left after another password",
+        invariant="INV-RIGHT-1",
+        rule="another password logs out whoever had logged in with the old one",
+        edits=(
+            Edit(
+                PRINCIPALS,
+                "put(keys.principal(user.id), record), *end_logins(user.id, catalog))\n",
+                "put(keys.principal(user.id), record),)\n",
+            ),
+        ),
+        hunters=(f"{PLANS}::test_another_password_ends_what_he_has_logged_in",),
+    ),
+    Mutant(
+        name="nobody left who may grant",
+        invariant="INV-RIGHT-1",
+        rule="the last user with ALTER ON CLUSTER keeps it",
+        edits=(
+            Edit(
+                RIGHTS,
+                "    if any(one != dropped for one in catalog.users) and not _has_administrator(catalog):\n",
+                "    if False:\n",
+            ),
+        ),
+        hunters=(f"{PLANS}::test_the_last_administrator_stays",),
+        unseen="the administrator of a random cluster is asked to give up nothing",
+    ),
+    Mutant(
+        name="a login checked on another password",
+        invariant="INV-RIGHT-1",
+        rule="a password that has changed while it was checked opens nothing",
+        edits=(
+            Edit(
+                "coordinator/logins.py",
+                " or (standing.state, standing.password_hash) != (user.state, user.password_hash):\n",
+                ":\n",
+            ),
+        ),
+        hunters=(
+            "tests/unit/coordinator/test_logins.py::test_a_password_that_changes_while_it_is_checked_counts_no_more",
+        ),
+        unseen="no two of a random cluster's people change and try one password at once",
+    ),
+)

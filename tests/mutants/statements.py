@@ -1,0 +1,358 @@
+"""Breaks of statements: their plans, their two transactions, how they end, what DELETE and a TTL hide."""
+
+from tests.mutants.model import Edit, Mutant
+
+DDL = "core/ddl.py"
+PROCEDURES = "coordinator/procedures.py"
+HIDING = "node/hiding.py"
+SIMULATED = "testing/dataplane.py"
+TABLES = "core/plans/tables.py"
+PROPERTIES = "core/plans/properties.py"
+STEPS = "tests/unit/core/test_plans_steps.py"
+OBJECTS = "tests/unit/core/test_plans_objects.py"
+COLUMNS = "tests/unit/core/test_plans_columns.py"
+RUNNING = "tests/unit/coordinator/test_procedures.py"
+REWRITE = "tests/unit/core/test_rewrite.py"
+ROWS = "tests/unit/node/test_hiding.py"
+EARLY = "        after = await self._insist(decide)\n        if procedure.step is Step.PRE_STATE:\n"
+
+MUTANTS = (
+    # ------------------------------------------------------------ what a statement does
+    Mutant(
+        name="a statement that changes nothing",
+        invariant="INV-VIEW-1",
+        rule="what a statement does is in the transaction that says that it was run",
+        edits=(
+            Edit(
+                PROPERTIES,
+                "        return Plan(changes=(change,), counters=counters(catalog))\n    # A rewrite",
+                "        return Plan(changes=(), counters=counters(catalog))\n    # A rewrite",
+            ),
+        ),
+        hunters=("tests/unit/core/test_plans_properties.py::test_properties",),
+    ),
+    Mutant(
+        name="columns added twice",
+        invariant="INV-VIEW-1",
+        rule="a column comes once",
+        edits=(
+            Edit(
+                "core/plans/columns.py",
+                "    return _additive(grown, (*table.fields, *added), catalog)\n",
+                "    return _additive(grown, (*table.fields, *added, *added), catalog)\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_ddl.py::test_add_columns",),
+    ),
+    Mutant(
+        name="a rename that leaves the old name",
+        invariant="INV-VIEW-1",
+        rule="a table has the name that it was renamed to, and no other",
+        edits=(
+            Edit(
+                TABLES,
+                "renamed = msgspec.structs.replace(table, name=statement.to.table)",
+                "renamed = msgspec.structs.replace(table, name=table.name)",
+            ),
+        ),
+        hunters=(f"{OBJECTS}::test_rename_table",),
+    ),
+    Mutant(
+        name="an old name that still leads to the table",
+        invariant="INV-REC-2",
+        rule="a view that followed a rename finds the table by its new name alone",
+        edits=(
+            Edit(
+                "core/applying.py",
+                '        draft.drop_inner("relation_names", *before)\n    if record is not None and after',
+                "        pass\n    if record is not None and after",
+            ),
+        ),
+        hunters=("tests/unit/core/test_catalog.py",),
+    ),
+    Mutant(
+        name="a widening that narrows",
+        invariant="INV-VIEW-1",
+        rule="a column becomes a type that holds all of its values, and no other",
+        edits=(Edit("core/plans/columns.py", '    "INT": ("BIGINT",),\n', '    "INT": ("BIGINT", "SMALLINT"),\n'),),
+        hunters=(f"{COLUMNS}::test_widen_column",),
+    ),
+    Mutant(
+        name="the default of a new column for old rows alone",
+        invariant="INV-VIEW-1",
+        rule="ADD COLUMN .. DEFAULT is what old rows have, and what later rows get",
+        edits=(Edit("core/plans/columns.py", "            default=default,\n", "            default=None,\n"),),
+        hunters=(f"{COLUMNS}::test_rows_that_are_there_have_the_default_of_a_new_column",),
+    ),
+    # ------------------------------------------------------------ what views need
+    Mutant(
+        name="a column dropped that a view needs",
+        invariant="INV-VIEW-1",
+        rule="what a view reads goes only together with the view",
+        edits=(
+            Edit(
+                "core/plans/columns.py",
+                "    views = views_that_go({table.id: field.id}, what, catalog, cascade=statement.cascade)\n",
+                "    views = views_that_go({}, what, catalog, cascade=statement.cascade)\n",
+            ),
+        ),
+        hunters=(f"{COLUMNS}::test_a_column_that_a_view_reads_goes_with_it",),
+    ),
+    Mutant(
+        name="CASCADE leaves a view",
+        invariant="INV-VIEW-1",
+        rule="with CASCADE all views go that read what goes, directly or through others",
+        edits=(
+            Edit(
+                "core/plans/cascade.py",
+                "    return views_reading(objects, catalog)\n",
+                "    return views_reading(objects, catalog)[1:]\n",
+            ),
+        ),
+        hunters=(f"{OBJECTS}::test_drop_table_cascade",),
+    ),
+    Mutant(
+        name="a view that reads itself",
+        invariant="INV-VIEW-1",
+        rule="no view reads itself, through whatever others",
+        edits=(Edit("core/plans/views.py", "    if view.id in below:\n", "    if False:\n"),),
+        hunters=("tests/unit/core/test_plans_views.py::test_no_view_reads_itself",),
+        unseen="the depth of a view that reads itself has no end: that ends the leader and not a check",
+    ),
+    Mutant(
+        name="rights left behind by a table",
+        invariant="INV-VIEW-1",
+        rule="with an object all rights on it go",
+        edits=(
+            Edit(
+                TABLES,
+                "    changes = [Change(keys.table(table.id), None), *forget_rights((table.id,), catalog)]\n",
+                "    changes = [Change(keys.table(table.id), None)]\n",
+            ),
+        ),
+        hunters=(f"{OBJECTS}::test_with_a_table_goes_all_that_was_kept_of_it",),
+        unseen="a table that is made again has another number, so a right left behind is on nothing",
+    ),
+    # ------------------------------------------------------------ one at a time
+    Mutant(
+        name="two statements on one object at once",
+        invariant="INV-DDL-1",
+        rule="a statement begins once all before it on its objects have ended",
+        edits=(
+            Edit(
+                "core/queueing.py",
+                "        if self.through and not (self.shared and claim is Claim.SHARED):\n",
+                "        if False:\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_queueing.py",),
+    ),
+    Mutant(
+        name="the new name of a rename not claimed",
+        invariant="INV-DDL-1",
+        rule="a rename claims both names",
+        edits=(
+            Edit(
+                "core/claims.py",
+                "        case RenameTable(table=table, to=to):\n            return _tables(table, to)\n",
+                "        case RenameTable(table=table, to=to):\n            return _tables(table)\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_claims.py",),
+        unseen="whether the name is free is decided with the change: the claim is for the barrier of who had it before",
+    ),
+    Mutant(
+        name="a view that goes with CASCADE not claimed",
+        invariant="INV-DDL-1",
+        rule="what goes with CASCADE is claimed from the first transaction on",
+        edits=(Edit(PROCEDURES, "        self._turns.widen(turn, begun.procedure.claims)\n", ""),),
+        hunters=("tests/unit/coordinator/test_cascade.py",),
+        unseen="no node serves anything of the name between its hiding and its next owner",
+    ),
+    # ------------------------------------------------------------ how a statement ends
+    Mutant(
+        name="a rollback that restores nothing",
+        invariant="INV-VIEW-1",
+        rule="what a statement had hidden is back once it is rolled back",
+        edits=(Edit(DDL, "        *restored(standing.hides, catalog),\n", ""),),
+        hunters=(f"{STEPS}::test_what_is_rolled_back_is_as_it_was",),
+    ),
+    Mutant(
+        name="a rollback past the point of no return",
+        invariant="INV-DROP-1",
+        rule="past the point of no return nothing is rolled back",
+        edits=(
+            Edit(
+                DDL,
+                "    if standing is None or standing.step is not Step.PRE_STATE:\n        text",
+                "    if standing is None:\n        text",
+            ),
+            Edit(DDL, "        *restored(standing.hides, catalog),\n", ""),
+        ),
+        hunters=(f"{STEPS}::test_past_the_point_of_no_return_nothing_is_rolled_back",),
+        unseen="CANCEL and the timeout each look for themselves: this is the second lock on that door",
+    ),
+    Mutant(
+        name="a statement cancelled past its point of no return",
+        invariant="INV-VIEW-1",
+        rule="what is committed is not cancelled",
+        edits=(
+            Edit(
+                PROCEDURES,
+                "            if procedure is None or procedure.step is not Step.PRE_STATE:\n",
+                "            if procedure is None:\n",
+            ),
+            Edit(
+                DDL,
+                "    if standing is None or standing.step is not Step.PRE_STATE:\n        text",
+                "    if standing is None:\n        text",
+            ),
+        ),
+        hunters=(
+            f"{RUNNING}::test_what_is_committed_can_not_be_cancelled",
+            f"{STEPS}::test_past_the_point_of_no_return_nothing_is_rolled_back",
+        ),
+    ),
+    Mutant(
+        name="a timeout told before it is durable",
+        invariant="INV-DDL-1",
+        rule="an end that another leader would not come to by itself is durable before it is told",
+        edits=(
+            Edit(PROCEDURES, EARLY, EARLY.replace("await self._insist(decide)", "revision")),
+            Edit(
+                PROCEDURES,
+                "        catalog = self._writer.catalog\n        ended = catalog.statements[running.id]\n"
+                '        log.info("%s: %s after',
+                "        self._group.create_task(self._insist(decide))\n"
+                "        catalog = self._writer.catalog\n"
+                "        changes = {one.key: one.value for one in decide(catalog)}\n"
+                "        ended = catalog.changed(\n"
+                "            Change(key, value) for key, value in changes.items()).statements[running.id]\n"
+                '        log.info("%s: %s after',
+            ),
+        ),
+        hunters=(f"{RUNNING}::test_a_destructive_statement_whose_timeout_comes_first_is_rolled_back",),
+    ),
+    Mutant(
+        name="a pending statement that a later leader finishes",
+        invariant="INV-DDL-1",
+        rule="what was told COMMITTED_PENDING stays so: its procedure ends with it",
+        edits=(
+            Edit(
+                DDL,
+                "    return _end(ended, procedure, catalog)\n",
+                "    return (put(keys.statement(procedure.statement), ended),)\n",
+            ),
+        ),
+        hunters=(f"{STEPS}::test_an_additive_statement_is_not_rolled_back_but_left_pending",),
+    ),
+    # ------------------------------------------------------------ DELETE and TTL
+    Mutant(
+        name="deleted rows returned",
+        invariant="INV-WRITE-2",
+        rule="rows that a DELETE takes are in no batch",
+        edits=(
+            Edit(HIDING, "        if horizon is None and deletes is None:\n", "        if horizon is None:\n"),
+            Edit(SIMULATED, "    if not deletes:\n        return part\n", "    if True:\n        return part\n"),
+        ),
+        hunters=(f"{ROWS}::test_a_delete_hides_from_its_pre_state_on_and_gives_back_what_is_rolled_back",),
+    ),
+    Mutant(
+        name="a DELETE that scans under way don't meet",
+        invariant="INV-WRITE-2",
+        rule="each batch is filtered by the view that its guard has passed, not by that of the scan's beginning",
+        edits=(
+            Edit(
+                "node/scans.py",
+                "                hiding = self._hiding(ticket, table, passed.view, hidings)\n",
+                "                hiding = hidings._hiding\n",
+            ),
+            Edit(
+                SIMULATED,
+                "        authorise(ticket, guarded(self._published, self._clock.now_ns).view)\n",
+                "        opened = guarded(self._published, self._clock.now_ns).view\n"
+                "        authorise(ticket, opened)\n",
+            ),
+            Edit(
+                SIMULATED,
+                "part = _shown(part, ticket, table, passed.view)\n",
+                "part = _shown(part, ticket, table, opened)\n",
+            ),
+        ),
+        hunters=(f"{ROWS}::test_a_delete_between_two_batches_concerns_the_second",),
+    ),
+    Mutant(
+        name="rows deleted before they were written",
+        invariant="INV-WRITE-2",
+        rule="a DELETE concerns the segments that were there when it began",
+        edits=(
+            Edit(
+                "core/rewrite.py",
+                "        if is_gone or segment.deletes >= delete.number:\n",
+                "        if is_gone:\n",
+            ),
+        ),
+        hunters=(f"{ROWS}::test_only_rows_that_were_there_before_are_deleted",),
+    ),
+    Mutant(
+        name="a segment that forgets which DELETEs came before it",
+        invariant="INV-WRITE-2",
+        rule="a segment says which DELETE was the newest when it became visible",
+        edits=(Edit("core/commit.py", "            deletes=table.deletes,\n", "            deletes=0,\n"),),
+        hunters=("tests/unit/core/test_commit.py", REWRITE, ROWS),
+    ),
+    Mutant(
+        name="a DELETE rolled back that stays",
+        invariant="INV-WRITE-2",
+        rule="rows are back once their DELETE is rolled back",
+        edits=(
+            Edit(
+                "core/plans/rows.py",
+                "    return (Change(keys.delete(hidden.table, hidden.number), None),)\n\n\ndef deletes_using",
+                "    return ()\n\n\ndef deletes_using",
+            ),
+        ),
+        hunters=(f"{REWRITE}::test_a_delete_hides_first_and_its_number_stays_used_whatever_becomes_of_it",),
+    ),
+    Mutant(
+        name="a shorter TTL that hides nothing yet",
+        invariant="INV-WRITE-2",
+        rule="rows past the new TTL are hidden from its first transaction on",
+        edits=(
+            Edit(
+                "core/records/objects.py",
+                "        return self.horizon_us if self.hidden_us is None else max(self.horizon_us, self.hidden_us)\n",
+                "        return self.horizon_us\n",
+            ),
+        ),
+        hunters=(f"{ROWS}::test_a_horizon_that_is_only_tried_hides_and_gives_back",),
+        unseen="rows of the simulator have no time",
+    ),
+    Mutant(
+        name="a TTL rolled back that still hides",
+        invariant="INV-WRITE-2",
+        rule="rows are back once the shorter TTL is rolled back",
+        edits=(
+            Edit(
+                PROPERTIES,
+                "    return (put(keys.horizon(hidden.table), msgspec.structs.replace(horizon, hidden_us=None)),)\n",
+                "    return ()\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_plans_properties.py", f"{STEPS}::test_what_is_rolled_back_is_as_it_was"),
+        unseen="rows of the simulator have no time",
+    ),
+    Mutant(
+        name="a TTL that is shorter only in the first transaction",
+        invariant="INV-VIEW-1",
+        rule="the new TTL is the table's past the point of no return",
+        edits=(
+            Edit(
+                PROPERTIES,
+                "msgspec.structs.replace(table, ttl_ns=hidden.ttl_ns, properties=properties)",
+                "msgspec.structs.replace(table, properties=properties)",
+            ),
+        ),
+        hunters=("tests/unit/core/test_plans_properties.py",),
+    ),
+)
