@@ -1,15 +1,17 @@
-"""`python -m bench [guard|ddl|fences|renewals|simulation|spark ..]`: all of them by default; figures also go to
-`artifacts/bench`."""
+"""`python -m bench [guard|ddl|statements|scale|fences|renewals|simulation|spark ..]`: all of them by default; figures
+also go to `artifacts/bench`."""
 
 import argparse
 from functools import partial
 from pathlib import Path
 
-from bench import ddl, fences, guard, renewals, simulation, spark
+from bench import ddl, fences, guard, renewals, scale, simulation, spark, statements
 
 PARTS = {
     "guard": guard.run,
     "ddl": ddl.run,
+    "statements": statements.run,
+    "scale": scale.run,
     "renewals": renewals.run,
     "simulation": simulation.run,
     "spark": spark.run,

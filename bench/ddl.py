@@ -27,6 +27,8 @@ from leasehold.limits import FORMAT_VERSION
 from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.passwords import Argon2Passwords
 from leasehold.wire.rpc import serve
 
 PAIRS = 200
@@ -36,8 +38,8 @@ PAIRS = 200
 def cluster_of_three() -> Iterator[tuple[LocalCluster, Cluster]]:
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         local = LocalCluster(Path(scratch) / "cluster")
-        local.up(3)
         try:
+            local.up(3)
             local.wait_until_active()
             with Cluster(local.directory) as cluster:
                 yield local, cluster
@@ -134,7 +136,13 @@ class _CoordinatorThread(threading.Thread):
 
     async def _serve(self) -> None:
         storage = await _TimedStorage.open(self._directory / "meta.db")
-        coordinator = Coordinator(name="bench", storage=storage, clock=BoottimeClock())
+        coordinator = Coordinator(
+            name="bench",
+            storage=storage,
+            clock=BoottimeClock(),
+            passwords=Argon2Passwords(),
+            entropy=SystemEntropy(),
+        )
         server = await serve("127.0.0.1:0", coordinator, on_fault=lambda fault: note(repr(fault)))
         self.address.put(server.address)
         run = asyncio.ensure_future(coordinator.run())

@@ -1,0 +1,265 @@
+"""A catalog of 100,000 tables and a table of 2,000 columns: statements, SHOW and DESCRIBE, memory, and starting.
+
+The tables are put into the store while nothing runs, by the leader's writer and with the plan of CREATE TABLE, 256 in a
+transaction; only the procedures are left out. What follows is the production processes: a coordinator that opens that
+store, three nodes that were away meanwhile, and a client.
+"""
+
+import asyncio
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import psutil
+
+from bench.ddl import statement
+from bench.figures import Figure, median, quantile, show, timed_ms
+from leasehold.client.cluster import Cluster
+from leasehold.coordinator.runtime import read_catalog
+from leasehold.coordinator.writer import Writer
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.messages import Rows
+from leasehold.core.operations import Change
+from leasehold.core.plan import Context, put
+from leasehold.core.plans import plan
+from leasehold.core.statements import ColumnDefinition, CreateTable, TableName
+from leasehold.core.types import Plain
+from leasehold.errors import LeaseholdError
+from leasehold.limits import COLUMNS_MAX, COMMAND_QUEUE_MAX
+from leasehold.local.processes import LocalCluster, Process
+from leasehold.metastorage.sqlite import SqliteMetaStorage
+from leasehold.wire.clock import BoottimeClock
+
+TABLES, DATABASES = 100_000, 10
+STATEMENTS, SHOWS, IDLE_S = 100, 7, 10
+COLUMNS = tuple(
+    ColumnDefinition(name=name, type=Plain(kind))
+    for name, kind in (("id", "BIGINT"), ("at", "TIMESTAMP"), ("v", "STRING"))
+)
+
+Measured: TypeAlias = dict[str, list[float]]
+
+
+# ---------------------------------------------------------------- filling
+
+
+async def fill(path: Path) -> float:
+    """Puts TABLES tables into the store; how many seconds that took."""
+    began = time.perf_counter()
+    clock = BoottimeClock()
+    storage = await SqliteMetaStorage.open(path)
+    leadership = await storage.campaign("bench")
+    writer = Writer(storage, leadership, await read_catalog(storage), lambda *_: None, clock.now_ns)
+    running = asyncio.ensure_future(writer.run())
+    for first in range(0, TABLES, COMMAND_QUEUE_MAX):
+        numbers = range(first, min(first + COMMAND_QUEUE_MAX, TABLES))
+        await asyncio.gather(*(writer.submit(_creating(number)) for number in numbers))
+    running.cancel()
+    await asyncio.wait([running])
+    await storage.close()
+    return time.perf_counter() - began
+
+
+def _creating(number: int) -> Callable[[Catalog], tuple[Change, ...]]:
+    name = TableName(f"many{number % DATABASES}", f"t{number:06d}")
+
+    def decide(catalog: Catalog) -> tuple[Change, ...]:
+        context = Context(serving=tuple(sorted(catalog.nodes)))
+        planned = plan(CreateTable(name=name, columns=COLUMNS), catalog, context)
+        assert planned is not None
+        return (*planned.changes, put(keys.COUNTERS, planned.counters))
+
+    return decide
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def shown(cluster: Cluster, text: str) -> Rows:
+    answer = cluster.sql(text)
+    assert isinstance(answer, Rows)
+    return answer
+
+
+def statements(cluster: Cluster) -> Measured:
+    """A table's life, again and again; times as the client sees them."""
+    times: Measured = {}
+    for number in range(STATEMENTS):
+        for kind, text in (
+            ("CREATE TABLE", f"CREATE TABLE bench.t{number} (a INT, b STRING)"),
+            ("ADD COLUMN", f"ALTER TABLE bench.t{number} ADD COLUMN c DOUBLE"),
+            ("DROP TABLE", f"DROP TABLE bench.t{number}"),
+        ):
+            times.setdefault(kind, []).append(timed_ms(lambda text=text: statement(cluster, text)))
+    return times
+
+
+def questions(cluster: Cluster, *, tables: int) -> Measured:
+    """SHOW and DESCRIBE, and statements while somebody lists all tables without a pause."""
+    assert len(shown(cluster, "SHOW TABLES").rows) == tables
+    times: Measured = {}
+    for text in ("SHOW DATABASES", "SHOW TABLES IN many0", "SHOW TABLES", "DESCRIBE many0.t000000"):
+        times[text] = [timed_ms(lambda text=text: shown(cluster, text)) for _ in range(SHOWS)]
+    over = threading.Event()
+
+    def list_all() -> None:
+        with Cluster(cluster.address) as another:
+            while not over.is_set():
+                shown(another, "SHOW TABLES")
+
+    listing = threading.Thread(target=list_all)
+    listing.start()
+    for number in range(STATEMENTS // 4):
+        took = timed_ms(lambda number=number: statement(cluster, f"CREATE TABLE bench.l{number} (a INT)"))
+        times.setdefault("CREATE TABLE beside SHOW TABLES", []).append(took)
+        statement(cluster, f"DROP TABLE bench.l{number}")
+    over.set()
+    listing.join()
+    return times
+
+
+def wide(cluster: Cluster) -> Measured:
+    """A table of as many columns as there may be."""
+    columns = ", ".join(f"column_{number} DOUBLE" for number in range(COLUMNS_MAX - 1))
+    times: Measured = {}
+    for number in range(SHOWS):
+        name = f"bench.w{number}"
+        for kind, text in (
+            ("CREATE TABLE", f"CREATE TABLE {name} ({columns})"),
+            ("ADD COLUMN", f"ALTER TABLE {name} ADD COLUMN last INT"),
+            ("RENAME COLUMN", f"ALTER TABLE {name} RENAME COLUMN last TO final"),
+            ("DROP COLUMN", f"ALTER TABLE {name} DROP COLUMN final"),
+            ("DESCRIBE", f"DESCRIBE {name}"),
+            ("DROP TABLE", f"DROP TABLE {name}"),
+        ):
+            times.setdefault(f"{COLUMNS_MAX:,} columns: {kind}", []).append(
+                timed_ms(lambda text=text: cluster.sql(text))
+            )
+    return times
+
+
+def processes(local: LocalCluster) -> dict[str, psutil.Process]:
+    found = {"coordinator": local.coordinator.running(), "node": local.nodes()[0].running()}
+    return {name: process for name, process in found.items() if process is not None}
+
+
+def memory_mib(local: LocalCluster) -> dict[str, float]:
+    return {name: process.memory_info().rss / 2**20 for name, process in processes(local).items()}
+
+
+def idle_cores(local: LocalCluster) -> dict[str, float]:
+    """What they use while nobody asks for anything."""
+    used = {name: sum(process.cpu_times()[:2]) for name, process in processes(local).items()}
+    time.sleep(IDLE_S)
+    return {name: (sum(process.cpu_times()[:2]) - used[name]) / IDLE_S for name, process in processes(local).items()}
+
+
+def starting(local: LocalCluster) -> dict[str, float]:
+    """Seconds from its start until a coordinator answers, and until a node that knew the catalog serves."""
+    node = local.nodes()[0]
+    node.stop()
+    local.coordinator.stop()
+    coordinator_s = timed_ms(lambda: _restart_coordinator(local)) / 1000
+    local.wait_until_active(*(one.name for one in local.nodes()[1:]))
+    return {"coordinator": coordinator_s, "node": timed_ms(lambda: _start_node(local, node)) / 1000}
+
+
+def _restart_coordinator(local: LocalCluster) -> None:
+    address = local.restart_coordinator()
+    with Cluster(address) as cluster:
+        while True:
+            try:
+                cluster.status()
+            except LeaseholdError:  # it is still starting
+                time.sleep(0.02)
+            else:
+                return
+
+
+def _start_node(local: LocalCluster, node: Process) -> None:
+    local.start_node(node)
+    local.wait_until_active(node.name)
+
+
+class Look:
+    """All that is measured of one catalog."""
+
+    def __init__(self, local: LocalCluster, *, tables: int) -> None:
+        with Cluster(local.directory) as cluster:
+            self.times = {**statements(cluster), **questions(cluster, tables=tables), **wide(cluster)}
+        self.memory = memory_mib(local)
+        self.idle = idle_cores(local)
+        self.starts = starting(local)
+        self.memory_after_start = memory_mib(local)
+
+
+def figures(few: Look, many: Look, filled_s: float, caught_up_s: float) -> list[Figure]:
+    rows = [
+        Figure(
+            what=kind,
+            value=f"p50 {median(took):.1f} ms, p99 {quantile(took, 0.99):.1f} ms",
+            peer=f"p50 {median(few.times[kind]):.1f} ms, p99 {quantile(few.times[kind], 0.99):.1f} ms",
+            ratio=f"{median(took) / median(few.times[kind]):.1f}",
+            aim="report",
+        )
+        for kind, took in many.times.items()
+    ]
+    for what, unit, here, there in (
+        ("memory after all of this", "MiB", many.memory, few.memory),
+        ("memory after its start", "MiB", many.memory_after_start, few.memory_after_start),
+        ("cores while idle", "", many.idle, few.idle),
+        ("from its start until it answers or serves", "s", many.starts, few.starts),
+    ):
+        digits = 0 if unit == "MiB" else 2
+        rows += [
+            Figure(
+                what=f"{name}: {what}",
+                value=f"{here[name]:.{digits}f} {unit}",
+                peer=f"{there[name]:.{digits}f} {unit}",
+                ratio=f"{here[name] / max(there[name], 0.001):.1f}",
+                aim="report",
+            )
+            for name in here
+        ]
+    return [
+        *rows,
+        Figure(
+            what=f"three nodes that were away while {TABLES:,} tables came",
+            value=f"{caught_up_s:.1f} s until they serve",
+        ),
+        Figure(what=f"filling the store with {TABLES:,} tables, not through statements", value=f"{filled_s:.1f} s"),
+    ]
+
+
+def run(results: Path | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
+        local = LocalCluster(Path(scratch) / "cluster")
+        try:
+            local.up(3)
+            local.wait_until_active()
+            with Cluster(local.directory) as cluster:
+                for name in ("bench", *(f"many{number}" for number in range(DATABASES))):
+                    statement(cluster, f"CREATE DATABASE {name}")
+                statement(cluster, "CREATE TABLE many0.t000000 (id BIGINT, at TIMESTAMP, v STRING)")
+            few = Look(local, tables=1)
+            with Cluster(local.directory) as cluster:
+                statement(cluster, "DROP TABLE many0.t000000")
+            local.down()
+            filled_s = asyncio.run(fill(local.coordinator.directory / "meta.db"))
+            _restart_coordinator(local)
+            caught_up_s = timed_ms(lambda: _start_all(local)) / 1000
+            many = Look(local, tables=TABLES)
+        finally:
+            local.down()
+    title = f"Scale: a catalog of {TABLES:,} tables in {DATABASES} databases, against one of a single table"
+    show(title, figures(few, many, filled_s, caught_up_s), results)
+
+
+def _start_all(local: LocalCluster) -> None:
+    for node in local.nodes():
+        local.start_node(node)
+    local.wait_until_active()
