@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINUTES ?= 10
 
-.PHONY: setup demo test lint format bench soak mutants clean
+.PHONY: setup java demo test test-pure test-processes lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -28,8 +28,12 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Processes mostly wait, the rest mostly computes: both at once.
 test: lint java
-	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-pure test-processes
+
+test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e tests/netns
 
 demo: setup java
 	$(BIN)/python examples/nyc/demo.py
