@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINUTES ?= 10
 
-.PHONY: setup java demo test test-pure test-processes lint format bench soak mutants clean
+.PHONY: setup java demo test test-processes test-pure test-spark lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -28,12 +28,13 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Processes mostly wait, the rest mostly computes: both at once.
+# Processes mostly wait, the rest mostly computes: two of the three at once.
 test: lint java
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-pure test-processes
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-processes test-pure test-spark
 
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e tests/netns --ignore=tests/e2e/spark
 test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e tests/netns
+test-spark: setup java ; $(BIN)/python -m pytest tests/e2e/spark
 
 demo: setup java
 	$(BIN)/python examples/nyc/demo.py
