@@ -141,7 +141,14 @@ def roll_back(
         text = f"procedure {procedure.number} is past its point of no return"
         raise Refused(text, code="PAST_RETURN", hint="SHOW HISTORY tells what became of it")
     record = catalog.statements[procedure.statement]
-    ended = msgspec.structs.replace(record, outcome=Outcome.ROLLED_BACK, elapsed_ns=elapsed_ns, pending=pending)
+    ended = msgspec.structs.replace(
+        # The tables stay: if another statement drops them, the nodes that delete their files are that one's.
+        record,
+        outcome=Outcome.ROLLED_BACK,
+        elapsed_ns=elapsed_ns,
+        pending=pending,
+        dropped=(),
+    )
     return (
         *restored(standing.hides, catalog),
         *_end(ended, procedure, catalog),

@@ -153,6 +153,7 @@ def test_what_is_rolled_back_is_as_it_was(name, repeats):
     assert objects(base) == objects(full())
     record = base.catalog.statements[procedure.statement]
     assert (record.outcome, record.elapsed_ns, record.pending) == (Outcome.ROLLED_BACK, 7, (2,))
+    assert record.dropped == (), "what it did not drop is not its to clean"
     assert procedure.number not in base.catalog.procedures
     close(base, procedure)
     with pytest.raises(Refused) as caught:
