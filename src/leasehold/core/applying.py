@@ -254,39 +254,25 @@ def _load(draft: Draft, nodes: tuple[NodeId, ...], by: int) -> None:
             draft.drop("loads", node)
 
 
-def _segment(draft: Draft, rest: bytes, value: bytes | None) -> None:
-    table, number, name = rest.split(b"/")
-    key = (ObjectId(int(table)), BucketNumber(int(number)))
-    had = key in draft["segments"]
-    segments: HashTrieMap[SegmentId, SegmentRecord] = draft["segments"].get(key) or HashTrieMap()
-    segment = SegmentId(name.decode())
-    if value is None:
-        segments = segments.discard(segment)
-    else:
-        segments = segments.insert(segment, decode_record(SegmentRecord, value))
-    if len(segments):
-        draft.put("segments", key, segments)
-    else:
-        draft.drop("segments", key)
-    if bool(len(segments)) != had and key[0] not in draft["tables"]:
-        _leave(draft, key)
+def _by_bucket(name: str, kind: type[Record]) -> Any:
+    """Keeps a map of maps keyed by table and bucket, then by segment; a map that is empty is dropped, and what is there
+    of a table that is not is noted as left behind."""
 
+    def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
+        table, number, segment = rest.split(b"/")
+        key = (ObjectId(int(table)), BucketNumber(int(number)))
+        had = key in draft[name]
+        inner: HashTrieMap[Any, Any] = draft[name].get(key) or HashTrieMap()
+        known = SegmentId(segment.decode())
+        inner = inner.discard(known) if value is None else inner.insert(known, decode_record(kind, value))
+        if len(inner):
+            draft.put(name, key, inner)
+        else:
+            draft.drop(name, key)
+        if bool(len(inner)) != had and key[0] not in draft["tables"]:
+            _leave(draft, key)
 
-def _replaced(draft: Draft, rest: bytes, value: bytes | None) -> None:
-    table, number, name = rest.split(b"/")
-    key, segment = (ObjectId(int(table)), BucketNumber(int(number))), SegmentId(name.decode())
-    had = key in draft["replaced"]
-    replaced: HashTrieMap[SegmentId, ReplacedRecord] = draft["replaced"].get(key) or HashTrieMap()
-    if value is None:
-        replaced = replaced.discard(segment)
-    else:
-        replaced = replaced.insert(segment, decode_record(ReplacedRecord, value))
-    if len(replaced):
-        draft.put("replaced", key, replaced)
-    else:
-        draft.drop("replaced", key)
-    if bool(len(replaced)) != had and key[0] not in draft["tables"]:
-        _leave(draft, key)
+    return apply
 
 
 SINGLES: dict[bytes, tuple[str, type[Record]]] = {
@@ -302,8 +288,8 @@ COLLECTIONS: dict[bytes, Any] = {
     b"table": _table,
     b"view": _view,
     b"bucket": _bucket,
-    b"segment": _segment,
-    b"replaced": _replaced,
+    b"segment": _by_bucket("segments", SegmentRecord),
+    b"replaced": _by_bucket("replaced", ReplacedRecord),
     b"transaction": _simple("transactions", TransactionRecord, number=False),
     b"procedure": _simple("procedures", ProcedureRecord, number=True),
     b"statement": _simple("statements", StatementRecord, number=False),
