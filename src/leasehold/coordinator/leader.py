@@ -185,7 +185,7 @@ class Leader:
                 return self._data.view(name)
             case PlanScan(rewrite=True):
                 # It holds all segments against all DELETEs: not on the loop that grants leases.
-                return await asyncio.to_thread(self._data.plan, request)
+                return await self._threads.run(partial(self._data.plan, request))
             case PlanScan():
                 return self._data.plan(request)
             case OpenTransaction():
@@ -251,7 +251,7 @@ class Leader:
             case Explain(statement=definition):
                 return await self._procedures.explain(_asked(request, definition, text))
             case _ if is_large(statement, catalog):
-                return await asyncio.to_thread(self._overview.answer, statement, catalog, now_ns)
+                return await self._threads.run(partial(self._overview.answer, statement, catalog, now_ns))
             case _:
                 return self._overview.answer(statement, catalog, now_ns)
 
