@@ -95,16 +95,7 @@ class Appends:
         wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         admitted = self._admit(ticket)
         fields = written_fields(_schema(reader), admitted.table)
-        forward = ForwardTicket(
-            cluster_id=ticket.cluster_id,
-            segment=ticket.segment,
-            table=ticket.table,
-            bucket=ticket.bucket,
-            revision=admitted.view.revision,
-            sender=self._published.node,
-            sender_incarnation=self._published.incarnation,
-            session=self._published.session,
-        )
+        forward = forward_ticket(ticket, admitted, self._published)
         with (
             self._files.create(ticket.table, ticket.bucket, ticket.segment) as file,
             Forwarding(admitted.peers, forward, self._resting) as forwarding,
@@ -213,6 +204,20 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
     others = [one for one in bucket.replicas if one != node]
     peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
     return Admitted(view, table, peers)
+
+
+def forward_ticket(ticket: WriteTicket, admitted: Admitted, published: Published) -> ForwardTicket:
+    """What this node passes a client's segment on with."""
+    return ForwardTicket(
+        cluster_id=ticket.cluster_id,
+        segment=ticket.segment,
+        table=ticket.table,
+        bucket=ticket.bucket,
+        revision=admitted.view.revision,
+        sender=published.node,
+        sender_incarnation=published.incarnation,
+        session=published.session,
+    )
 
 
 def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> None:

@@ -40,7 +40,7 @@ from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS
 from leasehold.node.agent import Agent
-from leasehold.node.appends import Admitted, admit_forward, admit_write
+from leasehold.node.appends import Admitted, admit_forward, admit_write, forward_ticket
 from leasehold.node.forwarding import Resting
 from leasehold.node.guarding import behind, busy, check_cluster, check_node, guarded, missing
 from leasehold.node.published import Published
@@ -199,16 +199,7 @@ class DataService:
         await self._until_shown(ticket.revision)
         admitted = self._admit(ticket)
         fields = live_fields(admitted.table)
-        forward = ForwardTicket(
-            cluster_id=ticket.cluster_id,
-            segment=ticket.segment,
-            table=ticket.table,
-            bucket=ticket.bucket,
-            revision=admitted.view.revision,
-            sender=self._published.node,
-            sender_incarnation=self._published.incarnation,
-            session=self._published.session,
-        )
+        forward = forward_ticket(ticket, admitted, self._published)
         with self._disk.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
             async with Forwarding(admitted.peers, forward, self._resting, self._node.host, self._clock) as forwarding:
                 rows = 0
