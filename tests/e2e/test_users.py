@@ -8,7 +8,7 @@ from leasehold.core.messages import Receipt, Rows
 from leasehold.core.records import Outcome
 from leasehold.errors import BadSettings, Forbidden, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken
-from leasehold.limits import SECOND_NS
+from leasehold.limits import SCAN_STREAMS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
@@ -21,10 +21,13 @@ PASSWORD = {"LEASEHOLD_USER": "root", "LEASEHOLD_PASSWORD": "the root 1"}
 
 
 def make_table(cluster: Cluster, rows: int = ROWS) -> None:
+    """In more segments than a scan reads ahead: its last is asked for only when the first was taken whole."""
     cluster.sql("CREATE DATABASE d")
     cluster.sql("CREATE TABLE d.t (a BIGINT, b STRING) TBLPROPERTIES ('replication' = '3')")
-    column = pa.array(range(rows), pa.int64())
-    cluster.table("d.t").append(pa.table({"a": column, "b": column.cast(pa.string())}))
+    appends = SCAN_STREAMS + 1
+    for first in range(appends):
+        column = pa.array(range(first, rows, appends), pa.int64())
+        cluster.table("d.t").append(pa.table({"a": column, "b": column.cast(pa.string())}))
 
 
 def settle(fresh: RunningCluster) -> Cluster:
