@@ -17,16 +17,16 @@ from tests.e2e.test_faults import wait_until
 pytestmark = pytest.mark.processes
 
 ROWS = 2_000_000
+APPENDS = SCAN_STREAMS + 1
+"""Segments of a table: more than a scan asks for ahead, so that its last is asked for when the first was taken."""
 PASSWORD = {"LEASEHOLD_USER": "root", "LEASEHOLD_PASSWORD": "the root 1"}
 
 
 def make_table(cluster: Cluster, rows: int = ROWS) -> None:
-    """In more segments than a scan reads ahead: its last is asked for only when the first was taken whole."""
     cluster.sql("CREATE DATABASE d")
     cluster.sql("CREATE TABLE d.t (a BIGINT, b STRING) TBLPROPERTIES ('replication' = '3')")
-    appends = SCAN_STREAMS + 1
-    for first in range(appends):
-        column = pa.array(range(first, rows, appends), pa.int64())
+    for first in range(APPENDS):
+        column = pa.array(range(first, rows, APPENDS), pa.int64())
         cluster.table("d.t").append(pa.table({"a": column, "b": column.cast(pa.string())}))
 
 
@@ -112,7 +112,7 @@ def test_a_node_that_was_away_fetches_what_it_missed(fresh: RunningCluster) -> N
         fresh.kill("node-3")
         root.table("d.t").append(pa.table({"a": [10], "b": ["missed"]}))
         fresh.restart("node-3")
-        wait_until(lambda: len(list(fresh.directory.glob("node-3/segments/*/*/*.parquet"))) == 2)
+        wait_until(lambda: len(list(fresh.directory.glob("node-3/segments/*/*/*.parquet"))) == APPENDS + 1)
         fresh.kill("node-1")
         fresh.kill("node-2")
         assert root.table("d.t").scan().read_all().num_rows == 11
