@@ -24,6 +24,7 @@ from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
 from leasehold.testing.rows import RowId, content_of
+from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.ports import Disk
 from tests.unit.node.cluster import CLUSTER, cluster
 
@@ -76,6 +77,11 @@ class Ground(ABC):
     def peer_damage(self, one: OnDisk) -> None:
         """The same at the peer."""
 
+    async def listed(self) -> frozenset[OnDisk]:
+        """The finished segments here."""
+        listing = await self.disk.listing()
+        return frozenset(OnDisk(*key, segment) for key, segments in listing.items() for segment in segments)
+
     @property
     def peer(self) -> tuple[NodeId, str]:
         return PEER, self.peer_address
@@ -102,7 +108,7 @@ class Real(Ground):
     def __enter__(self) -> "Real":
         made = self._cluster.__enter__()
         self._here, self._there = made.node(1).files, made.node(2).files
-        self.disk = LocalDisk(self._here, made.node(1).published)
+        self.disk = LocalDisk(self._here, made.node(1).published, BoottimeClock().now_ns)
         flight = made.node(2).flight
         assert flight is not None
         self.peer_address = flight.address

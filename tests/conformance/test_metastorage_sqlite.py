@@ -100,6 +100,18 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(path: Path) -> Non
 # ------------------------------------------------------------ the lock
 
 
+@pytest.mark.parametrize("before", [None, 0o644, 0o660], ids=["made", "for all to read", "for a group"])
+def test_the_file_is_its_owner_s_alone(path: Path, before: int | None) -> None:
+    Database(path, bytes_max=1 << 20).close()
+    if before is not None:
+        path.chmod(before)
+    database = Database(path, bytes_max=1 << 20)
+    database.lead("a")
+    assert {one.name.removeprefix(path.name) for one in path.parent.iterdir()} >= {"", "-wal", ".lock"}
+    assert {one.stat().st_mode & 0o777 for one in path.parent.iterdir()} == {0o600}
+    database.close()
+
+
 async def test_a_second_opener_is_refused_and_told_who_has_it(path: Path) -> None:
     storage = await SqliteMetaStorage.open(path)
     with pytest.raises(BadDirectory) as refused:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from leasehold.core.messages import FetchTicket
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.reconcile import Emptied, OnDisk
 from leasehold.errors import AlreadyExists, LeaseholdError, OutcomeUnknown
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
 from leasehold.limits import SECOND_NS
@@ -50,12 +50,12 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 def test_finished_segments_are_listed_and_those_being_written_are_not(run: Run) -> None:
     async def check(ground: Ground) -> None:
-        assert await ground.disk.listing() == frozenset()
+        assert await ground.listed() == frozenset()
         for one in (FIRST, SECOND, OTHER):
             await ground.put(one)
         with ground.begin(OnDisk(TABLE, BUCKET, segment_id(4))):
-            assert await ground.disk.listing() == {FIRST, SECOND, OTHER}
-        assert await ground.disk.listing() == {FIRST, SECOND, OTHER}
+            assert await ground.listed() == {FIRST, SECOND, OTHER}
+        assert await ground.listed() == {FIRST, SECOND, OTHER}
 
     run(check)
 
@@ -78,15 +78,43 @@ def test_trash_takes_one_segment_and_trash_table_all_of_a_table(run: Run) -> Non
             await ground.put(one)
         assert await ground.disk.trash(FIRST)
         assert not await ground.disk.trash(FIRST)
-        assert await ground.disk.listing() == {SECOND, OTHER}
+        assert await ground.listed() == {SECOND, OTHER}
         assert await ground.disk.trash_table(TABLE)
         assert not await ground.disk.trash_table(TABLE)
-        assert await ground.disk.listing() == {OTHER}
-        deleted = [await ground.disk.empty_trash(1) for _ in range(3)]
+        assert await ground.listed() == {OTHER}
+        deleted = [(await ground.disk.empty_trash(1, 2**20)).files for _ in range(3)]
         assert deleted == [1, 1, 0]
         for one in (FIRST, SECOND):
             await ground.put(one)
-        assert await ground.disk.listing() == {FIRST, SECOND, OTHER}
+        assert await ground.listed() == {FIRST, SECOND, OTHER}
+
+    run(check)
+
+
+def test_the_trash_is_emptied_by_files_and_by_bytes(run: Run) -> None:
+    async def check(ground: Ground) -> None:
+        records = [await ground.put(one) for one in (FIRST, SECOND, OTHER)]
+        for one in (FIRST, SECOND, OTHER):
+            await ground.disk.trash(one)
+        size_bytes = records[0].size_bytes
+        assert {one.size_bytes for one in records} == {size_bytes}
+        assert await ground.disk.empty_trash(3, 0) == Emptied(files=0, size_bytes=0)
+        # The file with which the limit is reached goes whole.
+        assert await ground.disk.empty_trash(3, size_bytes + 1) == Emptied(files=2, size_bytes=2 * size_bytes)
+        assert await ground.disk.empty_trash(3, size_bytes) == Emptied(files=1, size_bytes=size_bytes)
+
+    run(check)
+
+
+def test_a_file_of_another_size_than_the_manifest_says_goes_to_the_trash(run: Run) -> None:
+    async def check(ground: Ground) -> None:
+        whole, other = await ground.put(FIRST), await ground.put(SECOND)
+        torn = msgspec.structs.replace(other, size_bytes=other.size_bytes + 1)
+        absent = msgspec.structs.replace(whole, id=segment_id(9))
+        assert await ground.disk.check_sizes([whole, torn, absent]) == (torn,)
+        assert await ground.listed() == {FIRST}
+        ground.damage(FIRST)
+        assert await ground.disk.check_sizes([whole]) == (), "its bytes are not read"
 
     run(check)
 
@@ -111,10 +139,10 @@ def test_a_segment_is_verified_against_the_manifest_and_trashed_if_it_differs(ru
         assert not await ground.disk.verify(msgspec.structs.replace(record, id=segment_id(9)))
         wrong = msgspec.structs.replace(record, size_bytes=0)
         assert (await refusal(ground.disk.verify(wrong))).code == "BAD_SEGMENT_RECORD"
-        assert await ground.disk.listing() == {FIRST}
+        assert await ground.listed() == {FIRST}
         ground.damage(FIRST)
         assert not await ground.disk.verify(record)
-        assert await ground.disk.listing() == frozenset()
+        assert await ground.listed() == frozenset()
 
     run(check)
 
@@ -149,7 +177,7 @@ def test_what_is_not_the_segment_is_not_kept(run: Run) -> None:
         assert not await ground.disk.fetch(lacking, [ground.peer], CLUSTER, on_asked)
         assert not await ground.disk.fetch(missing, [ground.peer], ClusterId("d" * 32), on_asked)
         assert asked == ["CORRUPT", "SEGMENT_MISSING", "OTHER_CLUSTER"]
-        assert await ground.disk.listing() == frozenset()
+        assert await ground.listed() == frozenset()
         assert await ground.disk.fetch(missing, [ground.peer], CLUSTER, on_asked)
 
     run(check)
@@ -163,7 +191,7 @@ def test_a_file_that_is_here_is_never_replaced_by_a_copy(run: Run) -> None:
         await ground.put(FIRST)
         ground.damage(FIRST)
         assert not await ground.disk.fetch(record, [ground.peer], CLUSTER, unheard)
-        assert await ground.disk.listing() == {FIRST}
+        assert await ground.listed() == {FIRST}
 
     run(check)
 
@@ -193,7 +221,7 @@ def test_a_kill_loses_nothing_that_was_moved_and_open_clears_what_was_half_writt
             ground.files.create(OTHER)
         ground.open()
         assert ground.here.half_written() == frozenset()
-        assert await ground.disk.listing() == {FIRST}
+        assert await ground.listed() == {FIRST}
 
     simulated(check)
 

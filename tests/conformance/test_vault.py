@@ -9,7 +9,7 @@ import pytest
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, RevisionChanges, StoredProjection
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
-from leasehold.errors import BadDirectory, LeaseholdError, Refused
+from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, Refused
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Nonce, Revision, Token
 from leasehold.testing.vault import VaultDisk
 from leasehold.vault.store import SqliteVault
@@ -80,6 +80,7 @@ async def test_an_identity_record_is_there_after_it_is_opened_again(open_vault: 
 
 async def test_coordinators_are_replaced_and_keep_their_order(open_vault: Open) -> None:
     vault = await open_vault()
+    await vault.write_identity(CLAIMING)
     await vault.write_coordinators(("b:1", "a:2", "ü:3"))
     await vault.write_coordinators(("z:1", "b:2"))
     assert await vault.coordinators() == ("z:1", "b:2")
@@ -93,6 +94,7 @@ async def test_coordinators_are_replaced_and_keep_their_order(open_vault: Open) 
 
 async def test_revisions_are_applied_in_order_with_their_hash(open_vault: Open) -> None:
     vault = await open_vault()
+    await vault.write_identity(CLAIMING)
     first = revision(3, a=b"1", b=b"2", c=b"")
     second = revision(4, a=None, d=b"4", nothing=None)
     lineage = next_lineage(next_lineage(GENESIS, first.changes), second.changes)
@@ -175,6 +177,27 @@ async def test_one_process_at_a_time(open_vault: Open) -> None:
     again = await open_vault()
     assert await again.identity() == CLAIMING
     await again.close()
+
+
+async def _follows(vault: Vault) -> None:
+    await vault.apply((revision(5, a=b"1"),), SOME_HASH)
+
+
+async def _knows(vault: Vault) -> None:
+    await vault.write_coordinators(("a:1",))
+
+
+@pytest.mark.parametrize("learned", [_follows, _knows], ids=["a revision", "coordinators"])
+async def test_I5_a_vault_that_knows_a_cluster_and_no_identity_has_lost_it(
+    open_vault: Open, learned: Callable[[Vault], Awaitable[None]]
+) -> None:
+    vault = await open_vault()
+    await learned(vault)
+    await vault.close()
+    for _ in range(2):
+        error = await refusal(open_vault())
+        assert isinstance(error, Corrupt)
+        assert "identity" in error.text
 
 
 async def test_a_closed_vault_refuses(open_vault: Open) -> None:

@@ -40,6 +40,7 @@ from leasehold.core.records import (
     UseState,
     ViewRecord,
 )
+from leasehold.core.shelf import BucketKey, Reopened, Shelf
 from leasehold.core.statements import TableName, fold
 from leasehold.errors import Corrupt, NotFound
 from leasehold.ids import (
@@ -55,7 +56,6 @@ from leasehold.ids import (
     TransactionId,
 )
 
-BucketKey = tuple[ObjectId, BucketNumber]
 SegmentMap: TypeAlias = "HashTrieMap[SegmentId, SegmentRecord]"
 ReplacedMap: TypeAlias = "HashTrieMap[SegmentId, ReplacedRecord]"
 DeleteMap: TypeAlias = "HashTrieMap[int, DeleteRecord]"
@@ -85,8 +85,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     relation_names: "HashTrieMap[ObjectId, HashTrieMap[str, ObjectId]]" = HashTrieMap()
     """Of tables and views, which share their names, by database; without databases that are empty."""
     buckets: "HashTrieMap[BucketKey, BucketRecord]" = HashTrieMap()
-    segments: "HashTrieMap[BucketKey, SegmentMap]" = HashTrieMap()
-    replaced: "HashTrieMap[BucketKey, ReplacedMap]" = HashTrieMap()
+    segments: Shelf[SegmentRecord] = Shelf()
+    replaced: Shelf[ReplacedRecord] = Shelf()
     transactions: "HashTrieMap[TransactionId, TransactionRecord]" = HashTrieMap()
     procedures: "HashTrieMap[int, ProcedureRecord]" = HashTrieMap()
     statements: "HashTrieMap[StatementId, StatementRecord]" = HashTrieMap()
@@ -214,6 +214,12 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
             )
         return msgspec.structs.replace(self.changed(batch.changes), revision=batch.revision, lineage=lineage)
 
+    def leaping(self, revision: Revision, lineage: LineageHash, changes: Iterable[Change]) -> "Catalog":
+        """The catalog of a later revision, by all that differs there: the revisions between are not seen, so their
+        chain can't be followed. Who leaps has compared the items themselves (`Vault.leap`)."""
+        assert revision > self.revision, "a leap leads forward"
+        return msgspec.structs.replace(self.changed(changes), revision=revision, lineage=lineage)
+
     def changed(self, changes: Iterable[Change]) -> "Catalog":
         """With these changes, still at the same revision: what a leader decides the next command on."""
         fields: dict[str, Any] = {}
@@ -225,6 +231,19 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     def restored(cls, revision: Revision, lineage: LineageHash, items: Iterable[Change]) -> "Catalog":
         """From all keys and values at `revision`."""
         return msgspec.structs.replace(cls().changed(items), revision=revision, lineage=lineage)
+
+    @classmethod
+    def reopened(cls, stored: Reopened) -> "Catalog":
+        """From what a vault gives a process that starts: segments stay where they are until they are asked for."""
+        segments, replaced = Shelf(stored.segments), Shelf(stored.replaced)
+        catalog = msgspec.structs.replace(cls(), segments=segments, replaced=replaced).changed(stored.items)
+        gone = {*stored.segments.tables(), *stored.replaced.tables()}.difference(catalog.tables)
+        fields: dict[str, Any] = {}
+        for base in (stored.segments, stored.replaced):
+            for table in sorted(gone):
+                for bucket in base.buckets(table):
+                    Draft(catalog, fields).put_inner("leftovers", *bucket, None)
+        return msgspec.structs.replace(catalog, revision=stored.applied, lineage=stored.lineage, **fields)
 
     def _change(self, fields: dict[str, Any], change: Change) -> None:
         single = SINGLES.get(change.key)

@@ -1,100 +1,92 @@
 """The vault: a node's durable local state in one SQLite file, `vault.db` (DESIGN sections 5 and 6, INV-REC-1).
 
-- One process (`DirectoryLock`), one database thread, WAL. Identity writes commit with synchronous=FULL and are then
-  moved from the log into the file itself, so that a damaged log can't take the identity back. Projection writes
-  commit with synchronous=NORMAL: they survive the process at once, the machine from the next `sync` on.
+- One process (`DirectoryLock`), one database thread that writes, WAL. Identity writes commit with synchronous=FULL and
+  are then moved from the log into the file itself, so that a damaged log can't take the identity back; every
+  VAULT_SYNCS_PER_CHECKPOINT syncs the projection follows. Where another program reads the file, that waits for it.
+  Projection writes commit with synchronous=NORMAL: they survive the process at once, the machine from the next `sync`.
 - Projection, applied revision and lineage change in one transaction. That row also holds a digest, the XOR of the
-  hashes of all items, and a seal, the hash of the row: whatever is damaged, lost or mixed up is found.
+  hashes of all items, the hash of the identity, and a seal, the hash of the row: whatever is damaged, lost or mixed
+  up is found, and an identity that was lost is never taken for a first start.
+- A small vault is checked whole when it is opened. Of a large one only what every start needs is read and checked
+  then; segments are read on demand (`vault/ondemand.py`), each row checked by its own hash, and `verify` goes through
+  the whole in small steps while the node works.
 - The file is made under another name, synced and renamed. So a `vault.db` that is empty or does not open is damage,
   never a first start, and no new identity is taken in its place.
 """
 
 import asyncio
-import hashlib
-import os
+import logging
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.lineage import GENESIS
+from leasehold.core.codec import encode
 from leasehold.core.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
-from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
+from leasehold.core.records import IdentityRecord
+from leasehold.core.shelf import Reopened
+from leasehold.core.staging import Staged, check_same
+from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
-from leasehold.limits import FORMAT_VERSION
+from leasehold.limits import (
+    VAULT_BUSY_WAIT_MS,
+    VAULT_CACHE_BYTES,
+    VAULT_FORMAT_VERSION,
+    VAULT_LOG_PAGES,
+    VAULT_SYNCS_PER_CHECKPOINT,
+    VAULT_WHOLE_BYTES_MAX,
+)
+from leasehold.vault import format as file_format
+from leasehold.vault import leap, rows
+from leasehold.vault.causes import corrupt, disk, explain, result_code
+from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
 from leasehold.vault.lock import DirectoryLock
+from leasehold.vault.ondemand import Reader
 
 T = TypeVar("T")
 
-FILE_NAME: Final = "vault.db"
-APPLICATION_ID: Final = 0x4C484F4C
-"""`LHOL` in the file's header: it is ours."""
+log = logging.getLogger(__name__)
+
 NORMAL: Final = 1
 FULL: Final = 2
 
-_SCHEMA: Final = f"""
-PRAGMA journal_mode = WAL;
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT_VERSION};
-CREATE TABLE identity (id INTEGER PRIMARY KEY CHECK (id = 1), content BLOB NOT NULL, sha256 BLOB NOT NULL);
-CREATE TABLE coordinators (id INTEGER PRIMARY KEY CHECK (id = 1), content BLOB NOT NULL, sha256 BLOB NOT NULL);
-CREATE TABLE projection (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE applied (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL, durable INTEGER NOT NULL,
-                      lineage BLOB NOT NULL, digest BLOB NOT NULL, seal BLOB NOT NULL);
-"""
-
-
-class _Applied:
-    """The `applied` row as it stands in the file."""
-
-    def __init__(self, revision: int, lineage: bytes, digest: int) -> None:
-        self.revision = revision
-        self.lineage = lineage
-        self.digest = digest
-
-    @property
-    def digest_bytes(self) -> bytes:
-        return self.digest.to_bytes(32)
-
-    @property
-    def seal(self) -> bytes:
-        return hashlib.sha256(self.revision.to_bytes(8) + self.lineage + self.digest_bytes).digest()
-
-
-def _sha256(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()
-
-
-def _item_digest(key: bytes, value: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(len(key).to_bytes(4) + key + value).digest())
+__all__ = ["FILE_NAME", "FULL", "NORMAL", "SqliteVault"]
 
 
 class SqliteVault:
     """Implements `wire.ports.Vault`; made by `open`."""
 
-    def __init__(self, directory: Path, lock: DirectoryLock) -> None:
+    def __init__(self, directory: Path, lock: DirectoryLock, whole_bytes_max: int) -> None:
         self._path = directory / FILE_NAME
         self._lock = lock
+        self._whole_bytes_max = whole_bytes_max
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vault")
         self._database: sqlite3.Connection | None = None
-        self._applied = _Applied(0, GENESIS, 0)
+        self._reader = Reader(self._path, self._failed)
+        self._applied = Applied()
         self._durable = 0
-        self._broken = False
+        self._syncs = 0
+        """Since the log was emptied."""
+        self._staged = Staged()
+        self._scrub = rows.Scrub()
+        self._fault: LeaseholdError | None = None
+        """What went wrong first; nothing is done after it."""
         self._closed = False
+        self._checking: sqlite3.Connection | None = None
+        """On a thread of its own, the whole file for as long as that takes."""
 
     @classmethod
-    async def open(cls, directory: Path) -> "SqliteVault":
-        """Opens the vault in `directory`, or makes a new one where there is none.
+    async def open(cls, directory: Path, *, whole_bytes_max: int = VAULT_WHOLE_BYTES_MAX) -> "SqliteVault":
+        """Opens the vault in `directory`, or makes a new one where there is none. One of up to `whole_bytes_max` bytes
+        is checked whole.
 
         Raises `BadDirectory` (code LOCKED: in use; NEWER_VERSION: of a newer version of this program) and `Corrupt`.
         """
-        vault = cls(directory, DirectoryLock(directory))
+        vault = cls(directory, DirectoryLock(directory), whole_bytes_max)
         try:
             await vault._run(vault._open)
         except BaseException:
@@ -111,10 +103,16 @@ class SqliteVault:
         content = encode(record)
 
         def write(database: sqlite3.Connection) -> None:
+            hashed = content_hash("identity", content)
+            applied = msgspec.structs.replace(self._applied, identity=hashed)
             with self._synchronous(FULL):
-                database.execute("UPDATE identity SET content = ?, sha256 = ?", (content, _sha256(content)))
+                with self._transaction():
+                    database.execute("UPDATE identity SET content = ?, sha256 = ?", (content, hashed))
+                    applied.write(database)
+                self._applied = applied
                 # SQLite takes a log with a damaged frame as one that ends there, which would take the identity back.
-                self._checkpoint()
+                self._interrupt_check()
+                self._checkpoint(VAULT_BUSY_WAIT_MS)
             self._durable = self._applied.revision
 
         await self._run(write)
@@ -122,7 +120,7 @@ class SqliteVault:
     async def coordinators(self) -> tuple[str, ...]:
         """The last known coordinator addresses."""
 
-        content = await self._run(lambda database: self._read_content(database, "coordinators"))
+        content = await self._run(lambda database: read_content(database, self._path, "coordinators"))
         return msgspec.msgpack.decode(content, type=tuple[str, ...]) if content else ()
 
     async def write_coordinators(self, addresses: tuple[str, ...]) -> None:
@@ -130,7 +128,7 @@ class SqliteVault:
         content = msgspec.msgpack.encode(addresses)
         await self._run(
             lambda database: database.execute(
-                "UPDATE coordinators SET content = ?, sha256 = ?", (content, _sha256(content))
+                "UPDATE coordinators SET content = ?, sha256 = ?", (content, content_hash("coordinators", content))
             )
         )
 
@@ -138,9 +136,34 @@ class SqliteVault:
         """The whole projection as of its applied revision, every item verified. Raises `Corrupt`."""
         return await self._run(self._read_projection)
 
+    async def reopened(self) -> Reopened:
+        """What a process goes on from: all but the segments, verified, and those on demand. Raises `Corrupt`."""
+        return await self._run(self._reopen)
+
+    async def verify(self, rows_max: int) -> bool:
+        """Checks some more items, at the end also the file's structure; True once all has been checked since the first
+        call, or the last True. Raises `Corrupt`, also for damage that a base has met.
+
+        A check of the structure that an identity had to interrupt leaves it False: all is gone through anew."""
+        done = await self._run(
+            lambda database: rows.check_some(database, self._path, self._applied, self._scrub, rows_max)
+        )
+        if done:
+            # On a thread and a connection of its own, so that writes go on: it takes as long as the file is large.
+            done = await asyncio.get_running_loop().run_in_executor(None, self._check_structure)
+        return done
+
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
         """Applies whole revisions in one transaction; `Refused` with code NOT_ASCENDING changes nothing."""
         await self._run(lambda database: self._apply(database, tuple(batches), lineage))
+
+    async def stage(self, items: Sequence[Change], *, first: bool) -> None:
+        """Takes a page of a snapshot for `leap`; a page out of order is `Refused` with code BAD_SNAPSHOT."""
+        await self._run(lambda database: self._stage(database, tuple(items), first=first))
+
+    async def leap(self, revision: Revision, lineage: LineageHash, digest: bytes) -> tuple[Change, ...]:
+        """Puts what was staged in the projection's place; what changed by it, in key order."""
+        return await self._run(lambda database: self._leap(database, revision, lineage, digest))
 
     async def sync(self) -> Revision:
         """Makes what was applied survive the machine; answers the durable applied revision."""
@@ -151,6 +174,10 @@ class SqliteVault:
                 with self._synchronous(FULL):
                     database.execute("UPDATE applied SET durable = revision")
                 self._durable = self._applied.revision
+                self._syncs += 1
+                if self._syncs >= VAULT_SYNCS_PER_CHECKPOINT:
+                    # What is durable does not go back further, whatever becomes of the log.
+                    self._checkpoint(0)
             return Revision(self._durable)
 
         return await self._run(write)
@@ -160,17 +187,17 @@ class SqliteVault:
         if self._closed:
             return
         self._closed = True
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._close)
+        self._interrupt_check()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown()
         self._lock.release()
 
     async def synchronous(self, level: int = NORMAL) -> int:
         """What SQLite says of its `synchronous` setting while a write at `level` runs: 1 is NORMAL, 2 is FULL."""
 
-        def read(_database: sqlite3.Connection) -> int:
+        def read(database: sqlite3.Connection) -> int:
             with self._synchronous(level):
-                return self._pragma("synchronous")
+                return pragma(database, "synchronous")
 
         return await self._run(read)
 
@@ -182,43 +209,68 @@ class SqliteVault:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work)
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self._broken:
-            raise self._disk("it failed before")
+        if self._fault is not None:
+            raise self._fault
         try:
             if self._database is None:
                 self._database = self._connect()
             return work(self._database)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError, Corrupt) as error:
             # After a failed write or sync nothing is to be trusted before it is opened and checked anew.
+            fault = self._failed(error)
             self._close()
-            # What SQLite does not blame on the disk, in statements that are always the same, is damage.
-            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                raise self._disk(str(error)) from error
-            raise self._corrupt(str(error)) from error
+            raise fault from error
+
+    def _failed(self, error: Exception) -> LeaseholdError:
+        """Notes what went wrong, here or in a reader on another thread: this process ends by it."""
+        if isinstance(error, LeaseholdError):
+            fault = error
+        else:
+            assert isinstance(error, sqlite3.DatabaseError | OSError), "nothing else is caught"
+            fault = explain(self._path, error)
+        if self._fault is None:
+            self._fault = fault
+        return fault
 
     def _open(self, database: sqlite3.Connection) -> None:
         """Checks what is there, cheapest first."""
-        version = self._pragma("user_version")
-        if version > FORMAT_VERSION:
-            raise BadDirectory(
-                f"the vault {self._path} has format {version}, newer than {FORMAT_VERSION}",
-                code="NEWER_VERSION",
-                hint="Start this node with the newer version of the program that wrote it.",
-            )
-        if self._pragma("application_id") != APPLICATION_ID or version < 1:
-            raise self._corrupt("it is a database, but not a vault")
-        finding = database.execute("PRAGMA quick_check(1)").fetchone()
-        if finding != ("ok",):
-            raise self._corrupt(str(finding))
-        self._read_identity(database)
-        row = database.execute("SELECT revision, durable, lineage, digest, seal FROM applied").fetchone()
-        if row is None or tuple(type(column) for column in row) != (int, int, bytes, bytes, bytes):
-            raise self._corrupt("its applied revision can't be read")
-        revision, durable, lineage, digest, seal = row
-        self._applied = _Applied(revision, lineage, int.from_bytes(digest))
-        if self._applied.seal != seal:
-            raise self._corrupt("its applied revision does not match its checksum")
-        self._durable = min(durable, revision)
+        version = file_format.check_version(database, self._path)
+        whole = version == 1 or self._path.stat().st_size <= self._whole_bytes_max
+        if whole:
+            check_structure(database, self._path, "quick_check")
+        held, _durable = file_format.stored_applied(database, self._path, version)
+        file_format.read_identity(database, self._path, held, version)
+        if version == 1:
+            with self._synchronous(FULL), self._transaction():
+                file_format.migrate(database, self._path)
+            self._checkpoint(VAULT_BUSY_WAIT_MS)
+        self._applied, self._durable = file_format.stored_applied(database, self._path, VAULT_FORMAT_VERSION)
+        if whole:
+            rows.check_all(database, self._path, self._applied)
+
+    def _check_structure(self) -> bool:
+        """False if it was interrupted."""
+        address = f"{self._path.absolute().as_uri()}?mode=ro"
+        if self._closed:
+            return False
+        try:
+            with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as database:
+                self._checking = database
+                check_structure(database, self._path, "integrity_check")
+        except (sqlite3.DatabaseError, Corrupt) as error:
+            if isinstance(error, sqlite3.Error) and result_code(error) == sqlite3.SQLITE_INTERRUPT:
+                return False
+            raise self._failed(error) from error
+        finally:
+            self._checking = None
+        return True
+
+    def _interrupt_check(self) -> None:
+        """As long as it reads, the log can't be emptied."""
+        checking = self._checking
+        if checking is not None:
+            with suppress(sqlite3.ProgrammingError):  # it has ended just now
+                checking.interrupt()
 
     def _connect(self) -> sqlite3.Connection:
         directory = self._path.parent
@@ -226,90 +278,87 @@ class SqliteVault:
             rest.unlink()
         if not self._path.exists():
             if any(directory.glob(f"{FILE_NAME}-*")):
-                raise self._corrupt("its log is there, the file is not")
-            self._create(directory / f"{FILE_NAME}.new")
+                raise corrupt(self._path, "its log is there, the file is not")
+            file_format.create(self._path)
         elif self._path.stat().st_size == 0:
-            raise self._corrupt("it is empty")
+            raise corrupt(self._path, "it is empty")
+        file_format.keep_to_owner(self._path)
         # Never creates a file: what is not there any more must not be taken for new.
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         self._database = database
         database.execute(f"PRAGMA synchronous = {NORMAL}")
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute(f"PRAGMA busy_timeout = {VAULT_BUSY_WAIT_MS}")
+        database.execute(f"PRAGMA cache_size = -{VAULT_CACHE_BYTES // 1024}")
+        database.execute(f"PRAGMA wal_autocheckpoint = {VAULT_LOG_PAGES}")
         return database
 
-    def _create(self, path: Path) -> None:
-        database = sqlite3.connect(path, isolation_level=None)
-        try:
-            database.executescript(_SCHEMA)
-            fresh = _Applied(0, GENESIS, 0)
-            database.execute(
-                "INSERT INTO applied VALUES (1, 0, 0, ?, ?, ?)", (fresh.lineage, fresh.digest_bytes, fresh.seal)
-            )
-            for table in ("identity", "coordinators"):
-                database.execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (b"", _sha256(b"")))  # noqa: S608 literals
-        finally:
-            # The last connection to close moves the log into the file and removes it.
-            database.close()
-        _sync_path(path)
-        path.rename(self._path)
-        _sync_path(self._path.parent)
-
-    def _close(self, _database: sqlite3.Connection | None = None) -> None:
+    def _close(self) -> None:
         database, self._database = self._database, None
-        self._broken = True
+        if self._fault is None:
+            self._fault = disk(self._path, "it was closed")
+        self._reader.close()
         if database is not None:
             # Closing writes too, and may fail on the same disk; what counts has been synced before.
             with suppress(sqlite3.DatabaseError):
                 database.close()
 
     def _read_identity(self, database: sqlite3.Connection) -> IdentityRecord | None:
-        content = self._read_content(database, "identity")
-        if not content:
-            return None
-        record = decode_record(Record, content)
-        if not isinstance(record, Claiming | Allocated | Joining):
-            raise self._corrupt(f"a {type(record).__name__} stands where the identity belongs")
-        return record
-
-    def _read_content(self, database: sqlite3.Connection, table: Literal["identity", "coordinators"]) -> bytes:
-        """The content of a table of one row; empty until it is first written. A missing row is damage too."""
-        row = database.execute(f"SELECT content, sha256 FROM {table}").fetchone()  # noqa: S608 one of two literals
-        if row is None or not isinstance(row[0], bytes) or _sha256(row[0]) != row[1]:
-            raise self._corrupt(f"the {table} record does not match its checksum")
-        return row[0]
+        return file_format.read_identity(database, self._path, self._applied, VAULT_FORMAT_VERSION)
 
     def _read_projection(self, database: sqlite3.Connection) -> StoredProjection:
-        items: list[Change] = []
-        digest = 0
-        for key, value in database.execute("SELECT key, value FROM projection ORDER BY key"):
-            if not isinstance(key, bytes) or not isinstance(value, bytes):
-                raise self._corrupt("an item of the projection can't be read")
-            items.append(Change(key, value))
-            digest ^= _item_digest(key, value)
-        if digest != self._applied.digest:
-            raise self._corrupt("the projection does not match its checksum")
-        return StoredProjection(
-            applied=Revision(self._applied.revision), lineage=LineageHash(self._applied.lineage), items=tuple(items)
+        items = rows.read_all(database, self._path, self._applied)
+        return StoredProjection(applied=self._applied.revision, lineage=self._applied.lineage, items=items)
+
+    def _reopen(self, database: sqlite3.Connection) -> Reopened:
+        items = rows.read_eager(database, self._path, self._applied)
+        segments, replaced = self._reader.made()
+        applied = self._applied
+        return Reopened(
+            applied=applied.revision, lineage=applied.lineage, items=items, segments=segments, replaced=replaced
         )
 
     def _apply(self, database: sqlite3.Connection, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> None:
         if not batches:
             raise Refused("nothing to apply: at least one revision is needed", code="NOT_ASCENDING")
-        revision, digest = self._applied.revision, self._applied.digest
+        revision = self._applied.revision
         for batch in batches:
             if batch.revision <= revision:
                 raise Refused(f"revision {batch.revision} comes after {revision}", code="NOT_ASCENDING")
             revision = batch.revision
+        changes = rows.merged(batches)
+        self._reader.keep(changes)
         with self._transaction():
-            for batch in batches:
-                for change in batch.changes:
-                    digest ^= _put(database, change)
-            applied = _Applied(revision, lineage, digest)
-            database.execute(
-                "UPDATE applied SET revision = ?, lineage = ?, digest = ?, seal = ?",
-                (revision, lineage, applied.digest_bytes, applied.seal),
-            )
+            applied = rows.put(database, self._applied, changes, self._scrub)
+            applied = msgspec.structs.replace(applied, revision=revision, lineage=lineage)
+            applied.write(database)
         self._applied = applied
+
+    def _stage(self, database: sqlite3.Connection, items: tuple[Change, ...], *, first: bool) -> None:
+        staged, counted = (Staged() if first else self._staged).adding(items)
+        with self._transaction():
+            leap.stage(database, items, counted, first=first)
+        self._staged = staged
+
+    def _leap(
+        self, database: sqlite3.Connection, revision: Revision, lineage: LineageHash, digest: bytes
+    ) -> tuple[Change, ...]:
+        held = self._applied.revision, self._applied.lineage
+        self._staged.check_leap(held, (revision, lineage), digest)
+        staged = self._staged
+        applied = msgspec.structs.replace(
+            self._applied, revision=revision, lineage=lineage, digest=staged.digest, eager=staged.eager
+        )
+        with self._transaction():
+            changes = leap.differences(database)
+            if revision == held[0]:
+                check_same(changes)
+            self._reader.keep(one.key for one in changes)
+            leap.replace(database)
+            applied.write(database)
+        self._applied = applied
+        self._staged = Staged()
+        self._scrub = rows.Scrub()
+        return changes
 
     @contextmanager
     def _transaction(self) -> Generator[None, None, None]:
@@ -328,53 +377,21 @@ class SqliteVault:
         """Statements inside, each its own transaction, commit at `level`; proven by reading it back."""
         assert self._database is not None
         self._database.execute(f"PRAGMA synchronous = {level}")
-        assert self._pragma("synchronous") == level, "SQLite ignores a setting it does not like"
+        assert pragma(self._database, "synchronous") == level, "SQLite ignores a setting it does not like"
         try:
             yield
         finally:
             self._database.execute(f"PRAGMA synchronous = {NORMAL}")
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, wait_ms: int) -> None:
+        """Moves the log into the file and empties it. What is in it is committed already, so where another program
+        still reads the file after `wait_ms`, the next sync tries again."""
         assert self._database is not None
-        (busy, _log, _moved) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        assert not busy, "this is the only connection"
-
-    def _pragma(self, name: str) -> int:
-        assert self._database is not None
-        (value,) = self._database.execute(f"PRAGMA {name}").fetchone()
-        return value
-
-    def _corrupt(self, why: str) -> Corrupt:
-        return Corrupt(
-            f"the vault {self._path} is damaged: {why}",
-            hint=f"Restore the latest copy of {self._path.parent}, or move it away and start a new node with --name.",
-        )
-
-    def _disk(self, why: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"the vault {self._path} can't be written or read: {why}",
-            code="DISK",
-            hint="Check the disk (space, health, mode), then start this node again.",
-        )
-
-
-def _put(database: sqlite3.Connection, change: Change) -> int:
-    """Writes one change; answers by what the digest changes."""
-    digest = 0
-    row = database.execute("SELECT value FROM projection WHERE key = ?", (change.key,)).fetchone()
-    if row is not None:
-        digest ^= _item_digest(change.key, row[0])
-    if change.value is None:
-        database.execute("DELETE FROM projection WHERE key = ?", (change.key,))
-    else:
-        digest ^= _item_digest(change.key, change.value)
-        database.execute("INSERT OR REPLACE INTO projection VALUES (?, ?)", (change.key, change.value))
-    return digest
-
-
-def _sync_path(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        self._database.execute(f"PRAGMA busy_timeout = {wait_ms}")
+        # Nobody here reads meanwhile: a reader would keep it from emptying the log.
+        with self._reader.lock:
+            (busy, _log, _moved) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._database.execute(f"PRAGMA busy_timeout = {VAULT_BUSY_WAIT_MS}")
+        if busy and self._syncs < VAULT_SYNCS_PER_CHECKPOINT:
+            log.info("another reader of the vault %s keeps its log from being emptied: later", self._path)
+        self._syncs = VAULT_SYNCS_PER_CHECKPOINT if busy else 0

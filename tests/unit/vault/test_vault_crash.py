@@ -3,11 +3,14 @@
 import asyncio
 import subprocess
 import sys
+from functools import reduce
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
+from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import Allocated, Claiming
@@ -20,6 +23,7 @@ from leasehold.vault.store import SqliteVault
 from leasehold.wire.ports import Vault
 
 KEYS = 7
+V = TypeVar("V", bound=Vault)
 
 
 def batch(number: int) -> RevisionChanges:
@@ -58,9 +62,17 @@ def identity(incarnation: int) -> Allocated:
     )
 
 
+async def begun(vault: V) -> V:
+    """With the identity that a node has before it learns anything of a cluster; survives the machine."""
+    await vault.write_identity(identity(0))
+    return vault
+
+
 async def write_for_ever(directory: Path) -> None:
     """What the child runs: says each write that was acknowledged, one line each, until it is killed."""
     vault = await SqliteVault.open(directory)
+    if await vault.identity() is None:
+        await begun(vault)
     stored = await vault.projection()
     lineage, number = stored.lineage, int(stored.applied)
     while True:
@@ -80,13 +92,13 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def kill_after(directory: Path, lines_seen: int) -> dict[str, int]:
+def kill_after(directory: Path, lines_seen: int, work: str = "write_for_ever") -> dict[str, int]:
     """Runs the child, kills it once it has said so many lines; answers the last acknowledged number of each kind."""
     program = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from tests.unit.vault.test_vault_crash import write_for_ever\n"
-        "asyncio.run(write_for_ever(Path(sys.argv[1])))\n"
+        f"from tests.unit.vault.test_vault_crash import {work}\n"
+        f"asyncio.run({work}(Path(sys.argv[1])))\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(directory)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
@@ -120,6 +132,7 @@ def test_a_crash_of_the_simulated_machine_loses_only_what_was_not_synced(seed: i
     async def main(random: Random) -> int:
         disk = VaultDisk(lambda: random.randint(0, 5 * MILLISECOND_NS))
         lost = 0
+        await (await begun(disk.open())).close()
         for _ in range(5):
             vault = disk.open()
             start = await agree(vault)
@@ -133,8 +146,8 @@ def test_a_crash_of_the_simulated_machine_loses_only_what_was_not_synced(seed: i
             left = await agree(vault)
             assert left >= known["durable"]
             stored = await vault.identity()
-            assert stored is None or isinstance(stored, Allocated)
-            assert (stored.incarnation if stored else 0) >= known["identity"]
+            assert isinstance(stored, Allocated)
+            assert stored.incarnation >= known["identity"]
             lost += max(0, known["applied"] - left)
             await vault.close()
         return lost
@@ -160,16 +173,84 @@ async def test_a_crash_loses_something_and_a_kill_nothing() -> None:
     left: set[int] = set()
     for seed in range(30):
         disk = VaultDisk()
-        vault = disk.open()
-        await work_until(vault, 4)
+        await work_until(await begun(disk.open()), 4)
         disk.crash(Random(seed))
         left.add(await agree(disk.open()))
     assert left == {0, 1, 2, 3, 4}
 
     disk = VaultDisk()
-    await work_until(disk.open(), 4)
+    await work_until(await begun(disk.open()), 4)
     disk.kill()
     assert await agree(disk.open()) == 4
+
+
+async def leap_to(vault: Vault, last: int) -> None:
+    lineage, items = expected(last)
+    await vault.stage(items[:3], first=True)
+    await vault.stage(items[3:], first=False)
+    await vault.leap(Revision(last), lineage, digest_of(items))
+
+
+def digest_of(items: tuple[Change, ...]) -> bytes:
+    return digest_bytes(reduce(lambda digest, one: digest ^ item_digest(one.key, one.value or b""), items, 0))
+
+
+async def test_a_leap_that_was_not_synced_may_be_lost_with_the_machine_and_is_never_torn() -> None:
+    left: set[int] = set()
+    for seed in range(20):
+        disk = VaultDisk()
+        await work_until(await begun(disk.open()), 2)
+        disk.sync()
+        disk.kill()
+        await leap_to(disk.open(), 40)
+        disk.crash(Random(seed))
+        left.add(await agree(disk.open()))
+    assert left == {2, 40}
+
+    disk = VaultDisk()
+    vault = await begun(disk.open())
+    await leap_to(vault, 40)
+    assert await vault.sync() == 40
+    disk.crash(Random(1))
+    assert await agree(disk.open()) == 40
+
+
+async def test_a_crash_between_staging_and_the_leap_leaves_the_old_state() -> None:
+    disk = VaultDisk()
+    vault = await begun(disk.open())
+    await work_until(vault, 2)
+    _lineage, items = expected(40)
+    await vault.stage(items, first=True)
+    disk.kill()
+    vault = disk.open()
+    assert await agree(vault) == 2
+    await leap_to(vault, 41)
+    assert await agree(vault) == 41
+
+
+@pytest.mark.processes
+async def test_a_process_killed_around_a_leap_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
+    left = await begun(await SqliteVault.open(tmp_path))
+    await work_until(left, 2)
+    await left.close()
+    for lines_seen in range(1, 8):
+        known = kill_after(tmp_path, lines_seen, "leap_for_ever")
+        vault = await SqliteVault.open(tmp_path)
+        assert await agree(vault) >= known.get("leapt", 2)
+        await vault.close()
+
+
+async def leap_for_ever(directory: Path) -> None:
+    """What the child runs: stages and leaps, a few revisions each time, until it is killed."""
+    vault = await SqliteVault.open(directory)
+    number = int((await vault.projection()).applied)
+    while True:
+        number += 5
+        lineage, items = expected(number)
+        await vault.stage(items, first=True)
+        say(f"staged {number}")
+        await vault.leap(Revision(number), lineage, digest_of(items))
+        say(f"leapt {number}")
 
 
 async def test_a_copy_of_the_disk_is_a_clone() -> None:
@@ -182,7 +263,7 @@ async def test_a_copy_of_the_disk_is_a_clone() -> None:
     assert await twin.identity() == Claiming(token=Token("a" * 32))
 
 
-async def work_until(vault: MemoryVault, last: int) -> None:
+async def work_until(vault: Vault, last: int) -> None:
     for number in range(1, last + 1):
         lineage, _items = expected(number)
         await vault.apply((batch(number),), lineage)

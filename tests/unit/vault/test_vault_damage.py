@@ -12,7 +12,7 @@ from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import Claiming
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown
 from leasehold.ids import LineageHash, Revision, Token
-from leasehold.limits import FORMAT_VERSION
+from leasehold.limits import VAULT_FORMAT_VERSION
 from leasehold.vault.store import FULL, NORMAL, SqliteVault
 
 CLAIMING = Claiming(token=Token("ab" * 16))
@@ -72,7 +72,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "no identity row": sql("DELETE FROM identity"),
     "no applied row": sql("DELETE FROM applied"),
     "a lost item": sql("DELETE FROM projection WHERE key = CAST('key00001' AS BLOB)"),
-    "an item twice as text": sql("INSERT INTO projection VALUES ('text', 'text')"),
+    "an item twice as text": sql("INSERT INTO projection VALUES ('text', 'text', 'text')"),
     "another applied revision": sql("UPDATE applied SET revision = 8"),
     "no table": sql("DROP TABLE projection"),
 }
@@ -119,7 +119,7 @@ async def test_a_damaged_log_does_not_take_the_identity_back(tmp_path: Path) -> 
 
 async def test_a_newer_format_is_refused_and_named(tmp_path: Path) -> None:
     path = await fill(tmp_path)
-    sql(f"PRAGMA user_version = {FORMAT_VERSION + 1}")(path)
+    sql(f"PRAGMA user_version = {VAULT_FORMAT_VERSION + 1}")(path)
     with pytest.raises(BadDirectory, match="newer") as caught:
         await SqliteVault.open(tmp_path)
     assert caught.value.code == "NEWER_VERSION"

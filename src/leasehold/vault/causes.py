@@ -1,0 +1,64 @@
+"""What keeps a vault from being opened, read or written: SQLite's errors and those of the file system as ours.
+
+Damage is what no other cause explains: a mode, a lock or a full disk is mended without giving up the node's identity.
+"""
+
+import errno
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, OutcomeUnknown
+
+_REFUSED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
+_LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_REFUSED_FILE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
+
+
+def corrupt(path: Path, why: str) -> Corrupt:
+    """What a damaged vault raises."""
+    return Corrupt(
+        f"the vault {path} is damaged: {why}",
+        hint=f"Restore the latest copy of {path.parent}, or move it away and start a new node with --name.",
+    )
+
+
+def disk(path: Path, why: str) -> OutcomeUnknown:
+    """What a disk that fails or is full raises."""
+    return OutcomeUnknown(
+        f"the vault {path} can't be written or read: {why}",
+        code="DISK",
+        hint="Check the disk (space, health, mode), then start this node again.",
+    )
+
+
+def explain(path: Path, error: sqlite3.DatabaseError | OSError) -> LeaseholdError:
+    """Ours for one of theirs: codes NO_ACCESS, LOCKED, DISK and CORRUPT."""
+    if isinstance(error, OSError):
+        return _no_access(path, str(error)) if error.errno in _REFUSED_FILE else disk(path, str(error))
+    code = result_code(error)
+    if code in _REFUSED:
+        return _no_access(path, str(error))
+    if code in _LOCKED:
+        return BadDirectory(
+            f"another program has the vault {path} open: {error}",
+            code="LOCKED",
+            hint="Close that program (a copy, a backup, a database shell), then start this node again.",
+        )
+    # What SQLite does not blame on the disk, in statements that are always the same, is damage.
+    if isinstance(error, sqlite3.OperationalError) and code not in {0, sqlite3.SQLITE_ERROR}:
+        return disk(path, str(error))
+    return corrupt(path, str(error))
+
+
+def result_code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, 0 for an error of the Python module itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _no_access(path: Path, why: str) -> BadDirectory:
+    return BadDirectory(
+        f"the vault {path} can't be opened: {why}",
+        code="NO_ACCESS",
+        hint="Check that it is a file, its owner and its mode, then start this node again.",
+    )

@@ -1,0 +1,281 @@
+"""Looking into a vault without changing anything in its directory: for people, while no node runs there.
+
+The lock is taken, not written. A file without a log beside it is opened as one that never changes; one with a log, as
+a node that was killed leaves it, is copied with the log to a temporary directory first, since reading a log writes.
+"""
+
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeVar
+
+import msgspec
+
+from leasehold.core.digest import digest_bytes, item_digest
+from leasehold.core.records import Allocated, Claiming, IdentityRecord
+from leasehold.core.shelf import on_demand
+from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
+from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
+from leasehold.limits import VAULT_FINDINGS_MAX
+from leasehold.vault.causes import corrupt, explain
+from leasehold.vault.format import FILE_NAME, check_version, read_content, read_identity, stored_applied
+from leasehold.vault.lock import LOCK_NAME
+from leasehold.vault.logfile import ends_early
+
+T = TypeVar("T")
+
+_FAMILIES: Final = """
+SELECT CAST(substr(key, 1, 2 + CASE instr(substr(key, 3), X'2F') WHEN 0 THEN length(key)
+                                ELSE instr(substr(key, 3), X'2F') END) AS TEXT) AS family,
+       count(*), sum(length(key) + length(value))
+FROM projection GROUP BY 1 ORDER BY 1
+"""
+"""Keys up to the `/` after their first word; a key without one is a family by itself."""
+
+
+class KeyFamily(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys that begin alike."""
+
+    prefix: str
+    keys: int
+    size_bytes: int
+    """Of keys and values, without what SQLite adds."""
+
+
+class VaultSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vault holds, without its secrets."""
+
+    path: Path
+    format_version: int
+    size_bytes: int
+    """Of the file and its log."""
+    state: str
+    """CLAIMING, ALLOCATED, JOINING, or NEW without an identity."""
+    node: NodeId | None
+    cluster_id: ClusterId | None
+    incarnation: Incarnation | None
+    """The newest known one; while JOINING, the one before."""
+    token_sha256: str | None
+    """The first 8 hex digits: enough to tell two nodes apart, too few to be one."""
+    applied: Revision
+    durable: Revision
+    """As it was last noted: the applied revision at the last sync."""
+    lineage: LineageHash
+    coordinators: tuple[str, ...]
+    families: tuple[KeyFamily, ...]
+
+    @property
+    def keys(self) -> int:
+        """How many there are in all."""
+        return sum(one.keys for one in self.families)
+
+
+def inspect(directory: Path) -> VaultSummary:
+    """Reads what a vault holds. Raises `NotFound` with code NO_VAULT, `BadDirectory` with code LOCKED while a process
+    uses the directory, NEWER_VERSION for a vault of a newer program, NO_ACCESS and DISK for one that can't be read, and
+    `Corrupt` for one that is damaged."""
+    with _opened(directory) as (database, path):
+        return _guarded(path, lambda: _summary(database, path))
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check of a vault has found."""
+
+    findings: tuple[str, ...]
+    """All that is wrong, up to VAULT_FINDINGS_MAX."""
+    revision: Revision | None
+    """The applied one; what is newer was never here, or is lost without a trace."""
+    log: str | None = None
+    """What of the log is not read, as a crash leaves it, or damage."""
+
+
+def check(directory: Path) -> list[str]:
+    """All that is wrong with a vault, as `examine` finds it; nothing for a sound one."""
+    return list(examine(directory).findings)
+
+
+def examine(directory: Path) -> Checked:
+    """Holds every item against its checksum. Raises as `inspect`, but for damage: that is a finding."""
+    try:
+        with _opened(directory) as (database, path):
+            findings: list[str] = []
+            revisions: list[Revision] = []
+            parts: tuple[Callable[[], list[str]], ...] = (
+                lambda: _structure(database),
+                lambda: _records(database, path),
+                lambda: _items(database, path, revisions.append),
+            )
+            for part in parts:
+                try:
+                    findings += _guarded(path, part)
+                except Corrupt as error:
+                    findings.append(error.text)
+            log = path.with_name(f"{FILE_NAME}-wal")
+            early = _guarded(path, lambda: ends_early(database, log)) if _has_log(path) else None
+            return Checked(
+                findings=tuple(dict.fromkeys(findings))[:VAULT_FINDINGS_MAX],
+                revision=revisions[0] if revisions else None,
+                log=None if early is None else f"{log} ends early: {early}",
+            )
+    except Corrupt as error:
+        return Checked(findings=(error.text,), revision=None)
+
+
+# ------------------------------------------------------------ opening
+
+
+@contextmanager
+def _opened(directory: Path) -> Generator[tuple[sqlite3.Connection, Path], None, None]:
+    path = directory / FILE_NAME
+    log = directory / f"{FILE_NAME}-wal"
+    with _locked(directory):
+        if not path.exists():
+            if log.exists():
+                raise corrupt(path, "its log is there, the file is not")
+            raise NotFound(f"there is no vault in {directory}", code="NO_VAULT", hint="name a node's directory")
+        try:
+            with TemporaryDirectory(prefix="leasehold-vault-") as scratch:
+                if _has_log(path):
+                    for one in (path, log):
+                        shutil.copyfile(one, Path(scratch) / one.name)
+                    address = f"{(Path(scratch) / FILE_NAME).as_uri()}?mode=rw"
+                else:
+                    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+                with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as database:
+                    _guarded(path, lambda: check_version(database, path))
+                    yield database, path
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise _unreadable(path, error) from error
+
+
+def _has_log(path: Path) -> bool:
+    # A log of no bytes holds nothing; SQLite would still want to write beside it.
+    log = path.with_name(f"{FILE_NAME}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+@contextmanager
+def _locked(directory: Path) -> Generator[None, None, None]:
+    """No node starts meanwhile. The lock's file is neither made nor written."""
+    try:
+        file = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield  # no process has ever used it, or it is a copy
+        return
+    except OSError as error:
+        raise BadDirectory(
+            f"can't use the directory {directory}: {error.strerror}", code="NO_ACCESS", hint="Check its owner and mode."
+        ) from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadDirectory(
+                f"the directory {directory} is in use by another process",
+                code="LOCKED",
+                hint="Stop the node that runs there first; of a running one, `leasehold status` tells.",
+            ) from error
+        yield
+    finally:
+        os.close(file)
+
+
+def _guarded(path: Path, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except msgspec.MsgspecError as error:
+        raise corrupt(path, str(error)) from error
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: sqlite3.DatabaseError | OSError) -> LeaseholdError:
+    found = explain(path, error)
+    # Nothing is written here, so nothing is undecided.
+    return BadDirectory(found.text, code=found.code, hint=found.hint) if isinstance(found, Indefinite) else found
+
+
+# ------------------------------------------------------------ reading
+
+
+def _summary(database: sqlite3.Connection, path: Path) -> VaultSummary:
+    version = check_version(database, path)
+    applied, durable = stored_applied(database, path, version)
+    record = read_identity(database, path, applied, version)
+    owner = None if record is None or isinstance(record, Claiming) else record
+    files = [one for one in (path, path.with_name(f"{FILE_NAME}-wal")) if one.exists()]
+    return VaultSummary(
+        path=path,
+        format_version=version,
+        size_bytes=sum(one.stat().st_size for one in files),
+        state="NEW" if record is None else type(record).__name__.upper(),
+        node=None if owner is None else owner.node,
+        cluster_id=None if owner is None else owner.cluster_id,
+        incarnation=owner.incarnation if isinstance(owner, Allocated) else None if owner is None else owner.previous,
+        token_sha256=None if record is None else sha256(record.token.encode()).hexdigest()[:8],
+        applied=applied.revision,
+        durable=durable,
+        lineage=applied.lineage,
+        coordinators=_coordinators(database, path, version),
+        families=tuple(
+            KeyFamily(prefix=prefix, keys=count, size_bytes=size_bytes)
+            for prefix, count, size_bytes in database.execute(_FAMILIES)
+        ),
+    )
+
+
+def _identity(database: sqlite3.Connection, path: Path, version: int) -> IdentityRecord | None:
+    applied, _durable = stored_applied(database, path, version)
+    return read_identity(database, path, applied, version)
+
+
+def _coordinators(database: sqlite3.Connection, path: Path, version: int) -> tuple[str, ...]:
+    content = read_content(database, path, "coordinators", version)
+    return msgspec.msgpack.decode(content, type=tuple[str, ...]) if content else ()
+
+
+def _structure(database: sqlite3.Connection) -> list[str]:
+    found = database.execute(f"PRAGMA integrity_check({VAULT_FINDINGS_MAX})").fetchall()
+    return [f"the file: {text}" for (text,) in found if text != "ok"]
+
+
+def _records(database: sqlite3.Connection, path: Path) -> list[str]:
+    """The identity and the coordinators; the applied row is read with the items."""
+    findings: list[str] = []
+    version = check_version(database, path)
+    for read in (_identity, _coordinators):
+        try:
+            _guarded(path, lambda read=read: read(database, path, version))
+        except Corrupt as error:
+            findings.append(error.text)
+    return findings
+
+
+def _items(database: sqlite3.Connection, path: Path, on_revision: Callable[[Revision], None]) -> list[str]:
+    """Each row against its hash, all of them against the digests."""
+    version = check_version(database, path)
+    applied, _durable = stored_applied(database, path, version)
+    on_revision(applied.revision)
+    findings: list[str] = []
+    whole = eager = 0
+    columns = "key, value, NULL" if version == 1 else "key, value, hash"
+    for key, value, hashed in database.execute(f"SELECT {columns} FROM projection"):  # noqa: S608 one of two literals
+        if not isinstance(key, bytes) or not isinstance(value, bytes):
+            findings.append(f"an item of the projection can't be read: {str(key)[:80]!r}")
+            continue
+        counted = item_digest(key, value)
+        if version > 1 and hashed != digest_bytes(counted):
+            findings.append(f"the item {key!r} does not match its checksum")
+        whole ^= counted
+        eager ^= 0 if on_demand(key) else counted
+        if len(findings) >= VAULT_FINDINGS_MAX:
+            return findings
+    if not findings and (whole, eager if version > 1 else applied.eager) != (applied.digest, applied.eager):
+        findings.append("the projection does not match its checksum: items are lost, or not of this revision")
+    return findings

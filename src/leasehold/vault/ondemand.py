@@ -1,0 +1,150 @@
+"""The bases of a vault (`core.shelf`): buckets of segments read from the file when somebody asks, on any thread.
+
+One connection of its own, which only reads, under one lock: with a write-ahead log it waits for no writer. Every
+bucket is as it was when its base was made. For that, whoever changes the file has all bases `keep` a bucket before the
+change is committed; what is read under the lock is the file as committed, so it is read before the change or never.
+"""
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Generic
+
+from rpds import HashTrieMap
+
+from leasehold.core.records import ReplacedRecord, SegmentRecord
+from leasehold.core.shelf import REPLACED, SEGMENTS, Base, BucketKey, Family, R
+from leasehold.errors import Corrupt, LeaseholdError, Refused
+from leasehold.ids import ObjectId, SegmentId
+from leasehold.limits import VAULT_BUCKETS_CACHED_MAX
+from leasehold.vault.rows import verified
+
+_BUCKET: Final = "SELECT key, value, hash FROM projection WHERE key >= ? AND key < ? ORDER BY key"
+_NEXT: Final = "SELECT key FROM projection WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
+
+
+class Reader:
+    """The connection, and the bases that live. `on_error` makes our error of one of SQLite's, and remembers it."""
+
+    def __init__(self, path: Path, on_error: Callable[[Exception], LeaseholdError]) -> None:
+        self.path = path
+        self.lock: Final = threading.Lock()
+        """Held while the file is read here, so whoever must be alone with it takes it."""
+        self._on_error = on_error
+        self._database: sqlite3.Connection | None = None
+        self._closed = False
+        self._bases: weakref.WeakSet[FileBase[SegmentRecord] | FileBase[ReplacedRecord]] = weakref.WeakSet()
+
+    def made(self) -> tuple[Base[SegmentRecord], Base[ReplacedRecord]]:
+        """New bases, of the file as it is now; by whoever writes it, so that it does not change meanwhile."""
+        segments, replaced = FileBase(self, SEGMENTS), FileBase(self, REPLACED)
+        self._bases.add(segments)
+        self._bases.add(replaced)
+        return segments, replaced
+
+    def keep(self, changed: Iterable[bytes]) -> None:
+        """Has every base remember the buckets of these keys, before they change; by whoever writes the file."""
+        bases = list(self._bases)
+        for key in changed:
+            for base in bases:
+                if key.startswith(base.family.prefix):
+                    base.keep(base.family.bucket_of(key))
+
+    def select(self, statement: str, bounds: tuple[bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        """What a statement finds in the file, by whoever holds the lock."""
+        if self._closed:
+            raise Refused(f"the vault {self.path} is closed", code="CLOSED")
+        try:
+            if self._database is None:
+                self._database = sqlite3.connect(
+                    f"{self.path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+                )
+            return self._database.execute(statement, bounds).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._on_error(error) from error
+
+    def failed(self, error: LeaseholdError) -> LeaseholdError:
+        """Tells the vault of damage that was found here."""
+        return self._on_error(error)
+
+    def close(self) -> None:
+        """Idempotent; a base that is asked later refuses."""
+        with self.lock:
+            database, self._database = self._database, None
+            self._closed = True
+            if database is not None:
+                database.close()
+
+
+class FileBase(Generic[R]):
+    """Implements `core.shelf.Base`; made by a `Reader`."""
+
+    def __init__(self, reader: Reader, family: Family[R]) -> None:
+        self.family = family
+        self._reader = reader
+        self._kept: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
+        """What the file no longer has: all that has changed since, as it was."""
+        self._read: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
+        """What could be read again; the newest VAULT_BUCKETS_CACHED_MAX."""
+
+    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":
+        """The map of one bucket; None rather than an empty one."""
+        for known in (self._read, self._kept):
+            # One step of the interpreter each, and what they hold of a bucket never changes: no lock is needed.
+            found = known.get(bucket)
+            if found is not None:
+                return found
+        with self._reader.lock:
+            return self._get(bucket)
+
+    def keep(self, bucket: BucketKey) -> None:
+        """Remembers a bucket as it is: it changes soon."""
+        if bucket not in self._kept:
+            with self._reader.lock:
+                self._kept[bucket] = self._get(bucket)
+                self._read.pop(bucket, None)
+
+    def tables(self) -> list[ObjectId]:
+        """The tables that have any, in order."""
+        prefix = self.family.prefix
+        with self._reader.lock:
+            found = {table for table, _ in self._steps(prefix, lambda one: b"%s%010d" % (prefix, one[0]))}
+            changed = {table for table, _ in self._kept}
+            return sorted(table for table in found | changed if table not in changed or self._buckets(table))
+
+    def buckets(self, table: ObjectId) -> list[BucketKey]:
+        """The buckets of one of them that have any, in order."""
+        with self._reader.lock:
+            return self._buckets(table)
+
+    def _buckets(self, table: ObjectId) -> list[BucketKey]:
+        prefix = b"%s%010d/" % (self.family.prefix, table)
+        found = [one for one in self._steps(prefix, self.family.bucket_prefix) if one not in self._kept]
+        had = [one for one, content in self._kept.items() if one[0] == table and content is not None]
+        return sorted(found + had)
+
+    def _steps(self, prefix: bytes, group: Callable[[BucketKey], bytes]) -> Iterator[BucketKey]:
+        """The first bucket of each group in the file, by one look for each; a group has a prefix of keys."""
+        start, end = prefix, prefix[:-1] + b"0"
+        while found := self._reader.select(_NEXT, (start, end)):
+            bucket = self.family.bucket_of(found[0][0])
+            yield bucket
+            # `0` is what follows `/`, so this is behind all keys of the group.
+            start = group(bucket) + b"0"
+
+    def _get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":
+        for known in (self._kept, self._read):
+            if bucket in known:
+                return known[bucket]
+        prefix = self.family.bucket_prefix(bucket)
+        rows = self._reader.select(_BUCKET, (prefix + b"/", prefix + b"0"))
+        try:
+            found = self.family.decoded((key, value) for key, value, _ in verified(rows, self._reader.path))
+        except Corrupt as error:
+            raise self._reader.failed(error) from error
+        while len(self._read) >= VAULT_BUCKETS_CACHED_MAX:
+            del self._read[next(iter(self._read))]
+        self._read[bucket] = found
+        return found

@@ -1,0 +1,362 @@
+"""Looking into a vault tells what it holds and no secret, finds damage, and changes nothing."""
+
+import errno
+import hashlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.unit.vault.manifests import HASH, revision, segment, sql
+
+from leasehold.core import keys
+from leasehold.core.codec import encode
+from leasehold.core.operations import Change
+from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
+from leasehold.errors import BadDirectory, Corrupt, NotFound
+from leasehold.ids import ClusterId, Incarnation, NodeId, Nonce, Revision, Token
+from leasehold.limits import VAULT_FORMAT_VERSION
+from leasehold.vault.causes import explain
+from leasehold.vault.format import content_hash
+from leasehold.vault.inspect import Checked, KeyFamily, check, examine, inspect
+from leasehold.vault.store import SqliteVault
+
+TOKEN = Token("ab" * 16)
+SHOWN = hashlib.sha256(TOKEN.encode()).hexdigest()[:8]
+CLUSTER = ClusterId("c" * 32)
+ALLOCATED = Allocated(token=TOKEN, node=NodeId(3), cluster_id=CLUSTER, incarnation=Incarnation(4))
+JOINING = Joining(token=TOKEN, node=NodeId(3), cluster_id=CLUSTER, previous=Incarnation(4), nonce=Nonce("d" * 32))
+EARLIER = Claiming(token=TOKEN)
+CHANGES = (
+    Change(keys.LINEAGE, b"12345"),
+    Change(keys.node(NodeId(1)), b"1"),
+    Change(keys.node(NodeId(2)), b""),
+    segment(1, 0, 1),
+)
+
+
+def image(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in directory.iterdir()}
+
+
+async def fill(directory: Path, identity: IdentityRecord = ALLOCATED) -> SqliteVault:
+    vault = await SqliteVault.open(directory)
+    await vault.write_identity(identity)
+    await vault.write_coordinators(("a:1", "b:2"))
+    await vault.apply((revision(6),), HASH)
+    await vault.sync()
+    await vault.apply((revision(7, *CHANGES),), HASH)
+    return vault
+
+
+async def test_it_tells_what_is_there_and_changes_nothing(tmp_path: Path) -> None:
+    await (await fill(tmp_path)).close()
+    before = image(tmp_path)
+    summary = inspect(tmp_path)
+    assert check(tmp_path) == []
+    assert image(tmp_path) == before
+    assert (summary.state, summary.node, summary.cluster_id, summary.incarnation) == ("ALLOCATED", 3, CLUSTER, 4)
+    assert (summary.applied, summary.durable, summary.lineage) == (7, 6, HASH)
+    assert summary.coordinators == ("a:1", "b:2")
+    assert summary.format_version == VAULT_FORMAT_VERSION
+    assert summary.size_bytes == (tmp_path / "vault.db").stat().st_size
+    assert summary.keys == 4
+    assert summary.families == (
+        KeyFamily(prefix="c/lineage", keys=1, size_bytes=len(keys.LINEAGE) + 5),
+        KeyFamily(prefix="c/node/", keys=2, size_bytes=2 * len(keys.node(NodeId(1))) + 1),
+        KeyFamily(prefix="c/segment/", keys=1, size_bytes=len(CHANGES[3].key) + len(CHANGES[3].value or b"")),
+    )
+
+
+async def test_a_token_is_shown_by_a_part_of_its_hash_only(tmp_path: Path) -> None:
+    await (await fill(tmp_path)).close()
+    summary = inspect(tmp_path)
+    assert summary.token_sha256 == SHOWN
+    assert TOKEN not in repr(summary)
+
+
+@pytest.mark.parametrize(
+    ("identity", "state", "node", "incarnation", "shown"),
+    [
+        (Claiming(token=TOKEN), "CLAIMING", None, None, SHOWN),
+        (JOINING, "JOINING", 3, 4, SHOWN),
+    ],
+)
+async def test_every_state_of_an_identity_is_told(
+    tmp_path: Path, identity: IdentityRecord, state: str, node: int, incarnation: int, shown: str
+) -> None:
+    await (await fill(tmp_path, identity)).close()
+    summary = inspect(tmp_path)
+    assert (summary.state, summary.node, summary.incarnation, summary.token_sha256) == (state, node, incarnation, shown)
+    assert check(tmp_path) == []
+
+
+async def test_one_that_was_just_made_is_new(tmp_path: Path) -> None:
+    await (await SqliteVault.open(tmp_path)).close()
+    summary = inspect(tmp_path)
+    assert (summary.state, summary.node, summary.incarnation, summary.token_sha256) == ("NEW", None, None, None)
+    assert examine(tmp_path) == Checked(findings=(), revision=Revision(0))
+
+
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        (f"UPDATE identity SET content = X'', sha256 = X'{content_hash('identity', b'').hex()}'", "is lost"),
+        (
+            (
+                f"UPDATE identity SET content = X'{encode(EARLIER).hex()}',"
+                f" sha256 = X'{content_hash('identity', encode(EARLIER)).hex()}'"
+            ),
+            "written last",
+        ),
+        ("UPDATE identity SET (content, sha256) = (SELECT content, sha256 FROM coordinators)", "identity"),
+        ("UPDATE coordinators SET (content, sha256) = (SELECT content, sha256 FROM identity)", "coordinators"),
+    ],
+    ids=["empty", "earlier", "the coordinators", "as coordinators"],
+)
+async def test_I5_a_page_that_holds_something_else_that_was_once_right_is_found(
+    tmp_path: Path, statement: str, finding: str
+) -> None:
+    await (await fill(tmp_path)).close()
+    sql(tmp_path / "vault.db", statement)
+    (found,) = check(tmp_path)
+    assert finding in found
+    with pytest.raises(Corrupt, match=finding):
+        inspect(tmp_path)
+    if finding != "coordinators":
+        with pytest.raises(Corrupt, match=finding):
+            await SqliteVault.open(tmp_path)
+
+
+async def test_what_a_killed_process_left_in_the_log_is_seen_and_stays_there(tmp_path: Path) -> None:
+    directory, copy = tmp_path / "node", tmp_path / "copy"
+    vault = await fill(directory)
+    copy.mkdir()
+    for name in ("vault.db", "vault.db-wal"):
+        shutil.copyfile(directory / name, copy / name)
+    await vault.close()
+    before = image(copy)
+    assert len(before["vault.db-wal"][0]) > 0
+    assert inspect(copy).applied == 7
+    assert check(copy) == []
+    assert image(copy) == before
+
+
+HOLD = (
+    "import asyncio, sys\n"
+    "from pathlib import Path\n"
+    "from leasehold.vault.store import SqliteVault\n"
+    "async def main():\n"
+    "    await SqliteVault.open(Path(sys.argv[1]))\n"
+    "    sys.stdout.write('open\\n'); sys.stdout.flush()\n"
+    "    sys.stdin.read()\n"
+    "asyncio.run(main())\n"
+)
+
+
+@pytest.mark.processes
+def test_a_directory_that_a_node_holds_is_refused(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        for look in (inspect, check):
+            with pytest.raises(BadDirectory) as caught:
+                look(tmp_path)
+            assert caught.value.code == "LOCKED"
+            assert "leasehold status" in caught.value.hint
+        holder.kill()
+    assert inspect(tmp_path).applied == 0
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_directory_without_a_vault_is_told_and_stays_empty(tmp_path: Path, made: bool) -> None:
+    directory = tmp_path / "node"
+    if made:
+        directory.mkdir()
+    for look in (inspect, check):
+        with pytest.raises(NotFound) as caught:
+            look(directory)
+        assert caught.value.code == "NO_VAULT"
+    assert directory.exists() == made
+    assert not made or list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("UPDATE projection SET value = X'00' WHERE key = CAST('c/lineage' AS BLOB)", "c/lineage"),
+        ("DELETE FROM projection WHERE key = CAST('c/lineage' AS BLOB)", "items are lost"),
+        ("UPDATE identity SET content = X'00'", "identity"),
+        ("UPDATE coordinators SET sha256 = X'00'", "coordinators"),
+        ("UPDATE applied SET revision = 8", "applied revision"),
+        ("DROP TABLE projection", "no such table"),
+        ("PRAGMA application_id = 1", "not a vault"),
+    ],
+)
+async def test_damage_is_a_finding(tmp_path: Path, statement: str, finding: str) -> None:
+    await (await fill(tmp_path)).close()
+    sql(tmp_path / "vault.db", statement)
+    (found,) = check(tmp_path)
+    assert finding in found
+
+
+async def test_all_damage_is_listed(tmp_path: Path) -> None:
+    await (await fill(tmp_path)).close()
+    sql(tmp_path / "vault.db", "UPDATE identity SET sha256 = X'00'")
+    sql(tmp_path / "vault.db", "UPDATE projection SET hash = X'00'")
+    assert len(check(tmp_path)) == 1 + len(CHANGES)
+
+
+async def test_a_torn_file_is_a_finding_and_can_t_be_summed_up(tmp_path: Path) -> None:
+    await (await fill(tmp_path)).close()
+    path = tmp_path / "vault.db"
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + bytes(4096) + content[8192:])
+    assert check(tmp_path) != []
+    with pytest.raises(Corrupt):
+        inspect(tmp_path)
+
+
+async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    await (await fill(tmp_path)).close()
+    sql(tmp_path / "vault.db", f"PRAGMA user_version = {VAULT_FORMAT_VERSION + 1}")
+    with pytest.raises(BadDirectory) as caught:
+        inspect(tmp_path)
+    assert caught.value.code == "NEWER_VERSION"
+
+
+# ------------------------------------------------------------ what can't be read
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def a_log_that_is_a_folder(path: Path) -> None:
+    path.with_name("vault.db-wal").mkdir()
+    (path.with_name("vault.db-wal") / "file").write_bytes(b"")
+
+
+@pytest.mark.parametrize(("spoil", "code"), [(a_folder, "DISK"), (a_log_that_is_a_folder, "NO_ACCESS")])
+async def test_what_can_t_be_read_is_no_damage(tmp_path: Path, spoil: Callable[[Path], None], code: str) -> None:
+    await (await fill(tmp_path)).close()
+    spoil(tmp_path / "vault.db")
+    for look in (inspect, check):
+        with pytest.raises(BadDirectory) as caught:
+            look(tmp_path)
+        assert caught.value.code == code
+        assert caught.value.hint
+        assert not isinstance(caught.value, Corrupt)
+
+
+async def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = await fill(tmp_path / "node")
+    copied(tmp_path / "node", tmp_path / "copy")
+    await vault.close()
+
+    def failing(*_paths: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(shutil, "copyfile", failing)
+    for look in (inspect, check):
+        with pytest.raises(BadDirectory, match="Input/output") as caught:
+            look(tmp_path / "copy")
+        assert caught.value.code == "DISK"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "expected"),
+    [
+        (sqlite3.SQLITE_READONLY, sqlite3.OperationalError, "NO_ACCESS"),
+        (sqlite3.SQLITE_CANTOPEN, sqlite3.OperationalError, "NO_ACCESS"),
+        (sqlite3.SQLITE_BUSY | 1 << 8, sqlite3.OperationalError, "LOCKED"),
+        (sqlite3.SQLITE_IOERR | 1 << 8, sqlite3.OperationalError, "DISK"),
+        (sqlite3.SQLITE_FULL, sqlite3.OperationalError, "DISK"),
+        (sqlite3.SQLITE_CORRUPT, sqlite3.DatabaseError, "CORRUPT"),
+        (sqlite3.SQLITE_NOTADB, sqlite3.DatabaseError, "CORRUPT"),
+        (sqlite3.SQLITE_ERROR, sqlite3.OperationalError, "CORRUPT"),
+        (None, sqlite3.DatabaseError, "CORRUPT"),
+    ],
+)
+def test_every_error_of_sqlite_has_its_cause(
+    code: int | None, kind: type[sqlite3.DatabaseError], expected: str
+) -> None:
+    error = kind("what SQLite says")
+    if code is not None:
+        error.sqlite_errorcode = code
+    found = explain(Path("D/vault.db"), error)
+    assert found.code == expected
+    assert "what SQLite says" in found.text
+    assert found.hint
+
+
+# ------------------------------------------------------------ logs
+
+
+def copied(directory: Path, copy: Path) -> Path:
+    """As a kill leaves it."""
+    copy.mkdir()
+    for name in ("vault.db", "vault.db-wal"):
+        shutil.copyfile(directory / name, copy / name)
+    return copy / "vault.db-wal"
+
+
+def cut(log: Path, size_bytes: int) -> None:
+    os.truncate(log, size_bytes)
+
+
+def flip(log: Path, at: int) -> None:
+    content = bytearray(log.read_bytes())
+    content[at] ^= 1
+    log.write_bytes(content)
+
+
+PAGE = 24 + 4096
+SHORT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut in a page": (lambda log: cut(log, log.stat().st_size - 100), "page"),
+    "cut in the header": (lambda log: cut(log, 10), "in its header"),
+    "another header": (lambda log: flip(log, 0), "its header"),
+    "a bit of the first page": (lambda log: flip(log, 32 + 24 + 50), "0 of its"),
+    "a bit of the last page": (lambda log: flip(log, log.stat().st_size - 50), "pages are read"),
+    "a commit without its end": (
+        lambda log: log.write_bytes(log.read_bytes() + log.read_bytes()[32 : 32 + PAGE]),
+        "of",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", SHORT)
+async def test_a_log_that_ends_early_is_told_and_is_no_damage(tmp_path: Path, damage: str) -> None:
+    vault = await fill(tmp_path / "node")
+    log = copied(tmp_path / "node", tmp_path / "copy")
+    await vault.close()
+    assert examine(tmp_path / "copy") == Checked(findings=(), revision=Revision(7))
+    spoil, told = SHORT[damage]
+    spoil(log)
+    before = image(tmp_path / "copy")
+    checked = examine(tmp_path / "copy")
+    assert checked.findings == ()
+    assert checked.log is not None
+    assert str(log) in checked.log
+    assert told in checked.log
+    assert image(tmp_path / "copy") == before
+
+
+async def test_pages_of_an_earlier_log_behind_this_one_are_nothing_to_tell(tmp_path: Path) -> None:
+    vault = await fill(tmp_path / "node")
+    with closing(sqlite3.connect(tmp_path / "node" / "vault.db", isolation_level=None)) as other:
+        (busy, pages, moved) = other.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        assert (busy, moved) == (0, pages)
+        await vault.apply((revision(8),), HASH)
+        log = copied(tmp_path / "node", tmp_path / "copy")
+    await vault.close()
+    assert log.stat().st_size > 32 + PAGE
+    assert examine(tmp_path / "copy") == Checked(findings=(), revision=Revision(8))

@@ -1,0 +1,243 @@
+"""Segments are read from the vault when they are asked for, and as they were when the process went on from it."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.core.test_catalog_indices import CHANGES
+from tests.unit.vault.manifests import CLAIMING, HASH, gone, revision, segment, segment_id, sql
+from tests.unit.vault.test_vault_crash import digest_of
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.operations import Change
+from leasehold.core.shelf import SEGMENTS, BucketKey
+from leasehold.errors import Corrupt, Refused
+from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision
+from leasehold.testing.vault import VaultDisk
+from leasehold.vault import ondemand
+from leasehold.vault.store import SqliteVault
+from leasehold.wire.ports import Vault
+
+FIRST = (segment(1, 0, 1), segment(1, 0, 2), segment(1, 3, 3), segment(7, 15, 4))
+
+
+def bucket(table: int, number: int) -> BucketKey:
+    return ObjectId(table), BucketNumber(number)
+
+
+async def filled(directory: Path) -> SqliteVault:
+    vault = await SqliteVault.open(directory)
+    await vault.write_identity(CLAIMING)
+    await vault.apply((revision(1, *FIRST),), HASH)
+    return vault
+
+
+async def test_a_catalog_that_goes_on_from_a_vault_equals_one_that_read_all_of_it(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    catalog = Catalog.reopened(await vault.reopened())
+    assert catalog == Catalog.restored(Revision(1), HASH, FIRST)
+    assert sorted(catalog.segments) == [bucket(1, 0), bucket(1, 3), bucket(7, 15)]
+    # Of tables that are not there: which buckets are left is known without reading any.
+    assert {table: sorted(left) for table, left in catalog.leftovers.items()} == {1: [0, 3], 7: [15]}
+    await vault.close()
+
+
+async def test_a_base_stays_as_it_was_whatever_is_applied_later(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    before = Catalog.reopened(await vault.reopened())
+    changes = (gone(FIRST[0]), gone(FIRST[2]), segment(1, 4, 5), segment(8, 0, 6))
+    await vault.apply((revision(2, *changes),), HASH)
+    after = Catalog.reopened(await vault.reopened())
+    await vault.apply((revision(3, gone(FIRST[3])),), HASH)
+    assert before == Catalog.restored(Revision(1), HASH, FIRST)
+    left = sorted((FIRST[1], FIRST[3], segment(1, 4, 5), segment(8, 0, 6)), key=lambda one: one.key)
+    assert after == Catalog.restored(Revision(2), HASH, left)
+    assert before.changed(changes).segments == after.segments
+    await vault.close()
+
+
+async def test_R7_a_view_older_than_a_leap_sees_nothing_of_it(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    before = Catalog.reopened(await vault.reopened())
+    snapshot = tuple(sorted((FIRST[1], segment(1, 3, 3, rows=2), segment(9, 0, 9)), key=lambda one: one.key))
+    await vault.stage(snapshot, first=True)
+    changes = await vault.leap(Revision(5), HASH, digest_of(snapshot))
+    assert before == Catalog.restored(Revision(1), HASH, FIRST)
+    assert before.leaping(Revision(5), HASH, changes) == Catalog.restored(Revision(5), HASH, snapshot)
+    assert Catalog.reopened(await vault.reopened()) == Catalog.restored(Revision(5), HASH, snapshot)
+    await vault.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+@settings(max_examples=40, deadline=None)
+@given(batches=st.lists(st.lists(CHANGES, max_size=6), min_size=2, max_size=6))
+def test_every_view_says_what_was_so_at_its_revision(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, batches: list[list[Change]]
+) -> None:
+    async def main() -> None:
+        vault: Vault = VaultDisk().open()
+        if kind == "sqlite":
+            vault = await SqliteVault.open(tmp_path_factory.mktemp("vault"))
+        items: dict[bytes, bytes | None] = {}
+        seen: list[tuple[Catalog, Catalog]] = []
+        for number, batch in enumerate(batches, start=1):
+            merged = {change.key: change for change in batch}
+            await vault.apply((revision(number, *merged.values()),), HASH)
+            items |= {key: change.value for key, change in merged.items()}
+            left = [Change(key, value) for key, value in sorted(items.items()) if value is not None]
+            seen.append((Catalog.reopened(await vault.reopened()), Catalog.restored(Revision(number), HASH, left)))
+        for view, expected in seen:
+            assert view == expected
+        await vault.close()
+
+    asyncio.run(main())
+
+
+async def test_threads_that_read_while_revisions_are_applied_see_their_own_view(tmp_path: Path) -> None:
+    """A write of all buckets at once is seen by a thread in all of them or in none (INV-WRITE-2)."""
+    buckets = [bucket(1, number) for number in range(16)]
+    vault = await SqliteVault.open(tmp_path)
+    lineage = LineageHash(HASH)
+    await vault.apply((revision(1, *(segment(1, number, 0, rows=1) for number in range(16))),), lineage)
+    done = Event()
+
+    def read(view: Catalog, rows: int) -> int:
+        rounds = 0
+        while not (done.is_set() and rounds):
+            fresh = Catalog(segments=type(view.segments)(view.segments._base))  # pyright: ignore[reportPrivateUsage]
+            assert {fresh.segments[one][segment_id(0)].rows for one in buckets} == {rows}
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        reading = []
+        for number in range(2, 40):
+            if number % 10 == 2:
+                view = Catalog.reopened(await vault.reopened())
+                reading.append(pool.submit(read, view, number - 1))
+            changes = (segment(1, at, 0, rows=number) for at in range(16))
+            await vault.apply((revision(number, *changes),), lineage)
+        done.set()
+        assert all(one.result() > 0 for one in reading)
+    await vault.close()
+
+
+async def test_what_can_be_read_again_is_not_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ondemand, "VAULT_BUCKETS_CACHED_MAX", 2)
+    vault = await filled(tmp_path)
+    view = Catalog.reopened(await vault.reopened())
+    for _ in range(2):
+        assert [len(view.segments[one]) for one in sorted(view.segments)] == [2, 1, 1]
+    base = view.segments._base  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(base, ondemand.FileBase)
+    assert base.family == SEGMENTS
+    assert len(base._read) == 2  # pyright: ignore[reportPrivateUsage]
+    await vault.close()
+
+
+async def test_a_closed_vault_reads_nothing_more(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    view = Catalog.reopened(await vault.reopened())
+    await vault.close()
+    with pytest.raises(Refused) as caught:
+        view.segments.get(bucket(1, 0))
+    assert caught.value.code == "CLOSED"
+
+
+# ------------------------------------------------------------ damage in a vault too large to be checked at once
+
+SPOILED: dict[str, Callable[[Path], None]] = {
+    "a value": lambda path: sql(
+        path, "UPDATE projection SET value = ? WHERE key = ?", segment(1, 3, 3, rows=9).value or b"", FIRST[2].key
+    ),
+    "a hash": lambda path: sql(path, "UPDATE projection SET hash = ? WHERE key = ?", bytes(32), FIRST[2].key),
+    "another key": lambda path: sql(
+        path, "UPDATE projection SET key = ? WHERE key = ?", FIRST[2].key + b"x", FIRST[2].key
+    ),
+    "text": lambda path: sql(path, "UPDATE projection SET value = 'text' WHERE key = ?", FIRST[2].key),
+}
+
+
+@pytest.mark.parametrize("damage", SPOILED)
+async def test_a_damaged_segment_is_found_when_it_is_read_and_ends_the_vault(tmp_path: Path, damage: str) -> None:
+    await (await filled(tmp_path)).close()
+    SPOILED[damage](tmp_path / "vault.db")
+    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    view = Catalog.reopened(await vault.reopened())
+    assert len(view.segments[bucket(1, 0)]) == 2
+    with pytest.raises(Corrupt, match="damaged"):
+        view.segments.get(bucket(1, 3))
+    with pytest.raises(Corrupt, match="damaged"):
+        await vault.verify(0)
+    with pytest.raises(Corrupt, match="damaged"):
+        await vault.apply((revision(2, segment(1, 0, 8)),), HASH)
+    await vault.close()
+    with pytest.raises(Corrupt):
+        await SqliteVault.open(tmp_path)
+
+
+@pytest.mark.parametrize("change", [FIRST[2], gone(FIRST[2])], ids=["written over", "deleted"])
+async def test_a_hash_that_can_t_be_read_is_damage_also_to_a_writer(tmp_path: Path, change: Change) -> None:
+    await (await filled(tmp_path)).close()
+    sql(tmp_path / "vault.db", "UPDATE projection SET hash = 'text' WHERE key = ?", FIRST[2].key)
+    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    with pytest.raises(Corrupt, match="damaged"):
+        await vault.apply((revision(2, change),), HASH)
+    await vault.close()
+
+
+LOST: dict[str, Callable[[Path], None]] = {
+    **SPOILED,
+    "a lost segment": lambda path: sql(path, "DELETE FROM projection WHERE key = ?", FIRST[2].key),
+}
+
+
+@pytest.mark.parametrize("damage", LOST)
+@pytest.mark.parametrize("rows_max", [1, 2, 100])
+async def test_the_check_in_the_background_finds_what_opening_did_not(
+    tmp_path: Path, damage: str, rows_max: int
+) -> None:
+    await (await filled(tmp_path)).close()
+    LOST[damage](tmp_path / "vault.db")
+    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    with pytest.raises(Corrupt, match="damaged"):
+        for _ in range(10):
+            await vault.verify(rows_max)
+    await vault.close()
+
+
+async def test_what_every_start_reads_is_checked_at_every_start(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    await vault.apply((revision(2, Change(b"c/a", b"1"), Change(b"c/b", b"2")),), HASH)
+    await vault.close()
+    sql(tmp_path / "vault.db", "DELETE FROM projection WHERE key = ?", b"c/a")
+    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    with pytest.raises(Corrupt, match="damaged"):
+        await vault.reopened()
+    await vault.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=5), max_size=12), st.integers(1, 4))
+def test_the_check_in_the_background_bears_changes_before_and_behind_it(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[int, bool]]], rows_max: int
+) -> None:
+    async def main() -> None:
+        vault = await SqliteVault.open(tmp_path_factory.mktemp("vault"))
+        ended = 0
+        for number, batch in enumerate(batches, start=1):
+            changes = {b"k%02d" % which: b"%d" % number if there else None for which, there in batch}
+            await vault.apply((revision(number, *(Change(key, value) for key, value in changes.items())),), HASH)
+            ended += await vault.verify(rows_max)
+        while not await vault.verify(rows_max):
+            pass
+        while not await vault.verify(100):
+            pass
+        await vault.close()
+
+    asyncio.run(main())
