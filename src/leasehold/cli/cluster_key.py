@@ -1,0 +1,23 @@
+"""`leasehold cluster-key`: the secret that the processes of a cluster share for their gossip."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leasehold.cli.options import Out
+from leasehold.cli.output import Output, note, say, show_json
+from leasehold.wire.cluster_key import generate
+
+
+def cluster_key(
+    file: Annotated[Path, typer.Argument(help="The file to make; nothing is ever replaced.")],
+    output: Out = Output.TABLE,
+) -> None:
+    """Make the key of a cluster's gossip, in a file that only its owner can read."""
+    generate(file)
+    if output is Output.JSON:
+        show_json({"cluster_key": str(file)})
+    else:
+        say(f"made {file}")
+    note("copy it to every machine of this cluster and of no other, mode 0600; name it with --cluster-key")

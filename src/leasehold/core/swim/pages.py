@@ -1,0 +1,25 @@
+"""All that a member knows, as datagrams."""
+
+import msgspec
+
+from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, encoded
+from leasehold.core.swim.messages import Claim, Page
+from leasehold.limits import SWIM_SYNC_PAGES_MAX
+
+
+def pages(sender: str, claims: list[Claim], *, answer: bool) -> list[Page]:
+    """The claims in their order, in at most `SWIM_SYNC_PAGES_MAX` pages; the first asks for an answer, if any does."""
+    empty = Page(sender=sender, answer=answer)
+    room_bytes = full_bytes = PAYLOAD_BYTES_MAX - len(encoded(empty)) - CLAIMS_HEADER_BYTES
+    packed: list[list[Claim]] = [[]]
+    for claim in claims:
+        size_bytes = len(encoded(claim))
+        if size_bytes > room_bytes:
+            packed.append([])
+            room_bytes = full_bytes
+        packed[-1].append(claim)
+        room_bytes -= size_bytes
+    return [
+        msgspec.structs.replace(empty, claims=tuple(some), answer=answer and number == 0)
+        for number, some in enumerate(packed[:SWIM_SYNC_PAGES_MAX])
+    ]

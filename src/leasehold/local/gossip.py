@@ -1,0 +1,34 @@
+"""How the processes of one machine come to share a physical topology: one key, and each asks all others."""
+
+from pathlib import Path
+from typing import Final
+
+from leasehold.limits import CONFIG_ADDRESSES_MAX
+from leasehold.local.files import GOSSIP_FILE
+from leasehold.wire.cluster_key import generate
+
+KEY_FILE: Final = "cluster.key"
+KEY_SCRATCH: Final = f"{KEY_FILE}.new"
+
+
+def make_key(directory: Path) -> None:
+    """Makes the key of the cluster in this directory, once. One that is cut off leaves nothing that counts."""
+    key = directory / KEY_FILE
+    if not key.exists():
+        scratch = directory / KEY_SCRATCH
+        scratch.unlink(missing_ok=True)
+        generate(scratch)
+        scratch.replace(key)
+
+
+def gossip_words(process: Path) -> list[str]:
+    """What the command line of the process in that directory says of it: all others beside it are its seeds.
+
+    Nothing where there is no key: processes that were started before there was one run on without.
+    """
+    key = process.parent / KEY_FILE
+    if not key.exists():
+        return []
+    files = [file for file in sorted(process.parent.glob(f"*/{GOSSIP_FILE}")) if file.parent != process]
+    seeds = [file.read_text() for file in files[:CONFIG_ADDRESSES_MAX]]
+    return ["--cluster-key", str(key), *(word for seed in seeds for word in ("--seed", seed))]

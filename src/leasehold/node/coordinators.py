@@ -1,0 +1,124 @@
+"""The coordinators that a node knows, and which of them it asks."""
+
+import asyncio
+import logging
+from typing import TypeVar
+
+from leasehold.core.messages import Message
+from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused
+from leasehold.limits import CALL_TIMEOUT_NS, COORDINATORS_KNOWN_MAX, RETRY_PAUSE_NS
+from leasehold.wire.ports import Clock, Connection, Transport, Vault
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Message)
+
+
+class Coordinators:
+    """Asked in turn: the next one after each failure.
+
+    Those that were given come first, then those that the physical topology shows, then those of earlier times;
+    COORDINATORS_KNOWN_MAX in all. A person vouches for those given alone: another one that turns out to serve another
+    cluster is passed over.
+    """
+
+    def __init__(self, given: tuple[str, ...], transport: Transport, clock: Clock) -> None:
+        self._given = given
+        self._found: tuple[str, ...] = ()
+        self._remembered: tuple[str, ...] = ()
+        self.addresses = given
+        self._transport = transport
+        self._clock = clock
+        self._turn = 0
+        self._asked = ""
+        self._stored: tuple[str, ...] | None = None
+        self._any = asyncio.Event()
+        self._said_uninitialised = False
+        self._said_foreign: frozenset[str] = frozenset()
+        if given:
+            self._any.set()
+
+    @property
+    def present(self) -> str:
+        """The address of the one whose turn it is."""
+        return self.addresses[self._turn % len(self.addresses)]
+
+    def remember(self, known: tuple[str, ...]) -> None:
+        """Adds those of earlier times."""
+        self._remembered = (*self._remembered, *known)[:COORDINATORS_KNOWN_MAX]
+        self._arrange()
+
+    def found(self, addresses: tuple[str, ...]) -> None:
+        """The physical topology shows these now, instead of those before. That it shows none teaches nothing."""
+        if addresses:
+            self._found = addresses[:COORDINATORS_KNOWN_MAX]
+            self._arrange()
+
+    def _arrange(self) -> None:
+        before = self.addresses
+        self.addresses = tuple(dict.fromkeys((*self._given, *self._found, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
+        self._said_foreign &= frozenset(self.addresses)
+        if not self.addresses:
+            return
+        self._any.set()
+        whose = before[self._turn % len(before)] if before else self.addresses[0]
+        if whose in self.addresses:
+            self._turn = self.addresses.index(whose)
+
+    def connect(self) -> Connection:
+        """A connection to the present one; the caller closes it."""
+        self._asked = self.present
+        return self._transport.connect(self._asked)
+
+    async def next(self) -> None:
+        """Turns to the next one, after a moment."""
+        self._turn += 1
+        await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
+
+    def say_uninitialised(self) -> None:
+        """Says once that there is no cluster yet, and how it comes about."""
+        if not self._said_uninitialised:
+            self._said_uninitialised = True
+            log.warning("the cluster is not initialised, waiting: `leasehold init %s` makes it one", self._asked)
+
+    async def passes_over(self, refusal: Definite) -> bool:
+        """Whether who was asked last serves another cluster and nobody vouches for it: then it is the next one's turn,
+        and the first time it is told."""
+        if refusal.code != "OTHER_CLUSTER" or self._asked in self._given:
+            return False
+        if self._asked not in self._said_foreign:
+            self._said_foreign |= {self._asked}
+            log.warning("the coordinator at %s is passed over: %s", self._asked, refusal)
+        await self.next()
+        return True
+
+    async def keep(self, vault: Vault) -> None:
+        """Who was asked last has answered as of this cluster: the vault holds it, and no other that was only found."""
+        if self._asked not in (*self._given, *self._remembered):
+            self._remembered = (self._asked, *self._remembered)[:COORDINATORS_KNOWN_MAX]
+        lasting = tuple(dict.fromkeys((*self._given, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
+        if lasting != self._stored:
+            await vault.write_coordinators(lasting)
+            self._stored = lasting
+
+    async def ask(self, request: Message, *kinds: type[M]) -> M:
+        """Asks until there is a definite answer, always with the same request (INV-ID-3)."""
+        if not self._any.is_set():
+            log.info("no coordinator is known: waiting until the physical topology shows one")
+            await self._any.wait()
+        while True:
+            connection = self.connect()
+            try:
+                answer = await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
+            except NotInitialised:
+                self.say_uninitialised()
+                await self.next()
+                continue
+            except (Indefinite, NotLeader):
+                await self.next()
+                continue
+            finally:
+                await connection.close()
+            if not isinstance(answer, kinds):
+                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+            return answer

@@ -1,0 +1,89 @@
+"""The cluster key: 32 random bytes in a file that its owner alone can read; whoever has them is of the cluster.
+
+The file is one line of 64 hex digits. It is made once and copied to every machine of the cluster.
+"""
+
+import hmac
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import Final
+
+from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
+from leasehold.ids import ClusterId
+from leasehold.limits import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
+
+_KEY: Final = re.compile(rb"[0-9a-fA-F]{%d}\s{0,16}" % (2 * CLUSTER_KEY_BYTES))
+_TAG: Final = b"leasehold cluster tag/1"
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def generate(path: Path) -> None:
+    """Makes a key file, durably. Raises `AlreadyExists` if there is a file of that name, `BadDirectory` if it can't be
+    written."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise AlreadyExists(
+            f"{path} exists already",
+            hint="Every process of a cluster needs the same key: use this one, or another path.",
+        ) from error
+    except OSError as error:
+        raise BadDirectory(f"{path} can't be written: {error.strerror}", hint="choose another path") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_hex(CLUSTER_KEY_BYTES).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_directory(path.parent)
+    except OSError as error:
+        path.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
+        raise BadDirectory(f"{path} can't be written: {error.strerror}", hint="check the space on the disk") from error
+
+
+def read(path: Path) -> bytes:
+    """The key in a file. Raises `BadSettings`, which never shows what the file holds."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        raise BadSettings(
+            f"there is no cluster key {path}", hint="Copy it from another machine of the cluster, mode 0600."
+        ) from error
+    except OSError as error:
+        raise BadSettings(
+            f"the cluster key {path} can't be read: {error.strerror}", hint="The file has to belong to this user."
+        ) from error
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise BadSettings(f"the cluster key {path} is not a file", hint="Name the file that holds the key.")
+        if mode & _OTHERS:
+            raise BadSettings(
+                f"the cluster key {path} is open to others: its mode is {stat.S_IMODE(mode):04o}",
+                hint=f"chmod 600 {path}",
+            )
+        content = os.read(descriptor, CLUSTER_KEY_FILE_BYTES_MAX)
+    finally:
+        os.close(descriptor)
+    if _KEY.fullmatch(content) is None:
+        raise BadSettings(
+            f"{path} holds no cluster key",
+            hint=f"It has to be {2 * CLUSTER_KEY_BYTES} hex digits; copy the file from another machine of the cluster.",
+        )
+    return bytes.fromhex(content.decode().strip())
+
+
+def stands_for(key: bytes) -> ClusterId:
+    """What a cluster is called in datagrams: made of its key alone, since a process that was never in a cluster takes
+    part before it knows which cluster this is."""
+    return ClusterId(hmac.digest(key, _TAG, "sha256").hex()[:32])
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

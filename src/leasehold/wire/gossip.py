@@ -1,0 +1,196 @@
+"""The physical topology at run time: drives `core/swim` with datagrams and a clock."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+
+from leasehold.core.swim.codec import Dropped, Seal
+from leasehold.core.swim.events import (
+    DatagramReceived,
+    LeaveFinished,
+    LeaveRequested,
+    MemberChanged,
+    MemberForgotten,
+    SendDatagram,
+    Started,
+    SwimEvent,
+    TimePassed,
+)
+from leasehold.core.swim.machine import FIRST_INCARNATION, Swim
+from leasehold.core.swim.messages import Member, State, SwimIncarnation
+from leasehold.errors import BadSettings
+from leasehold.ids import ClusterId
+from leasehold.limits import SWIM_SEEDS_MAX
+from leasehold.wire.ports import Clock, Datagrams, Entropy, Timer
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as this process sees it, and for how long it has seen it so."""
+
+    member: Member
+    state: State
+    incarnation: SwimIncarnation
+    for_ns: int
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A member was found, is seen in another state, or says something else of itself; `state` None: forgotten."""
+
+    member: Member
+    state: State | None
+
+
+class Traffic(msgspec.Struct, kw_only=True):
+    """What has gone through since the start; bytes without the headers of UDP and IP."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    dropped: Counter[Dropped] = msgspec.field(default_factory=Counter)
+
+
+class Gossip:
+    """One member. `me.address` is where others reach `datagrams`; `run` owns the machine and closes the datagrams.
+
+    `on_change` is called on the loop, in order, and must not block. A higher `incarnation` than any earlier process of
+    this name had spares it being told of that one; it need not be.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: Member,
+        key: bytes,
+        cluster_id: ClusterId,
+        seeds: tuple[str, ...],
+        clock: Clock,
+        entropy: Entropy,
+        datagrams: Datagrams,
+        on_change: Callable[[Change], None] = lambda _change: None,
+        incarnation: SwimIncarnation = FIRST_INCARNATION,
+    ) -> None:
+        _check(me, seeds)
+        self._entropy = entropy
+        self._clock = clock
+        self._datagrams = datagrams
+        self._on_change = on_change
+        self._seal = Seal(key, cluster_id)
+        self._swim = Swim(me=me, seeds=seeds, draw=self._draw, incarnation=incarnation)
+        self._woken = asyncio.Event()
+        self._armed_ns: int | None = None
+        self._over = asyncio.Event()
+        self._runs = False
+        self.traffic = Traffic()
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether any other member has been heard of."""
+        return self._swim.has_joined
+
+    @property
+    def health(self) -> int:
+        """How slow this member thinks it is itself: 0 is well."""
+        return self._swim.health
+
+    def members(self) -> tuple[Sighting, ...]:
+        """This member, then all others that are remembered, by name."""
+        now_ns = self._clock.now_ns()
+        return tuple(
+            Sighting(
+                member=claim.member, state=claim.state, incarnation=claim.incarnation, for_ns=max(0, now_ns - since_ns)
+            )
+            for claim, since_ns in self._swim.seen()
+        )
+
+    async def run(self) -> None:
+        """Takes part until it has left, or is cancelled: then the others find out by themselves."""
+        assert not self._runs, "a member runs once"
+        self._runs = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._step(Started())
+                tasks = [group.create_task(self._listen()), group.create_task(self._keep_time())]
+                await self._over.wait()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            self._over.set()
+            await self._datagrams.close()
+
+    async def leave(self) -> None:
+        """Tells the others that this member goes, which they believe at once; returns when that is done."""
+        if self._runs and not self._over.is_set():
+            self._step(LeaveRequested())
+            await self._over.wait()
+
+    async def _listen(self) -> None:
+        while True:
+            self._hear(*await self._datagrams.receive())
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._woken.clear()
+            self._armed_ns = self._swim.next_deadline_ns()
+            timer: Timer | None = None
+            if self._armed_ns is not None:
+                timer = self._clock.call_at(self._armed_ns, self._woken.set)
+            try:
+                await self._woken.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            # An answer that has arrived counts, however late this process looks.
+            while (arrived := self._datagrams.pending()) is not None:
+                self._hear(*arrived)
+            self._step(TimePassed())
+
+    def _hear(self, source: str, blob: bytes) -> None:
+        traffic = self.traffic
+        traffic.received += 1
+        traffic.received_bytes += len(blob)
+        opened = self._seal.open(blob)
+        if isinstance(opened, Dropped):
+            traffic.dropped[opened] += 1
+        else:
+            self._step(DatagramReceived(source=source, datagram=opened))
+
+    def _step(self, event: SwimEvent) -> None:
+        if self._over.is_set():
+            return
+        for effect in self._swim.step(event, self._clock.now_ns()):
+            match effect:
+                case SendDatagram(address=address, datagram=datagram):
+                    blob = self._seal.seal(datagram)
+                    self.traffic.sent += 1
+                    self.traffic.sent_bytes += len(blob)
+                    self._datagrams.send(address, blob)
+                case MemberChanged(member=member, state=state):
+                    self._on_change(Change(member=member, state=state))
+                case MemberForgotten(member=member):
+                    self._on_change(Change(member=member, state=None))
+                case LeaveFinished():
+                    self._over.set()
+                case _:
+                    assert_never(effect)
+        due_ns = self._swim.next_deadline_ns()
+        if due_ns is not None and (self._armed_ns is None or due_ns < self._armed_ns):
+            self._woken.set()
+
+    def _draw(self, below: int) -> int:
+        return int(self._entropy.hex_128(), 16) % below
+
+
+def _check(me: Member, seeds: tuple[str, ...]) -> None:
+    if len(seeds) > SWIM_SEEDS_MAX:
+        raise BadSettings(f"{len(seeds)} seeds are too many", hint=f"Name at most {SWIM_SEEDS_MAX} of them.")
+    try:
+        msgspec.convert(msgspec.to_builtins(me), Member)
+    except msgspec.ValidationError as error:
+        raise BadSettings(
+            f"{me.name[:63]!r} can't take part in the physical topology: {error}",
+            hint="It needs a name of up to 63 letters, digits, dots, dashes and underscores, and addresses host:port.",
+        ) from error

@@ -1,0 +1,56 @@
+"""What a process keeps of its gossip, and what it is called there."""
+
+import re
+
+from leasehold.cli.discovery import Sightings, coordinator_name
+from leasehold.core.swim.messages import Member, Role, State
+from leasehold.ids import NODE_NAME, NodeId
+from leasehold.wire.gossip import Change
+
+
+def change(name: str, state: State | None, *, role: Role = Role.NODE, service: str = "127.0.0.1:1") -> Change:
+    member = Member(name=name, address="127.0.0.1:9", role=role, service=service, node=NodeId(0))
+    return Change(member=member, state=state)
+
+
+def test_nodes_are_seen_in_their_newest_state_and_then_no_more() -> None:
+    sightings = Sightings()
+    assert sightings.seen("node-1") == ""
+    for state in (State.ALIVE, State.SUSPECT, State.DEAD, State.ALIVE, State.LEFT):
+        sightings.notice(change("node-1", state))
+        assert sightings.seen("node-1") == state.name
+    sightings.notice(change("node-1", None))
+    assert sightings.seen("node-1") == ""
+
+
+def test_a_coordinator_is_no_node_whatever_it_is_called() -> None:
+    sightings = Sightings()
+    sightings.notice(change("node-1", State.ALIVE))
+    sightings.notice(change("node-1", State.ALIVE, role=Role.COORDINATOR))
+    assert sightings.seen("node-1") == ""
+
+
+def test_living_and_suspected_coordinators_are_told_when_they_change() -> None:
+    told: list[tuple[str, ...]] = []
+    sightings = Sightings(told.append)
+
+    def notice(name: str, state: State | None, service: str) -> None:
+        sightings.notice(change(name, state, role=Role.COORDINATOR, service=service))
+
+    notice("c1", State.ALIVE, "a:1")
+    notice("c1", State.SUSPECT, "a:1")
+    notice("c2", State.SUSPECT, "b:1")
+    sightings.notice(change("node-1", State.ALIVE))
+    notice("c1", State.ALIVE, "a:2")
+    notice("c2", State.DEAD, "b:1")
+    notice("c3", State.LEFT, "c:1")
+    notice("c1", None, "a:2")
+    assert told == [("a:1",), ("a:1", "b:1"), ("a:2", "b:1"), ("a:2",), ()]
+
+
+def test_a_coordinator_is_called_by_where_it_serves() -> None:
+    assert coordinator_name("127.0.0.1:4711") == "coordinator-127.0.0.1-4711"
+    long = [coordinator_name(f"{'h' * 252}:{port}") for port in (1, 2)]
+    names = [coordinator_name("[::1]:4711"), *long]
+    assert all(re.fullmatch(NODE_NAME, name) for name in names)
+    assert len(set(names)) == 3
