@@ -155,6 +155,7 @@ STATEMENT_RESOLVE_NS: Final = 30 * SECOND_NS
 FORMAT_VERSION: Final = 1
 """Of a data directory; a newer one is refused."""
 PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION_MIN: Final = 1
 
 # Transport.
 FAILURE_CHARACTERS_MAX: Final = 4_096
@@ -413,3 +414,265 @@ LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
 """How long a login holds, counted by the leader that made it or found it."""
 
 assert WRONG_PASSWORD_REST_MAX_NS < CALL_TIMEOUT_NS, "whoever waits hears the answer"
+
+# Recovery and the logical topology (DESIGN sections 2 and 6).
+RETENTION_NS: Final = 3600 * SECOND_NS
+RETENTION_MIN_NS: Final = SECOND_NS
+RETENTION_MAX_NS: Final = 30 * 24 * 3600 * SECOND_NS
+RETENTION_REVISIONS: Final = 200_000
+RETENTION_REVISIONS_MIN: Final = 100
+RETENTION_REVISIONS_MAX: Final = 100_000_000
+CATCH_UP_DIFFERENCE_MAX: Final = 1_000_000
+RETENTION_HOLD_NS: Final = 60 * SECOND_NS
+"""A node that takes a snapshot holds the revisions after it for so long from its last page on."""
+RETENTION_HOLDS_MAX: Final = NODES_MAX
+COMPACTION_INTERVAL_NS: Final = 5 * SECOND_NS
+"""How often a leader looks whether there is something to forget."""
+TOPOLOGY_GRACE_NS: Final = 10 * SECOND_NS
+"""A node whose connection has been gone for so long, and whose lease has ended, leaves the logical topology."""
+SESSION_IDLE_NS: Final = 60 * SECOND_NS
+"""A session, at whatever stage, of which nothing has been heard for so long is ended."""
+SNAPSHOT_PAGE_BYTES_MAX: Final = 4 * 1024 * 1024
+SNAPSHOT_TIMEOUT_NS: Final = 600 * SECOND_NS
+RECOVERY_PROGRESS_NS: Final = 500 * MILLISECOND_NS
+"""How often a recovering node tells how far it is."""
+CAPABILITIES_MAX: Final = 32
+
+assert RETENTION_MIN_NS <= RETENTION_NS <= RETENTION_MAX_NS
+assert RETENTION_REVISIONS_MIN <= RETENTION_REVISIONS <= RETENTION_REVISIONS_MAX
+assert SNAPSHOT_PAGE_BYTES_MAX + VALUE_BYTES_MAX < MESSAGE_BYTES_MAX
+assert RETENTION_HOLD_NS > 10 * COMPACTION_INTERVAL_NS, "a node that is slow to ask for the next page keeps its hold"
+assert SESSION_IDLE_NS > 20 * RENEWAL_INTERVAL_NS
+
+# The vault.
+VAULT_FORMAT_VERSION: Final = 2
+"""Of the vault's file; 2 keeps a hash beside each item."""
+VAULT_STAGED_KEYS_MAX: Final = 16_000_000
+"""Of a snapshot that a vault takes in for a leap."""
+VAULT_WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A vault of up to so many bytes is checked whole when it is opened."""
+VAULT_BUCKETS_CACHED_MAX: Final = 65_536
+"""Buckets whose segments a process has read from its vault and keeps at hand, though they could be read again."""
+VAULT_CACHE_BYTES: Final = 64 * 1024 * 1024
+"""Of the vault's file that its database keeps in memory: keys of segments and transactions are random."""
+VAULT_LOG_PAGES: Final = 4_096
+"""Of the log (16 MiB) that a writer leaves before it moves them into the file; a start after a kill moves them."""
+VAULT_SCRUB_ROWS: Final = 500
+"""Items that one step of the check in the background reads."""
+VAULT_SCRUB_INTERVAL_NS: Final = 500 * MILLISECOND_NS
+"""Between two steps: a million keys take a quarter of an hour, and less than a hundredth of a core."""
+VAULT_SCRUB_REST_NS: Final = 6 * 3600 * SECOND_NS
+"""Between a whole check in the background and the next."""
+VAULT_FINDINGS_MAX: Final = 100
+"""That an integrity check lists."""
+
+assert VAULT_STAGED_KEYS_MAX > VAULT_BATCH_REVISIONS_MAX
+assert VAULT_SCRUB_INTERVAL_NS < VAULT_SCRUB_REST_NS
+
+# The configuration of a process, and standalone mode.
+CONFIG_BYTES_MAX: Final = 64 * 1024
+CONFIG_SHOWN_MAX: Final = 200
+"""Characters of what a person wrote that an error repeats."""
+CONFIG_ADDRESSES_MAX: Final = 64
+COORDINATORS_KNOWN_MAX: Final = 128
+"""Coordinators that a node asks in turn: those it was given and those its vault remembers."""
+NODE_WAIT_POLL_NS: Final = 250 * MILLISECOND_NS
+CHECK_PROGRESS_NS: Final = SECOND_NS
+"""How often a check of all segments tells how far it is."""
+SEGMENTS_LISTED_MAX: Final = 1_000
+"""Segments that standalone mode lists of each kind; all are counted."""
+RESETS_MAX: Final = 1_000
+"""Folders of earlier resets that a node's directory keeps."""
+RESET_MARKER_BYTES_MAX: Final = 64
+
+assert CONFIG_ADDRESSES_MAX < COORDINATORS_KNOWN_MAX, "what a node was given leaves room for what it remembers"
+
+# The coordinator's side of recovery.
+TOPOLOGY_LOOK_NS: Final = SECOND_NS
+"""How often a leader looks for members that have to leave the logical topology."""
+SESSION_OPENING_NS: Final = 10 * SECOND_NS
+"""How long a stream may take until it says whose session it is."""
+SNAPSHOTS_AT_ONCE: Final = 4
+"""Nodes that take a snapshot from a leader at the same time; more are refused as BUSY and ask again."""
+RETENTION_SAMPLES_MAX: Final = 1_024
+"""What a leader remembers of when each revision was the newest."""
+RECOVERY_WHY_CHARACTERS_MAX: Final = 200
+"""Of what a node says of its recovery, as it is shown."""
+ADOPT_POLL_NS: Final = 500 * MILLISECOND_NS
+ADOPT_FORGET_NS: Final = 60 * SECOND_NS
+"""Who asks for a node's incarnation after so long a pause begins to wait anew."""
+
+assert PROTOCOL_VERSION_MIN <= PROTOCOL_VERSION
+assert SESSION_OPENING_NS < SESSION_IDLE_NS
+assert TOPOLOGY_LOOK_NS < TOPOLOGY_GRACE_NS
+assert ADOPT_POLL_NS < ADOPT_FORGET_NS
+
+# What comes and goes with nodes: missing and evicted segments, placement, removal.
+MISSING_ROUND_SEGMENTS_MAX: Final = 4_096
+"""Segments that a node tells the leader it lacks in one comparison; the first one of a recovery tells them all."""
+SIZES_AT_ONCE: Final = 1_024
+"""Files whose size is looked up in one step."""
+TRASH_FILES_PER_SECOND: Final = 128
+TRASH_BYTES_PER_SECOND: Final = 256 * 1024 * 1024
+"""What a node deletes of its trash for good: so much on average, whatever waits there."""
+PLACED_AT_ONCE: Final = 256
+"""Buckets that get another replica in one transaction."""
+STRUCK_AT_ONCE: Final = 1_024
+"""Manifest entries that a removed node is struck off in one transaction."""
+STRUCK_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of these entries; one that is larger goes alone."""
+REMOVALS_MAX: Final = 16
+"""Removals of nodes that wait at once."""
+LOST_TABLES_NAMED_MAX: Final = 5
+"""Tables that the refusal of a removal names."""
+ADOPT_WAIT_MAX_NS: Final = 1_300 * SECOND_NS
+"""How long an adoption waits for the lease of the newest process to end."""
+
+assert TRASH_FILES_PER_SECOND * RECONCILE_INTERVAL_NS <= TRASH_ROUND_FILES_MAX * SECOND_NS, "a round takes its share"
+assert SEGMENTS_PER_REPORT_MAX <= MISSING_ROUND_SEGMENTS_MAX
+assert STRUCK_BYTES_MAX + VALUE_BYTES_MAX < TRANSACTION_BYTES_MAX
+assert max(PLACED_AT_ONCE, STRUCK_AT_ONCE) < TRANSACTION_OPERATIONS_MAX
+assert ADOPT_WAIT_MAX_NS > 2 * LEASE_DURATION_MAX_NS
+
+# A node's own recovery.
+RECOVERY_LEFT_MAX_NS: Final = 7 * 24 * 3600 * SECOND_NS
+"""A guess of more time than this is none."""
+RECOVERY_LOG_NS: Final = 5 * SECOND_NS
+"""How often the log of a recovering node says how far it is."""
+BAD_SNAPSHOTS_MAX: Final = 3
+"""So many snapshots in a row that were not what their sender counted end a node."""
+SNAPSHOT_BUSY_REST_NS: Final = SECOND_NS
+"""A leader that sends as many snapshots as it can is asked again after so long."""
+COMPARISON_POLL_NS: Final = 20 * MILLISECOND_NS
+"""How often a node that starts looks whether its disk can be compared already."""
+
+assert RECOVERY_PROGRESS_NS < RECOVERY_LOG_NS
+assert COMPARISON_POLL_NS < RECONCILE_INTERVAL_NS
+assert SNAPSHOT_BUSY_REST_NS < RETENTION_HOLD_NS, "who is asked to come back keeps its hold"
+
+# The physical topology (SWIM).
+DATAGRAM_BYTES_MAX: Final = 1_400
+"""Fits into one Ethernet frame with the headers of IPv6 and UDP."""
+DATAGRAM_SEAL_BYTES: Final = 16
+"""Of the HMAC-SHA256 at the end of a datagram."""
+DATAGRAM_CLUSTER_BYTES: Final = 8
+"""Of the cluster id's hash at the start of it."""
+DATAGRAMS_QUEUED_MAX: Final = 4_096
+"""That have arrived at a simulated member and were not looked at; the next ones are dropped. Really, in the kernel."""
+DATAGRAMS_BATCH_MAX: Final = 64
+"""Datagrams that are read one after the other."""
+DATAGRAMS_REST_NS: Final = 10 * MILLISECOND_NS
+"""How long none is read after a batch: so at most 6,400 a second are looked at, whoever sends how many."""
+DATAGRAM_ADDRESSES_KEPT: Final = 4_096
+"""Addresses whose numeric form is remembered."""
+CLUSTER_KEY_BYTES: Final = 32
+CLUSTER_KEY_FILE_BYTES_MAX: Final = 1_024
+SWIM_PERIOD_NS: Final = 500 * MILLISECOND_NS
+"""A member probes one other in each protocol period."""
+SWIM_PING_TIMEOUT_NS: Final = 200 * MILLISECOND_NS
+"""Without an answer for so long others are asked to ping for us."""
+SWIM_NACK_NS: Final = 150 * MILLISECOND_NS
+"""A member that was asked to ping says after so long that it has heard nothing, in time for who asked."""
+SWIM_LATE_NS: Final = SWIM_PERIOD_NS
+"""A member that runs so much later than it meant to was stopped or is overloaded, and judges nobody by that time."""
+SWIM_HELPERS: Final = 3
+"""Members that are asked to ping for us."""
+SWIM_RELAYS_MAX: Final = 256
+"""Pings that a member makes for others at the same time."""
+SWIM_HEALTH_MAX: Final = 8
+"""How bad a member may think of itself: its period and timeout grow up to one more times than this."""
+SWIM_SUSPICION_PERIODS: Final = 4
+"""The shortest suspicion, times the decimal logarithm of the number of members, in periods."""
+SWIM_SUSPICION_STRETCH: Final = 6
+"""A suspicion that nobody confirms lasts so many times the shortest."""
+SWIM_CONFIRMATIONS: Final = 2
+"""Further members that must suspect on their own before a suspicion is as short as can be."""
+SWIM_SPREAD_NS: Final = 200 * MILLISECOND_NS
+"""How often news is sent, beside what goes with pings and their answers, while there is any."""
+SWIM_SPREAD_MEMBERS: Final = 3
+SWIM_RETRANSMIT: Final = 4
+"""A claim is sent so many times the decimal logarithm of the number of members."""
+SWIM_SYNC_NS: Final = 10 * SECOND_NS
+"""How often a member compares all it knows with another one."""
+SWIM_SYNC_PAGES_MAX: Final = 32
+"""Datagrams of one full answer: where more are needed, the next comparison goes on elsewhere."""
+SWIM_SYNC_ANSWERS_MAX: Final = 16
+"""Full answers that a member gives in one period."""
+SWIM_SEED_RETRY_NS: Final = SECOND_NS
+SWIM_SEEDS_MAX: Final = 64
+SWIM_MEMBERS_MAX: Final = 2 * NODES_MAX
+"""Those alive and those remembered as dead; further ones are not taken in."""
+SWIM_DEAD_KEPT_NS: Final = 600 * SECOND_NS
+"""How long dead members and those that left are remembered, so that older news can't revive them."""
+SWIM_LEAVE_NS: Final = 3 * SWIM_SPREAD_NS
+"""How long a member that leaves tells so."""
+SWIM_LEAVE_MEMBERS: Final = 8
+SWIM_INCARNATION_MAX: Final = 2**62
+
+assert SWIM_PING_TIMEOUT_NS + SWIM_NACK_NS < SWIM_PERIOD_NS, "an indirect ping is answered within its period"
+assert SWIM_SPREAD_NS < SWIM_PERIOD_NS < SWIM_SEED_RETRY_NS < SWIM_SYNC_NS < SWIM_DEAD_KEPT_NS
+assert SWIM_PERIOD_NS * SWIM_SUSPICION_PERIODS >= 2 * SWIM_PERIOD_NS, "a suspect has time to hear of it and to refute"
+assert SWIM_SEEDS_MAX >= CONFIG_ADDRESSES_MAX
+assert DATAGRAMS_REST_NS < SWIM_PING_TIMEOUT_NS // 10, "a rest makes nobody late"
+
+# Comparing a disk with a catalog that is large.
+RECONCILE_SLICE_BUCKETS: Final = 32
+"""Buckets that a node compares in one step."""
+RECONCILE_SLICE_RECORDS: Final = 1_024
+"""Records that a node looks at on its event loop before others have a turn."""
+RECONCILE_ROUNDS_WHOLE: Final = 128
+"""Rounds in which all is looked at once more, whether or not it seems to have changed: about a minute."""
+FOLDER_TICK_NS: Final = 2 * SECOND_NS
+"""No file system counts the times of its folders more coarsely."""
+RECONCILE_TRASH_MAX: Final = 1_024
+"""Files that one round moves to the trash: then it compares again."""
+LEAP_CHANGES_DECODED_MAX: Final = 20_000
+"""A leap that changes more is followed by reading the vault anew, which leaves segments where they are."""
+
+assert RECONCILE_TRASH_MAX >= TRASH_ROUND_FILES_MAX
+
+# Statements that are parsed once.
+PARSE_KEPT_CHARACTERS: Final = 500
+PARSED_STATEMENTS_KEPT: Final = 500
+
+assert PARSE_KEPT_CHARACTERS < PARSE_INLINE_CHARACTERS
+
+# Repairing a directory while nothing is served.
+REPAIRS_MAX: Final = 1_000
+"""Folders of what repairs have moved, in one directory: a person deletes them."""
+
+assert REPAIRS_MAX >= RESETS_MAX
+
+# The log of a vault.
+VAULT_BUSY_WAIT_MS: Final = 2_000
+"""How long a write of the vault waits for another program that has its file open."""
+VAULT_SYNCS_PER_CHECKPOINT: Final = 64
+"""After so many syncs the log is moved into the file: a log that is lost takes no more than these."""
+
+assert VAULT_BUSY_WAIT_MS * 1_000_000 < CALL_TIMEOUT_NS
+
+# Asking to be let in.
+RECOVERY_ASK_AGAIN_NS: Final = 5 * SECOND_NS
+"""A node that has said that its recovery is finished says it again after so long without an answer."""
+
+assert RECOVERY_PROGRESS_NS < RECOVERY_ASK_AGAIN_NS < SESSION_IDLE_NS
+
+# The removal of a node, once its lease has ended.
+RECOUNTED_MAX: Final = 2_000
+"""Records that have changed since a census and are looked at on the loop that grants leases; after more there is a new
+census, on a thread."""
+REMOVAL_CENSUSES_MAX: Final = 16
+"""Where so many are too old by the time the tombstone is decided, the removal is refused."""
+
+assert RECOUNTED_MAX >= STRUCK_AT_ONCE, "what a leader writes behind a removal does not keep the next one from its end"
+
+# What nodes report.
+REPORTED_SEGMENTS_AT_ONCE_MAX: Final = 4 * SEGMENTS_PER_REPORT_MAX
+"""Segments of reports that may share a transaction: deciding it takes some ten milliseconds, in which no grant goes
+out."""
+SESSION_REPORTS_BYTES_MAX: Final = MESSAGE_BYTES_MAX
+"""What one node has reported and waits for its turn; what it says after that is read later."""
+SESSION_RECEIVE_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
+
+assert REPORTED_SEGMENTS_AT_ONCE_MAX < TRANSACTION_OPERATIONS_MAX
+assert SNAPSHOT_PAGE_BYTES_MAX + VALUE_BYTES_MAX < SESSION_RECEIVE_BYTES_MAX

@@ -73,7 +73,7 @@ class Closings:
         self._on_closed(one.procedure.statement)
 
 
-async def insist(writer: Writer, clock: Clock, decide: Decide) -> Revision:
+async def insist(writer: Writer, clock: Clock, decide: Decide, what: str = "a statement") -> Revision:
     """Writes what a statement that has begun has to come to, again and again while the store has no room for it."""
     while True:
         try:
@@ -81,5 +81,5 @@ async def insist(writer: Writer, clock: Clock, decide: Decide) -> Revision:
         except StoreDeclined as error:
             if error.code not in STORE_DECLINES:
                 raise
-            log.warning("a statement can't go on: %s", error)
+            log.warning("%s can't go on: %s", what, error)
             await clock.sleep_until(clock.now_ns() + LEADER_RETRY_NS)

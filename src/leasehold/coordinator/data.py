@@ -1,5 +1,10 @@
 """Tables as clients read and write them: schemas, plans, write transactions (decisions in `core/commit.py`)."""
 
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
@@ -19,6 +24,7 @@ from leasehold.core.messages import (
     PlanScan,
     ScanPlan,
     SegmentsHeld,
+    SegmentsMissing,
     TableCleaned,
     TableFacts,
     TransactionFacts,
@@ -27,18 +33,21 @@ from leasehold.core.messages import (
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import SegmentRecord, TableRecord, TransactionState
-from leasehold.core.replication import after_fetch
+from leasehold.core.replication import after_fetch, after_loss
 from leasehold.core.rewrite import worth_rewriting
 from leasehold.core.rights import check_request
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.ids import IDENTIFIER, BucketNumber, Revision, TransactionId
+from leasehold.ids import IDENTIFIER, BucketNumber, Revision, SegmentId, TransactionId
 from leasehold.limits import (
     MESSAGE_BYTES_MAX,
     OPEN_TRANSACTIONS_MAX,
+    REPORTED_SEGMENTS_AT_ONCE_MAX,
     TRANSACTION_TTL_NS,
 )
 from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
 
 
 class Data:
@@ -49,6 +58,9 @@ class Data:
         self._leasing = leasing
         self._clock = clock
         self._opened: dict[TransactionId, int] = {}
+        self._reported = 0
+        self._reporting = asyncio.Lock()
+        self._decided = asyncio.Event()
         # A new leader restarts the count of what it finds open: no clock reading outlives its process.
         for transaction in writer.catalog.transactions.values():
             if transaction.state is TransactionState.OPEN:
@@ -190,30 +202,74 @@ class Data:
 
     # ------------------------------------------------------------ what nodes report
 
-    async def acknowledge(self, message: SegmentsHeld | TableCleaned) -> None:
-        """A node has fetched segments it lacked, or has deleted a dropped table's files."""
+    async def acknowledge(self, message: SegmentsHeld | SegmentsMissing | TableCleaned) -> None:
+        """A node has fetched segments it lacked, lacks some that it is thought to hold, or has deleted a dropped
+        table's files. Raises `StoreDeclined`."""
+        alone: list[SegmentId] = []
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             live = self._leasing.live_incarnations([message.node])
             if live.get(message.node) != message.incarnation:
                 return ()  # superseded while it waited: what it reported changes nothing (INV-ID-2)
-            if isinstance(message, TableCleaned):
-                return cleaned(catalog, message.table, message.node)
-            return _held(message, catalog)
+            match message:
+                case TableCleaned():
+                    return cleaned(catalog, message.table, message.node)
+                case SegmentsHeld():
+                    return _held(message, catalog)
+                case SegmentsMissing():
+                    changes, alone[:] = _missing(message, catalog)
+                    return changes
 
-        await self._writer.submit(decide)
+        async with self._in_turn(0 if isinstance(message, TableCleaned) else len(message.segments)):
+            await self._writer.submit(decide)
+        if alone:
+            log.warning(
+                "node %d lacks %d segments of table %d that nobody else holds, %s among them",
+                message.node,
+                len(alone),
+                message.table,
+                alone[0],
+            )
+
+    @asynccontextmanager
+    async def _in_turn(self, segments: int) -> AsyncGenerator[None]:
+        """Waits until a report of so many segments can be decided: of all nodes together only so many at once, since
+        they may share a transaction, and no grant goes out while one is decided."""
+        async with self._reporting:
+            while self._reported and self._reported + segments > REPORTED_SEGMENTS_AT_ONCE_MAX:
+                self._decided.clear()
+                await self._decided.wait()
+            self._reported += segments
+        try:
+            yield
+        finally:
+            self._reported -= segments
+            self._decided.set()
 
 
 def _held(message: SegmentsHeld, catalog: Catalog) -> tuple[Change, ...]:
     bucket = catalog.buckets.get((message.table, message.bucket))
     if bucket is None:
         return ()
-    segments = {one.id: one for one in catalog.bucket_segments(message.table, message.bucket)}
+    segments = catalog.segments.get((message.table, message.bucket), {})
     after, changed = after_fetch(bucket, segments, message.node, message.segments)
     changes = [put(keys.segment(message.table, message.bucket, one.id), one) for one in changed]
     if after != bucket:
         changes.append(put(keys.bucket(message.table, message.bucket), after))
     return tuple(changes)
+
+
+def _missing(message: SegmentsMissing, catalog: Catalog) -> tuple[tuple[Change, ...], list[SegmentId]]:
+    """And those that it stays the holder of, since there is no other."""
+    bucket = catalog.buckets.get((message.table, message.bucket))
+    if bucket is None:
+        return (), []
+    segments = catalog.segments.get((message.table, message.bucket), {})
+    after, changed, alone = after_loss(bucket, segments, message.node, message.segments, catalog=catalog)
+    changes = [put(keys.segment(message.table, message.bucket, one.id), one) for one in changed]
+    if after != bucket:
+        changes.append(put(keys.bucket(message.table, message.bucket), after))
+    return tuple(changes), alone
 
 
 def parse_name(name: str) -> TableName:

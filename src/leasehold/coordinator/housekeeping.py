@@ -34,8 +34,8 @@ class Housekeeping:
         self._threads = threads
         catalog, now_ns = writer.catalog, clock.now_ns()
         self._replaced: dict[bytes, int] = {
-            keys.replaced(*bucket, name): now_ns
-            for bucket, names in sorted(catalog.replaced.items(), key=lambda one: one[0])
+            keys.replaced(table, bucket, name): now_ns
+            for (table, bucket), names in sorted(catalog.replaced.items(), key=lambda one: one[0])
             for name in sorted(names)
         }
         """The segments that are replaced, and since when this leader has known that, in the order of that."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
 from leasehold.coordinator.data import Data
@@ -15,19 +15,27 @@ from leasehold.coordinator.overview import Overview
 from leasehold.coordinator.preparing import Asked
 from leasehold.coordinator.procedures import Procedures
 from leasehold.coordinator.registration import Registration
-from leasehold.coordinator.sessions import Sessions
+from leasehold.coordinator.removal import Removal
+from leasehold.coordinator.repair import Repair
+from leasehold.coordinator.retaining import Retaining
+from leasehold.coordinator.sessions import Sessions, check_speaker
 from leasehold.coordinator.settings import lower_largest_lease
 from leasehold.coordinator.shown import is_large, pages
+from leasehold.coordinator.snapshots import Snapshots
+from leasehold.coordinator.topology import Topology
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog import Catalog
-from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended
+from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
 from leasehold.core.history import history
 from leasehold.core.identity import hash_secret
+from leasehold.core.live_keys import LiveKeys
 from leasehold.core.messages import (
     AbortTransaction,
     Allocate,
+    AskIncarnation,
     AskOutcome,
     AskReceipts,
+    AskSnapshot,
     AskStatus,
     AskTable,
     AskView,
@@ -39,8 +47,10 @@ from leasehold.core.messages import (
     Login,
     LogOut,
     Message,
+    NodeRemoved,
     OpenTransaction,
     PlanScan,
+    RemoveNode,
     Rows,
     WhoAreYou,
 )
@@ -83,6 +93,7 @@ class Leader:
         threads: Threads,
         group: asyncio.TaskGroup,
         grantor: type[Grantor] = Grantor,
+        seen: Callable[[str], str] = lambda _: "",
     ) -> None:
         assert catalog.cluster is not None
         assert catalog.settings is not None
@@ -93,15 +104,13 @@ class Leader:
         self._group = group
         self._leadership = leadership
         self._term = leadership.term
-        self.over = asyncio.Event()
-        """Set once it leads no more: whoever waits for an answer of it must not wait on."""
         self._cluster = catalog.cluster
         engine = grantor(
             term=leadership.term,
             floor=catalog.revision,
             settings=catalog.settings,
             largest_outstanding_ns=catalog.largest_lease.duration_ns,
-            registered={node.id: (node.incarnation, node.session_hash) for node in catalog.nodes.values()},
+            registered=registrations(catalog.nodes.values()),
             hash_session=hash_secret,
             leads_until_ns=leadership.deadline_ns(),
             now_ns=clock.now_ns(),
@@ -111,10 +120,27 @@ class Leader:
         self._leasing.committed(catalog.revision, catalog.lineage)
         self._data = Data(self._writer, self._leasing, clock)
         self._housekeeping = Housekeeping(self._writer, clock, threads)
-        self._sessions = Sessions(storage, leadership.term, lambda: self._writer.catalog, self._data.acknowledge)
-        self._registration = Registration(storage, self._writer, self._leasing, clock)
+        self._retaining = Retaining(storage, leadership, self._writer, clock)
+        self._live_keys = LiveKeys(catalog)
+        self._snapshots = Snapshots(storage, self._retaining, lambda: self._live_keys.count, clock.now_ns)
+        self._topology = Topology(self._writer, self._leasing, clock, self._absent_since_ns, self._is_being_removed)
+        self._sessions = Sessions(
+            storage,
+            leadership.term,
+            lambda: self._writer.catalog,
+            self._data.acknowledge,
+            clock=clock,
+            topology=self._topology,
+            retaining=self._retaining,
+            live_keys=lambda: self._live_keys.count,
+        )
+        self._removal = Removal(self._writer, self._leasing, clock, threads, group, end_session=self._sessions.end)
+        self._repair = Repair(self._writer, threads, self._removal.all_leaving)
+        self._registration = Registration(storage, self._writer, self._leasing, clock, self._sessions.connected)
         self._logins = Logins(self._writer, clock, passwords, entropy)
-        self._overview = Overview(self._leasing, self._sessions, leadership.term, self._logins.failed)
+        self._overview = Overview(
+            self._leasing, self._sessions, self._topology, leadership.term, self._logins.failed, seen
+        )
         self._procedures = Procedures(
             storage,
             self._writer,
@@ -124,6 +150,7 @@ class Leader:
             threads,
             serving=self._serving,
             hashed=self._logins.hashed,
+            leaving=self._removal.all_leaving,
         )
 
     def start(self) -> None:
@@ -131,6 +158,8 @@ class Leader:
         self._group.create_task(self._writer.run())
         self._group.create_task(self._procedures.close_behind())
         self._group.create_task(self._keep_house())
+        self._group.create_task(self._topology.run())
+        self._group.create_task(self._retaining.run())
         self._procedures.resume()
 
     @property
@@ -148,9 +177,7 @@ class Leader:
         self._leasing.step(LeadershipExtended(until_ns=until_ns))
 
     def stop(self) -> None:
-        """Grants nothing from here on. Whoever waits for it is told, sessions too: their nodes go to the next leader.
-        Tasks end with their group."""
-        self.over.set()
+        """Grants nothing from here on. Tasks end with their group."""
         self._leasing.step(LeadershipEnded())
         self._leasing.stop()
 
@@ -171,6 +198,8 @@ class Leader:
                 return await self._registration.allocate(request)
             case Join():
                 return await self._registration.join(request)
+            case AskIncarnation():
+                return await self._registration.newest_incarnation(request)
             case Login():
                 return await self._logins.log_in(request)
             case LogOut():
@@ -194,6 +223,12 @@ class Leader:
                 return await self._data.commit(request)
             case AbortTransaction():
                 return await self._data.abort(request)
+            case RemoveNode():
+                async with contextlib.aclosing(self.stream(request)) as answers:
+                    async for answer in answers:
+                        if isinstance(answer, NodeRemoved):
+                            return answer
+                raise Indefinite("the removal was cut off", hint="ask again")
             case Execute() | AskOutcome():
                 # Most statements end within milliseconds: the answer itself, or whom it waits for, without a stream.
                 async with contextlib.aclosing(self.stream(request)) as answers:
@@ -210,6 +245,16 @@ class Leader:
                 yield message
             return
         match request:
+            case AskSnapshot():
+                catalog = self._writer.catalog
+                check_speaker(request, catalog)
+                async with contextlib.aclosing(self._snapshots.serve(request, catalog)) as messages:
+                    async for message in messages:
+                        yield message
+            case RemoveNode():
+                check_request(request, self._writer.catalog)
+                async for message in self._removal.stream(request):
+                    yield message
             case AskOutcome(statement=statement):
                 check_request(request, self._writer.catalog)
                 async for message in self._procedures.outcome(statement):
@@ -261,7 +306,11 @@ class Leader:
 
     def _same_cluster(self, request: Message) -> None:
         asked: ClusterId | None = getattr(request, "cluster_id", None)
-        if asked is not None and asked != self._cluster.cluster_id and not isinstance(request, Allocate | Join):
+        if (
+            asked is not None
+            and asked != self._cluster.cluster_id
+            and not isinstance(request, Allocate | AskIncarnation | Join)
+        ):
             raise Refused(
                 f"this is cluster {self._cluster.cluster_id}, the request is for {asked[:64]}",
                 code="OTHER_CLUSTER",
@@ -272,7 +321,17 @@ class Leader:
         self._leasing.committed(batch.revision, catalog.lineage)
         self._leasing.follow(catalog.settings, batch.revision)
         self._registration.committed(batch, catalog)
+        self._topology.committed(batch, catalog)
+        self._live_keys.committed(batch.changes, catalog)
         self._housekeeping.committed(batch)
+        self._removal.committed(batch, catalog)
+        self._repair.committed(batch, catalog)
+
+    def _absent_since_ns(self, node: NodeId) -> int | None:
+        return self._sessions.absent_since_ns(node)
+
+    def _is_being_removed(self, node: NodeId) -> bool:
+        return self._removal.leaving(node)
 
     def _serving(self) -> list[NodeId]:
         return self._overview.serving(self._writer.catalog, self._clock.now_ns())
@@ -287,6 +346,7 @@ class Leader:
                 await self._data.expire()
                 await self._logins.expire()
                 await self._housekeeping.keep()
+                await self._repair.keep()
                 await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
             except Definite as error:
                 log.warning("housekeeping: %s", error)

@@ -7,8 +7,18 @@ from leasehold.coordinator import shown
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.sessions import Sessions
 from leasehold.coordinator.settings import published_bound_ns
+from leasehold.coordinator.topology import Topology
 from leasehold.core.catalog import Catalog
-from leasehold.core.messages import AskReceipts, ClusterStatus, KnownBarrier, NodeStatus, Receipts, Rows
+from leasehold.core.grantor import Held
+from leasehold.core.messages import (
+    AskReceipts,
+    ClusterStatus,
+    KnownBarrier,
+    NodeRecovery,
+    NodeStatus,
+    Receipts,
+    Rows,
+)
 from leasehold.core.records import NodeRecord, SettledHow
 from leasehold.core.settings import settings_rows
 from leasehold.core.statements import (
@@ -24,7 +34,7 @@ from leasehold.core.statements import (
     ShowViews,
 )
 from leasehold.ids import NodeId, Term
-from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX
+from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX, SECOND_NS
 
 CatalogQuestion: TypeAlias = (
     ShowDatabases
@@ -42,15 +52,27 @@ CatalogQuestion: TypeAlias = (
 
 
 class Overview:
-    """Looks at the catalog and the leases of one leader. `failed_logins` counts them by the name of a user."""
+    """Looks at the catalog and the leases of one leader. `failed_logins` counts them by the name of a user.
+
+    `seen` says how the physical topology sees a node, by its name. It is shown, and goes nowhere else: what is decided
+    here goes by leases and sessions alone.
+    """
 
     def __init__(
-        self, leasing: Leasing, sessions: Sessions, term: Term, failed_logins: Callable[[str], int] = lambda _: 0
+        self,
+        leasing: Leasing,
+        sessions: Sessions,
+        topology: Topology,
+        term: Term,
+        failed_logins: Callable[[str], int] = lambda _: 0,
+        seen: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._leasing = leasing
         self._sessions = sessions
+        self._topology = topology
         self._term = term
         self._failed_logins = failed_logins
+        self._seen = seen
 
     def answer(  # noqa: PLR0911 - one for each question
         self, question: CatalogQuestion, catalog: Catalog, now_ns: int
@@ -121,7 +143,7 @@ class Overview:
         if remaining_ns > 0:
             state = "ACTIVE"
         elif connected:
-            state = "FENCED" if applied is not None else "RECOVERING"
+            state = "FENCED" if held is not None and held.admitted else "RECOVERING"
         else:
             state = "DOWN"
         return NodeStatus(
@@ -132,7 +154,21 @@ class Overview:
             state=state,
             applied_revision=applied,
             lease_remaining_ns=max(0, remaining_ns),
+            stage=self._stage(node, held),
+            recovery=self._topology.recovery(node),
+            seen=self._seen(node.name),
         )
+
+    def _stage(self, node: NodeRecord, held: Held | None) -> str:
+        """Where a node is on its way into the logical topology."""
+        if node.incarnation == 0:
+            return "REGISTERED"
+        if node.member:
+            return "MEMBER"
+        if self._sessions.connected(node.id):
+            return "CONNECTED" if self._topology.recovery(node) is None else "RECOVERING"
+        has_left = node.left or (held is not None and held.closed is not None)
+        return "LEFT" if has_left else "ADMITTED"
 
     def _nodes(self, catalog: Catalog, now_ns: int) -> Rows:
         rows = tuple(
@@ -144,8 +180,35 @@ class Overview:
                 one.state,
                 one.applied_revision,
                 one.lease_remaining_ns // MILLISECOND_NS,
+                one.stage,
+                None if one.recovery is None else recovery_text(one.recovery),
+                one.seen,
             )
             for one in self.status(catalog, now_ns).nodes
         )
-        columns = ("id", "name", "address", "incarnation", "state", "applied_revision", "lease_remaining_ms")
+        columns = (
+            "id",
+            "name",
+            "address",
+            "incarnation",
+            "state",
+            "applied_revision",
+            "lease_remaining_ms",
+            "stage",
+            "recovery",
+            "seen",
+        )
         return Rows(columns=columns, rows=rows, revision=catalog.revision)
+
+
+def recovery_text(one: NodeRecovery) -> str:
+    """How far a recovery is, in a few words: its case, keys of a snapshot or revisions, and what is left of it."""
+    if one.case == "c" and one.keys < one.keys_total:
+        text = f"c {one.keys}/{one.keys_total} keys"
+    else:
+        text = f"{one.case} {one.applied}/{one.target}"
+    if one.segments_missing:
+        text += f", {one.segments_missing} segments missing"
+    if one.left_ns is not None and one.applied < one.target:
+        text += f", {-(-one.left_ns // SECOND_NS)} s left"
+    return text

@@ -26,8 +26,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preparing:
-    """For one leader. `serving` tells which nodes hold a lease, to place new tables; `hashed` makes of a password what
-    is stored of it."""
+    """For one leader. `serving` tells which nodes hold a lease, and `leaving` which are about to be removed, to place
+    new tables; `hashed` makes of a password what is stored of it."""
 
     def __init__(
         self,
@@ -36,12 +36,14 @@ class Preparing:
         threads: Threads,
         *,
         serving: Callable[[], list[NodeId]],
+        leaving: Callable[[], frozenset[NodeId]],
         hashed: Callable[[str], Awaitable[str]],
     ) -> None:
         self._writer = writer
         self._clock = clock
         self._threads = threads
         self._serving = serving
+        self._leaving = leaving
         self._hashed = hashed
 
     async def context(self, asked: Asked) -> Context:
@@ -71,7 +73,7 @@ class Preparing:
         """With what may change from one moment to the next."""
         match statement:
             case CreateTable():
-                return msgspec.structs.replace(context, serving=tuple(self._serving()))
+                return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
             case AlterProperties():
                 return msgspec.structs.replace(context, wall_us=self._clock.wall_us())
             case _:

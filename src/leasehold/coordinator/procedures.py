@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Procedures:
-    """All statements of one leader; `serving` and `hashed` as of `Preparing`."""
+    """All statements of one leader; `serving`, `hashed` and `leaving` as of `Preparing`."""
 
     def __init__(
         self,
@@ -56,13 +56,14 @@ class Procedures:
         *,
         serving: Callable[[], list[NodeId]],
         hashed: Callable[[str], Awaitable[str]],
+        leaving: Callable[[], frozenset[NodeId]] = frozenset,
     ) -> None:
         self._storage = storage
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
         self._group = group
-        self._preparing = Preparing(writer, clock, threads, serving=serving, hashed=hashed)
+        self._preparing = Preparing(writer, clock, threads, serving=serving, leaving=leaving, hashed=hashed)
         self._elected = writer.catalog.revision
         self._turns = Turns(leasing, clock, self._elected)
         self._running: dict[StatementId, Running] = {}
@@ -238,8 +239,7 @@ class Procedures:
         try:
             if not await self._turns.reach(turn, running.give_up_ns):
                 raise timed_out("other statements on the same objects came before it")
-            settled = await self._settle_before(turn, running)
-            running.began_ns = self._clock.now_ns()  # now it is at the head: what it changes is settled
+            settled = await self._settle_before(turn.claims, running)
             with ending_the_statement():
                 context = await self._preparing.context(asked)
             running.answer.set_result(await self._begin(asked, context, running, turn, settled))
@@ -268,9 +268,10 @@ class Procedures:
     async def _begin(self, asked: Asked, context: Context, running: Running, turn: Turn, settled: Revision) -> Receipt:
         request: ddl.Request | None = None
         begun: ddl.Begun | None = None
+        early = False
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            nonlocal request, begun
+            nonlocal request, begun, early
             if running.give_up_ns is not None and self._clock.now_ns() >= running.give_up_ns:
                 raise timed_out("what came before it took as long")
             request = ddl.Request(
@@ -283,11 +284,16 @@ class Procedures:
             )
             with ending_the_statement():
                 begun = ddl.begin(request, catalog)
-            return begun.changes
+            # What a CASCADE takes along was in no queue of it, and may have been changed a moment ago.
+            early = begun.procedure is not None and self._turns.last_change(begun.procedure.claims) > settled
+            return () if early else begun.changes
 
         revision = await self._writer.submit(decide)
         assert request is not None
         assert begun is not None
+        if begun.procedure is not None and early:
+            settled = await self._settle_before(begun.procedure.claims, running)
+            return await self._begin(asked, context, running, turn, settled)
         if begun.procedure is None:
             elapsed_ns = self._elapsed_ns(running)
             answer = nothing_to_do(running, revision=settled, elapsed_ns=elapsed_ns, bound_ns=request.bound_ns)
@@ -379,15 +385,16 @@ class Procedures:
             assert found is not None, "a procedure and its statement are written together"
             return found.modified
 
-    async def _settle_before(self, turn: Turn, running: Running) -> Revision:
-        """Waits for the barrier of the last change of what it uses."""
-        last = self._turns.last_change(turn.claims)
+    async def _settle_before(self, claims: Mapping[str, Claim], running: Running) -> Revision:
+        """Waits for the barrier of the last change of what it uses; from there on its time counts."""
+        last = self._turns.last_change(claims)
         if last > 0:
             running.barrier = self._leasing.ask(last, give_up_ns=running.give_up_ns)
             await asyncio.wait((running.barrier.verdict,))
             verdict = running.barrier.verdict.result()
             if isinstance(verdict, Fail):
                 raise timed_out(f"{node_names(verdict.pending, self._writer.catalog)} may still serve what was before")
+        running.began_ns = self._clock.now_ns()
         return last
 
     def _end(self, running: Running, turn: Turn) -> None:

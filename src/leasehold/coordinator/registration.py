@@ -1,22 +1,47 @@
 """Registration at the leader: ids, joins, the wait for a previous incarnation (decided in `core/admission.py`)."""
 
+import contextlib
 import logging
+from collections.abc import Callable
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.writer import Decide, StoreDeclined, Writer
 from leasehold.core import keys
-from leasehold.core.admission import Admit, Fresh, History, Known, Reject, Same, WaitUntil, closing
+from leasehold.core.admission import (
+    Admit,
+    Adopt,
+    AdoptAsked,
+    Fresh,
+    History,
+    Known,
+    Reject,
+    Same,
+    WaitUntil,
+    closing,
+    spoken_protocol,
+)
+from leasehold.core.admission import decide_adopt as adopt_decision
 from leasehold.core.admission import decide_allocate as allocate_decision
 from leasehold.core.admission import decide_join as join_decision
 from leasehold.core.catalog import Catalog
 from leasehold.core.drift import grant_bound_ns
 from leasehold.core.grantor import IncarnationClosed, IncarnationJoined
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer, JoinWait
+from leasehold.core.lineage import GENESIS, next_lineage
+from leasehold.core.messages import (
+    Allocate,
+    AllocateAnswer,
+    AskIncarnation,
+    Join,
+    JoinAnswer,
+    JoinWait,
+    NewestIncarnation,
+)
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
+from leasehold.core.topology import counted
 from leasehold.errors import Corrupt, Definite, Indefinite, Refused
-from leasehold.ids import LineageHash, NodeId, Nonce
+from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
+from leasehold.limits import ADOPT_FORGET_NS, ADOPT_POLL_NS
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
 
@@ -30,14 +55,25 @@ def _longest_ns(catalog: Catalog) -> int:
 
 
 class Registration:
-    """Answers `Allocate` and `Join`, after what they decide is durable."""
+    """Answers `Allocate`, `Join` and `AskIncarnation`, after what they decide is durable. `connected` tells whether a
+    session of a node is open."""
 
-    def __init__(self, storage: MetaStorage, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+    def __init__(
+        self,
+        storage: MetaStorage,
+        writer: Writer,
+        leasing: Leasing,
+        clock: Clock,
+        connected: Callable[[NodeId], bool] = lambda _: False,
+    ) -> None:
         self._storage = storage
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
+        self._connected = connected
         self._first_bounds: dict[NodeId, tuple[Nonce, int]] = {}
+        self._adopting: dict[NodeId, tuple[AdoptAsked, int]] = {}
+        """Who asks for a node's incarnation since when, and when last."""
 
     async def allocate(self, request: Allocate) -> AllocateAnswer:
         """The id of a token, the same one every time (INV-ID-1)."""
@@ -67,6 +103,11 @@ class Registration:
         lineage = await self._lineage_at(request)
         answer: JoinAnswer | JoinWait | None = None
 
+        def joined(incarnation: Incarnation) -> JoinAnswer:
+            protocol = spoken_protocol(request)
+            assert protocol is not None, "validated before"
+            return JoinAnswer(incarnation=incarnation, history_known=lineage is not None, protocol=protocol)
+
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             nonlocal answer
             now_ns = self._clock.now_ns()
@@ -90,7 +131,7 @@ class Registration:
                     self._first_bounds.pop(request.node, None)
                     raise _refused(decision)
                 case Same(incarnation=incarnation):
-                    answer = JoinAnswer(incarnation=incarnation)
+                    answer = joined(incarnation)
                     return ()
                 case WaitUntil(bound_ns=bound_ns):
                     if nonce != request.nonce:
@@ -102,12 +143,54 @@ class Registration:
                         # In this same step, so that nothing is granted to it again even if the write is unclear.
                         self._leasing.step(IncarnationClosed(node=previous.id, incarnation=previous.incarnation))
                     self._first_bounds.pop(request.node, None)
-                    answer = JoinAnswer(incarnation=admitted.incarnation)
-                    return (put(keys.node(admitted.id), admitted),)
+                    answer = joined(admitted.incarnation)
+                    record = put(keys.node(admitted.id), admitted)
+                    return (record, counted(catalog)) if previous.member else (record,)
 
         await self._submit(decide)
         assert answer is not None
         return answer
+
+    async def newest_incarnation(self, request: AskIncarnation) -> NewestIncarnation | JoinWait:
+        """Which incarnation a directory may take that is an older copy of its node's, once no process of that lives."""
+        answer: NewestIncarnation | JoinWait | None = None
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal answer
+            now_ns = self._clock.now_ns()
+            assert catalog.cluster is not None
+            assert catalog.settings is not None
+            first = self._first_asked(request.node, now_ns)
+            decision = adopt_decision(
+                request,
+                cluster=catalog.cluster,
+                node=catalog.nodes.get(request.node),
+                held=self._leasing.grantor.held(request.node),
+                connected=self._connected(request.node),
+                first=first,
+                alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
+                now_ns=now_ns,
+            )
+            match decision:
+                case Reject():
+                    self._adopting.pop(request.node, None)
+                    raise _refused(decision)
+                case WaitUntil(bound_ns=bound_ns):
+                    asked = first or AdoptAsked(since_ns=now_ns, bound_ns=bound_ns)
+                    self._adopting[request.node] = (asked, now_ns)
+                    answer = JoinWait(wait_ns=max(ADOPT_POLL_NS, bound_ns - now_ns))
+                case Adopt(node=node):
+                    self._adopting.pop(request.node, None)
+                    answer = NewestIncarnation(incarnation=node.incarnation, name=node.name)
+            return ()
+
+        await self._submit(decide)
+        assert answer is not None
+        return answer
+
+    def _first_asked(self, node: NodeId, now_ns: int) -> AdoptAsked | None:
+        known = self._adopting.get(node)
+        return None if known is None or now_ns - known[1] > ADOPT_FORGET_NS else known[0]
 
     async def _submit(self, decide: Decide) -> None:
         """What the store declines is not about this node: it asks again."""
@@ -124,6 +207,8 @@ class Registration:
                 continue
             node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
             held = self._leasing.grantor.held(node.id)
+            if node.removed:
+                continue
             if node.session_hash is not None and node.incarnation > (0 if held is None else held.incarnation):
                 log.info(
                     "node %d (%s) joins as incarnation %d at %s", node.id, node.name, node.incarnation, node.address
@@ -140,17 +225,46 @@ class Registration:
             return None
         try:
             found = await self._storage.get(keys.LINEAGE, request.applied)
+        except Compacted as error:
+            return await self._lineage_before(error.minimum, request)
+        except Definite as error:  # a store that has failed says so definitely, but not about this node
+            raise _unreadable(error) from error
+        if found is None or found.modified != request.applied:
+            raise _never_applied(request.applied)
+        return LineageHash(found.value)
+
+    async def _lineage_before(self, minimum: Revision, request: Join) -> LineageHash | None:
+        """The hash below MM, where it can be told still: by the key's own value if it has not changed since, else at
+        MM - 1 by whether the changes of revision MM lead from the joiner's hash to the one there."""
+        try:
+            found = await self._storage.get(keys.LINEAGE, minimum)
+            if found is None or found.modified < request.applied:
+                raise _never_applied(request.applied)
+            if found.modified == request.applied:
+                return LineageHash(found.value)
+            if request.applied != minimum - 1:
+                return None
+            async with contextlib.aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, minimum)) as batches:
+                first = await anext(batches)
         except Compacted:
             return None
-        except Definite as error:  # a store that has failed says so definitely, but not about this node
-            raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
-        if found is None or found.modified != request.applied:
-            raise Corrupt(
-                f"revision {request.applied} is not one that a node could have applied",
-                code="DIVERGED",
-                hint="restore this node's own directory, or start with an empty one and another --name",
-            )
-        return LineageHash(found.value)
+        except Definite as error:
+            raise _unreadable(error) from error
+        assert first.revision == minimum, "the lineage was written there"
+        follows = next_lineage(request.lineage, first.changes) == found.value
+        return request.lineage if follows else LineageHash(b"")  # no hash that we know, but not the joiner's
+
+
+def _unreadable(error: Definite) -> Indefinite:
+    return Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again")
+
+
+def _never_applied(revision: Revision) -> Corrupt:
+    return Corrupt(
+        f"revision {revision} is not one that a node could have applied",
+        code="DIVERGED",
+        hint="restore this node's own directory, or start with an empty one and another --name",
+    )
 
 
 def _refused(decision: Reject) -> Definite:

@@ -1,8 +1,9 @@
 """A coordinator process: wins a term, reads what there is, leads until it ends."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,7 +49,8 @@ DEFAULT_SETTINGS = SettingsRecord(
 class Coordinator:
     """The service of one coordinator process; `run` is its life.
 
-    Where several share a meta storage, one leads and the others stand by: they answer `NotLeader`.
+    Where several share a meta storage, one leads and the others stand by: they answer `NotLeader`. `seen` says how the
+    physical topology sees a node, by its name.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Coordinator:
         threads: Threads,
         settings: SettingsRecord = DEFAULT_SETTINGS,
         grantor: type[Grantor] = Grantor,
+        seen: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._name = name
         self._storage = storage
@@ -71,12 +74,15 @@ class Coordinator:
         self._threads = threads
         self._settings = settings
         self._grantor = grantor
+        self._seen = seen
         self._leadership: Leadership | None = None
         self._leader: Leader | None = None
         self._initialised = asyncio.Event()
         self._leaving = asyncio.Event()
         self._in_office = asyncio.Event()
         """Set once this term's leader answers, or the term is over."""
+        self._answering: dict[asyncio.Timeout, None] = {}
+        """What waits for an answer of this term's leader: it ends with the term."""
 
     @property
     def leader(self) -> Leader | None:
@@ -126,6 +132,7 @@ class Coordinator:
                     if self._leader is not None:
                         self._leader.stop()
                     self._leader = None
+                    self._end_answers()
                 raise _HandOver
         except* _HandOver:
             handed_over = True
@@ -151,6 +158,7 @@ class Coordinator:
             threads=self._threads,
             group=group,
             grantor=self._grantor,
+            seen=self._seen,
         )
         leader.start()
         log.info(
@@ -181,18 +189,38 @@ class Coordinator:
         """Answers one request."""
         if isinstance(request, Initialise):
             return await self._initialise(request)
-        leader = self._leading()
-        return await _unless_over(leader, leader.call(request))
+        return await self._unless_over(self._leading().call(request))
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
         """Answers one request in several messages."""
-        async for message in self._leading().stream(request):
-            yield message
+        # Closed with this one: what it holds while it runs is free at once.
+        async with contextlib.aclosing(self._leading().stream(request)) as messages:
+            async for message in messages:
+                yield message
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
-        leader = self._leading()
-        await _unless_over(leader, leader.session(duplex))
+        await self._unless_over(self._leading().session(duplex))
+
+    async def _unless_over(self, answer: Coroutine[Any, Any, T]) -> T:
+        """What a leader answers; raises `Indefinite` as soon as it leads no more, whatever it still waits for."""
+        try:
+            async with asyncio.timeout(None) as term:
+                self._answering[term] = None
+                try:
+                    return await answer
+                finally:
+                    self._answering.pop(term, None)
+        except TimeoutError as error:
+            raise Indefinite(
+                "the leadership ended before it answered", hint="ask another coordinator, by the same id"
+            ) from error
+
+    def _end_answers(self) -> None:
+        """Whoever still waits for the leader that was here waits no more."""
+        ended, self._answering = self._answering, {}
+        for term in ended:
+            term.reschedule(asyncio.get_running_loop().time())
 
     def _leading(self) -> Leader:
         leadership = self._leadership
@@ -230,23 +258,6 @@ class Coordinator:
         self._initialised.set()
         await in_office.wait()  # whoever asked goes on to ask more
         return ClusterFacts(cluster_id=request.cluster_id, generation=Generation(1), term=leadership.term, leader=True)
-
-
-async def _unless_over(leader: Leader, answer: Coroutine[Any, Any, T]) -> T:
-    """What a leader answers; raises `Indefinite` as soon as it leads no more, whatever it still waits for."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            ending = group.create_task(_until_over(leader))
-            answered = await answer
-            ending.cancel()
-    except BaseExceptionGroup as errors:
-        raise gravest_here(errors) from errors
-    return answered
-
-
-async def _until_over(leader: Leader) -> None:
-    await leader.over.wait()
-    raise Indefinite("the leadership ended before it answered", hint="ask another coordinator, by the same id")
 
 
 class _HandOver(Exception):

@@ -2,93 +2,70 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
+from typing import TypeAlias, assert_never
 
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.queues import Outbox, Report, Reports
+from leasehold.coordinator.retaining import Retaining, same_as
+from leasehold.coordinator.topology import Topology
+from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.grantor import SurrenderReceived
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
+    AskSnapshot,
     Message,
     OpenSession,
+    RecoveryFinished,
+    RecoveryProgress,
     Renewal,
     SegmentsHeld,
+    SegmentsMissing,
     SessionOpened,
     Surrender,
     TableCleaned,
     Watched,
     WatchFailed,
 )
-from leasehold.errors import Definite, NotLeader, Refused, Superseded, Unreachable, gravest
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused, Superseded, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
-    CHANGE_FRAMING_BYTES,
-    COMMANDS_PER_TRANSACTION_MAX,
+    LEADER_RETRY_NS,
     RENEWAL_INTERVAL_NS,
-    SESSION_QUEUE_MESSAGES_MAX,
-    SESSION_REVISIONS_BYTES_MAX,
-    SESSION_REVISIONS_MAX,
+    SECOND_NS,
+    SEGMENTS_PER_REPORT_MAX,
+    SESSION_IDLE_NS,
+    SESSION_OPENING_NS,
 )
-from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage
-from leasehold.wire.ports import Duplex
+from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage, StorageStatus
+from leasehold.wire.ports import Clock, Duplex
 
-Acknowledge = Callable[[SegmentsHeld | TableCleaned], Awaitable[None]]
-
+Acknowledge = Callable[[Report], Awaitable[None]]
+Spoken: TypeAlias = Renewal | Surrender | RecoveryFinished | RecoveryProgress | Report
+"""What a node says on its session, once it is open."""
 
 log = logging.getLogger(__name__)
-
-
-class Outbox:
-    """What waits for one node, in order. Revisions wait outside while so many or so large ones wait inside; anything
-    else goes in at once, as a grant must."""
-
-    def __init__(self) -> None:
-        self._waiting: asyncio.Queue[tuple[Message, int]] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
-        self._revisions = 0
-        self._revisions_bytes = 0
-        self._taken = asyncio.Event()
-
-    def put(self, message: Message) -> None:
-        """Raises `asyncio.QueueFull` with SESSION_QUEUE_MESSAGES_MAX messages inside."""
-        self._waiting.put_nowait((message, 0))
-
-    async def put_in_turn(self, message: Watched | WatchFailed) -> None:
-        """Waits while it would be more than SESSION_REVISIONS_MAX or SESSION_REVISIONS_BYTES_MAX; for one producer."""
-        size = _size(message)
-        while self._waiting.full() or (self._revisions and not self._takes(size)):
-            self._taken.clear()
-            await self._taken.wait()
-        self._waiting.put_nowait((message, size))
-        self._revisions += 1
-        self._revisions_bytes += size
-
-    def _takes(self, size: int) -> bool:
-        return self._revisions < SESSION_REVISIONS_MAX and self._revisions_bytes + size <= SESSION_REVISIONS_BYTES_MAX
-
-    async def get(self) -> Message:
-        """The next message."""
-        message, size = await self._waiting.get()
-        if isinstance(message, Watched | WatchFailed):
-            self._revisions -= 1
-            self._revisions_bytes -= size
-        self._taken.set()
-        return message
-
-
-def _size(message: Watched | WatchFailed) -> int:
-    changes = message.batch.changes if isinstance(message, Watched) else ()
-    return sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
 
 
 class _Open(msgspec.Struct):
     session: Session
     incarnation: Incarnation
+    heard_ns: int
     outbox: Outbox
-    acknowledgements: asyncio.Queue[SegmentsHeld | TableCleaned]
+    reports: Reports
+    opened: asyncio.Event
+    """Set once the answer to its opening is in the outbox."""
+    recovered: asyncio.Event
     ended: asyncio.Event
+    finished: RecoveryFinished | None = None
+    """The newest one, until it is looked at: it is repeated with a later revision."""
+    error: LeaseholdError | None = None
+    """What the node is told at its end, if that is no end in order."""
 
     def reply(self, message: Message) -> None:
         """Hands a message to this stream; one that does not read is cut off."""
@@ -99,54 +76,74 @@ class _Open(msgspec.Struct):
 
 
 class Sessions:
-    """All open sessions of this leader."""
+    """All open sessions of this leader. `live_keys` tells how many keys a snapshot would have."""
 
     def __init__(
-        self, storage: MetaStorage, term: Term, catalog: Callable[[], Catalog], acknowledge: Acknowledge
+        self,
+        storage: MetaStorage,
+        term: Term,
+        catalog: Callable[[], Catalog],
+        acknowledge: Acknowledge,
+        *,
+        clock: Clock,
+        topology: Topology,
+        retaining: Retaining,
+        live_keys: Callable[[], int],
     ) -> None:
         self._storage = storage
         self._term = term
         self._catalog = catalog
         self._acknowledge = acknowledge
+        self._clock = clock
+        self._topology = topology
+        self._retaining = retaining
+        self._live_keys = live_keys
         self._open: dict[NodeId, _Open] = {}
+        self._began_ns = clock.now_ns()
+        self._closed_ns: dict[NodeId, int] = {}
 
     def connected(self, node: NodeId) -> bool:
-        """Whether a session of the node is open; a hint for people, never a proof."""
-        return node in self._open
+        """Whether a session of the node's newest incarnation is open; a hint for people, never a proof."""
+        one, record = self._open.get(node), self._catalog().nodes.get(node)
+        return one is not None and record is not None and one.incarnation == record.incarnation
+
+    def absent_since_ns(self, node: NodeId) -> int | None:
+        """Since when no session of its newest incarnation is open, as far as this leader knows; None while one is."""
+        return None if self.connected(node) else self._closed_ns.get(node, self._began_ns)
 
     async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
-        """Serves one stream until either side ends it."""
-        opening = await duplex.receive()
-        if not isinstance(opening, OpenSession):
-            raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
-        newest = (await self._storage.status()).latest
-        # From here to its registration nothing else runs: no newer process can have come in between.
-        self._validate(opening, newest)
-        older = self._open.get(opening.node)
-        if older is not None:
-            older.ended.set()  # the same process has come back on a new stream
+        """Serves one stream until either side ends it, or nothing has been heard of it for too long (R20)."""
+        opening = await _opening(duplex)
+        check_speaker(opening, self._catalog())
         one = _Open(
             session=opening.session,
             incarnation=opening.incarnation,
+            heard_ns=self._clock.now_ns(),
             outbox=Outbox(),
-            acknowledgements=asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX),
+            reports=Reports(),
+            opened=asyncio.Event(),
+            recovered=asyncio.Event(),
             ended=asyncio.Event(),
         )
-        one.outbox.put(
-            SessionOpened(term=self._term, renew_every_ns=RENEWAL_INTERVAL_NS, latest=self._catalog().revision)
-        )
-        self._open[opening.node] = one
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
+                tasks = [group.create_task(self._watch(opening, one))]
+                await asyncio.sleep(0)  # the watch has begun, and only now LM is read (R5)
+                with _asking_the_store():
+                    status = await self._storage.status()
+                self._register(opening, one, status)
+                tasks += [
                     group.create_task(self._receive(duplex, opening, leasing, one)),
-                    group.create_task(self._watch(opening, one)),
                     group.create_task(_forward(one, duplex)),
                     group.create_task(self._acknowledge_in_turn(one)),
+                    group.create_task(self._finish_in_turn(one)),
+                    group.create_task(self._end_if_silent(opening, one)),
                 ]
                 await one.ended.wait()
                 for task in tasks:
                     task.cancel()
+            if one.error is not None:
+                raise one.error
         except BaseExceptionGroup as errors:
             gravest_error = gravest(errors)
             if not isinstance(gravest_error, Unreachable):
@@ -155,68 +152,119 @@ class Sessions:
         finally:
             if self._open.get(opening.node) is one:
                 del self._open[opening.node]
+                self._closed_ns[opening.node] = self._clock.now_ns()
 
-    def _validate(self, opening: OpenSession, newest: Revision) -> None:
+    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus) -> None:
+        """Nothing else runs meanwhile: no newer process can have come in between."""
         catalog = self._catalog()
-        node = catalog.nodes.get(opening.node)
-        if catalog.cluster is None or opening.cluster_id != catalog.cluster.cluster_id:
-            raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
-        if node is None or opening.incarnation > node.incarnation:
-            raise NotLeader(
-                f"incarnation {opening.incarnation} of node {opening.node} joined under a later leader, if it did",
-                hint="the node asks another coordinator",
-            )
-        if node.removed:
+        check_speaker(opening, catalog)
+        if opening.watch_from > status.latest + 1:
             raise Refused(
-                f"node {opening.node} was removed",
-                code="REMOVED",
-                hint="start with an empty directory and another --name",
-            )
-        if opening.incarnation < node.incarnation or hash_secret(opening.session) != node.session_hash:
-            raise Superseded(
-                f"incarnation {opening.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
-                hint="only the newest process of a node is heard; this one ends",
-            )
-        if opening.watch_from > newest + 1:
-            raise Refused(
-                f"a watch from revision {opening.watch_from}, the newest one is {newest}",
+                f"a watch from revision {opening.watch_from}, the newest one is {status.latest}",
                 code="AHEAD_OF_CLUSTER",
                 hint="the meta storage may have been restored from an older backup",
             )
+        assert catalog.settings is not None
+        older = self._open.get(opening.node)
+        if older is not None:
+            older.ended.set()  # the same process has come back on a new stream
+        self._retaining.followed(opening.node, opening.watch_from, status.latest)
+        one.outbox.put(
+            SessionOpened(
+                term=self._term,
+                renew_every_ns=RENEWAL_INTERVAL_NS,
+                latest=status.latest,
+                minimum=status.minimum,
+                live_keys=self._live_keys(),
+                catch_up_difference=catalog.settings.catch_up_difference,
+                member=catalog.nodes[opening.node].member,
+            )
+        )
+        self._open[opening.node] = one
+        one.opened.set()
+
+    def end(self, node: NodeId, error: LeaseholdError) -> None:
+        """Ends the session of a node, if one is open; the node is told why."""
+        one = self._open.get(node)
+        if one is not None:
+            one.error = error
+            one.ended.set()
 
     async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: _Open) -> None:
         while True:
             message = await duplex.receive()
-            match message:
-                case None:
-                    break
-                case Renewal() | Surrender() | SegmentsHeld() | TableCleaned():
-                    self._own(message, opening)
-                    await _take(message, leasing, one)
-                case _:
-                    raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
+            one.heard_ns = self._clock.now_ns()
+            if message is None:
+                break
+            if not isinstance(message, Spoken):
+                raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
+            _check_own(message, opening)
+            await self._take(message, leasing, one)
         one.ended.set()
 
-    def _own(self, message: Renewal | Surrender | SegmentsHeld | TableCleaned, opening: OpenSession) -> None:
-        speaker = (message.node, message.incarnation, message.session)
-        if speaker != (opening.node, opening.incarnation, opening.session):
-            raise Refused("a message of another process on this session", code="BAD_MESSAGE", hint="upgrade")
+    async def _take(self, message: Spoken, leasing: Leasing, one: _Open) -> None:
+        match message:
+            case Renewal():
+                leasing.renew(message, one.reply)
+            case Surrender():
+                leasing.step(SurrenderReceived(surrender=message), one.reply)
+                self._topology.surrendered()
+            case RecoveryFinished():
+                one.finished = message
+                one.recovered.set()
+            case RecoveryProgress():
+                self._topology.progressed(message)
+            case SegmentsHeld() | SegmentsMissing() | TableCleaned():
+                if not isinstance(message, TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
+                    text = f"a report of {len(message.segments)} segments, over {SEGMENTS_PER_REPORT_MAX}"
+                    raise Refused(text, code="BAD_MESSAGE", hint="upgrade")
+                if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
+                    await one.reports.put(message)
+            case _:
+                assert_never(message)
+
+    async def _finish_in_turn(self, one: _Open) -> None:
+        """Apart from the renewals, which must not wait for a disk."""
+        while True:
+            await one.recovered.wait()
+            one.recovered.clear()
+            # What it reported missing before it said so counts first (I7).
+            await one.reports.all_done()
+            assert one.finished is not None
+            answer = await self._topology.finish(one.finished)
+            if answer is not None:
+                one.reply(answer)
+
+    async def _end_if_silent(self, opening: OpenSession, one: _Open) -> None:
+        while (until_ns := one.heard_ns + SESSION_IDLE_NS) > self._clock.now_ns():
+            await self._clock.sleep_until(until_ns)
+        log.warning("the session of node %d ends: nothing was heard on it for too long", opening.node)
+        one.ended.set()
 
     async def _acknowledge_in_turn(self, one: _Open) -> None:
         """Apart from the renewals, which must not wait for a disk; what waits is taken together, so that it shares
         transactions."""
         while True:
-            waiting = [await one.acknowledgements.get()]
-            while not one.acknowledgements.empty() and len(waiting) < COMMANDS_PER_TRANSACTION_MAX:
-                waiting.append(one.acknowledgements.get_nowait())
+            waiting = await one.reports.get()
             await asyncio.gather(*map(self._acknowledge_whole, waiting))
+            one.reports.done(waiting)
 
-    async def _acknowledge_whole(self, message: SegmentsHeld | TableCleaned) -> None:
-        """What the leader declines is no fault of the node's session: it is logged, and the node tells it again."""
+    async def _acknowledge_whole(self, message: Report) -> None:
+        """What the leader declines is no fault of the node's session: it is logged, and the node tells it again. Only
+        what it lacks is insisted on until it has entered, since that is to count before (I7)."""
         try:
-            await self._acknowledge(message)
+            while True:
+                try:
+                    await self._acknowledge(message)
+                    return
+                except StoreDeclined as error:
+                    waits = isinstance(message, SegmentsMissing) and error.code != "TOO_LARGE"
+                    if not waits or self._topology.has_entered(message.node):
+                        raise
+                    log.warning("what node %d lacks of table %d waits: %s", message.node, message.table, error)
+                    await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
         except Definite as error:
-            if isinstance(message, SegmentsHeld) and len(message.segments) > 1 and error.code == "TOO_LARGE":
+            if not isinstance(message, TableCleaned) and len(message.segments) > 1 and error.code == "TOO_LARGE":
                 half = len(message.segments) // 2
                 for part in (message.segments[:half], message.segments[half:]):
                     await self._acknowledge_whole(msgspec.structs.replace(message, segments=part))
@@ -230,25 +278,80 @@ class Sessions:
             )
 
     async def _watch(self, opening: OpenSession, one: _Open) -> None:
+        position = opening.watch_from
         try:
-            async for batch in self._storage.watch(keys.WATCH_START, keys.WATCH_END, opening.watch_from):
-                await one.outbox.put_in_turn(Watched(batch=batch))
+            while True:
+                try:
+                    with _asking_the_store():
+                        async with aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, position)) as batches:
+                            async for batch in batches:
+                                await one.opened.wait()
+                                await one.outbox.put_in_turn(Watched(batch=batch))
+                                position = Revision(batch.revision + 1)
+                                if self._open.get(opening.node) is one:
+                                    self._retaining.delivered(opening.node, batch.revision)
+                except Compacted as compacted:
+                    with _asking_the_store():
+                        position = await same_as(self._storage, Revision(position - 1), compacted)
         except (Compacted, FutureRevision) as error:
-            minimum = (await self._storage.status()).minimum
+            await one.opened.wait()
+            with _asking_the_store():
+                minimum = (await self._storage.status()).minimum
             await one.outbox.put_in_turn(WatchFailed(code=error.code, minimum=minimum))
+
+
+@contextmanager
+def _asking_the_store() -> Generator[None]:
+    """A store that is busy, closed or broken says so definitely, but that is not about this node, which would end."""
+    try:
+        yield
+    except (Compacted, FutureRevision):
+        raise
+    except Definite as error:
+        raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
+
+
+async def _opening(duplex: Duplex) -> OpenSession:
+    """The first message of a stream, within SESSION_OPENING_NS."""
+    try:
+        async with asyncio.timeout(SESSION_OPENING_NS / SECOND_NS):
+            opening = await duplex.receive()
+    except TimeoutError as error:
+        raise Unreachable("nobody has said whose session this is", code="SILENT", hint="the node asks again") from error
+    if not isinstance(opening, OpenSession):
+        raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
+    return opening
+
+
+def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
+    """Raises unless the newest process of a node speaks; `NotLeader` where this leader can't know of it yet."""
+    node = catalog.nodes.get(speaker.node)
+    if catalog.cluster is None or speaker.cluster_id != catalog.cluster.cluster_id:
+        raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
+    if node is None or speaker.incarnation > node.incarnation:
+        raise NotLeader(
+            f"incarnation {speaker.incarnation} of node {speaker.node} joined under a later leader, if it did",
+            hint="the node asks another coordinator",
+        )
+    if node.removed:
+        raise Refused(
+            f"node {speaker.node} was removed",
+            code="REMOVED",
+            hint="start with an empty directory and another --name",
+        )
+    if speaker.incarnation < node.incarnation or hash_secret(speaker.session) != node.session_hash:
+        raise Superseded(
+            f"incarnation {speaker.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
+            hint="only the newest process of a node is heard; this one ends",
+        )
+
+
+def _check_own(message: Spoken, opening: OpenSession) -> None:
+    speaker = (message.node, message.incarnation, message.session)
+    if speaker != (opening.node, opening.incarnation, opening.session):
+        raise Refused("a message of another process on this session", code="BAD_MESSAGE", hint="upgrade")
 
 
 async def _forward(one: _Open, duplex: Duplex) -> None:
     while True:
         await duplex.send(await one.outbox.get())
-
-
-async def _take(message: Renewal | Surrender | SegmentsHeld | TableCleaned, leasing: Leasing, one: _Open) -> None:
-    match message:
-        case Renewal():
-            leasing.renew(message, one.reply)
-        case Surrender():
-            leasing.step(SurrenderReceived(surrender=message), one.reply)
-        case SegmentsHeld() | TableCleaned():
-            if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
-                await one.acknowledgements.put(message)

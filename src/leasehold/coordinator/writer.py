@@ -6,7 +6,7 @@ lineage before it, so it can only follow from exactly the state that it was deci
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -63,12 +63,18 @@ class Writer:
         self._on_commit = on_commit
         self._commands: asyncio.Queue[_Command] = asyncio.Queue(COMMAND_QUEUE_MAX)
         self._carried: _Command | None = None
+        self._drafted: dict[bytes, Change] = {}
         self._ended = False
 
     @property
     def catalog(self) -> Catalog:
         """As of the newest durable revision."""
         return self._catalog
+
+    @property
+    def drafted(self) -> Collection[bytes]:
+        """For a command that is being decided: the keys in which the catalog it is given differs from `catalog`."""
+        return self._drafted.keys()
 
     async def submit(self, decide: Decide) -> Revision:
         """Runs a command; answers the revision at which it is durable, the present one if it changed nothing.
@@ -107,7 +113,7 @@ class Writer:
         if ends_ns is not None and self._now_ns() >= ends_ns:
             raise LeadershipLost("this leadership has ended", hint="ask again: another coordinator leads, or soon will")
         draft = self._catalog
-        merged: dict[bytes, Change] = {}
+        merged = self._drafted = {}
         size = LINEAGE_BYTES
         accepted: list[_Command] = []
         refused: list[tuple[_Command, LeaseholdError]] = []

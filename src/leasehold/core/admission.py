@@ -1,19 +1,26 @@
 """Admission: whether the leader gives out an id and lets a process in (DESIGN section 5; theory in `core/identity.py`).
 
-Both decisions are pure; the leader runs them inside its one transaction at a time and answers after it is durable.
+All decisions are pure; the leader runs them inside its one transaction at a time and answers after it is durable.
 Everything is validated before anything changes, and an id is looked up by its token, so asking twice is harmless.
 """
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from leasehold.core.grantor import Held
 from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Allocate, Join
+from leasehold.core.messages import Allocate, AskIncarnation, Join
 from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
-from leasehold.limits import NODES_MAX, PROTOCOL_VERSION
+from leasehold.limits import CAPABILITIES_MAX, NODES_MAX, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
+
+CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
+"""What a program must be able to do, beyond what its protocol version says, to be let in: one that takes no snapshot
+could never come back once it is too far behind, and one that hides what its disk lacks would be counted on for it."""
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +101,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     lineage_at_applied: LineageHash | None
 
 
+def spoken_protocol(request: Join) -> int | None:
+    """The newest version of the protocol that both sides speak, None without one."""
+    newest = min(request.protocol, PROTOCOL_VERSION)
+    return newest if newest >= max(request.protocol_min, PROTOCOL_VERSION_MIN) else None
+
+
 def decide_join(
     request: Join,
     *,
@@ -104,8 +117,9 @@ def decide_join(
     first_bound_ns: int | None,
     alive_after_ns: int,
     now_ns: int,
+    required: frozenset[str] = REQUIRED_CAPABILITIES,
 ) -> Admit | Same | WaitUntil | Reject:
-    """Whether a process may become the next incarnation of its node.
+    """Whether a process may become the next incarnation of its node. It is in no logical topology then.
 
     `held` is what the grantor knows of the node's lease, `first_bound_ns` the bound that this attempt was first told
     to wait for, if it was; a bound that has moved by more than `alive_after_ns` since is renewed by a living process,
@@ -113,9 +127,9 @@ def decide_join(
     """
     known = sorted(nodes, key=lambda one: one.id)
     node = next((one for one in known if one.id == request.node), None)
-    rejected = _invalid(request, cluster, node, known) or _bad_history(request, history)
+    rejected = _invalid(request, cluster, node, known, required) or _bad_history(request, history)
     if rejected is not None or node is None:
-        return rejected or _unknown(request)
+        return rejected or _unknown(request.node)
     session_hash = hash_secret(request.session)
     if node.nonce == request.nonce and node.session_hash == session_hash:
         return Same(incarnation=node.incarnation)
@@ -131,13 +145,7 @@ def decide_join(
         )
     if held is not None and held.closed is None and now_ns < held.bound_ns:
         if first_bound_ns is not None and held.bound_ns - first_bound_ns > alive_after_ns:
-            return Reject(
-                code="ALIVE_ELSEWHERE",
-                text=f"node {node.id} ({node.name}) is alive at {node.address} and keeps renewing its lease:"
-                " this directory is a copy of it",
-                hint="stop one of the two; to run this machine as another node, start with an empty directory and"
-                " another --name",
-            )
+            return _alive_elsewhere(node, "keeps renewing its lease")
         return WaitUntil(bound_ns=held.bound_ns)
     admitted = msgspec.structs.replace(
         node,
@@ -146,6 +154,9 @@ def decide_join(
         incarnation=Incarnation(node.incarnation + 1),
         nonce=request.nonce,
         session_hash=session_hash,
+        member=False,
+        left=False,
+        capabilities=tuple(sorted(set(request.capabilities))),
     )
     return Admit(node=admitted, previous=node)
 
@@ -155,25 +166,95 @@ def closing(held: Held | None) -> bool:
     return held is not None and held.closed not in {SettledHow.SURRENDERED, SettledHow.FENCED}
 
 
-def _invalid(request: Join, cluster: ClusterRecord, node: NodeRecord | None, known: list[NodeRecord]) -> Reject | None:
+class Adopt(msgspec.Struct, frozen=True, kw_only=True):
+    """Nobody lives as this node: whoever has its token may take its place, as the incarnation after this one."""
+
+    node: NodeRecord
+
+
+class AdoptAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """When this leader was first asked for a node's incarnation, and how long its lease could run then."""
+
+    since_ns: int
+    bound_ns: int
+
+
+def decide_adopt(
+    request: AskIncarnation,
+    *,
+    cluster: ClusterRecord,
+    node: NodeRecord | None,
+    held: Held | None,
+    connected: bool,
+    first: AdoptAsked | None,
+    alive_after_ns: int,
+    now_ns: int,
+) -> Adopt | WaitUntil | Reject:
+    """Whether an older copy of a node's directory may go on as the node: only with its token, and only where no
+    process of it lives. Its lease must have ended, and its session, which shows life that a lease does not: a process
+    that recovers, or one that is fenced. Either keeps it waiting for `alive_after_ns`, then it is told why.
+    """
+    if request.cluster_id != cluster.cluster_id:
+        return _other_cluster(request.cluster_id, cluster)
+    if node is None:
+        return _unknown(request.node)
+    if hash_secret(request.token) != node.token_hash:
+        return _wrong_token(node)
+    if node.removed:
+        return _removed(node)
+    leased = held is not None and held.closed is None and now_ns < held.bound_ns
+    if not leased and not connected:
+        return Adopt(node=node)
+    bound_ns = held.bound_ns if held is not None and leased else now_ns
+    if first is not None and leased and bound_ns - first.bound_ns > alive_after_ns:
+        return _alive_elsewhere(node, "keeps renewing its lease")
+    if first is not None and connected and now_ns - first.since_ns > alive_after_ns:
+        return _alive_elsewhere(node, "has its connection open")
+    return WaitUntil(bound_ns=bound_ns)
+
+
+def _invalid(
+    request: Join,
+    cluster: ClusterRecord,
+    node: NodeRecord | None,
+    known: list[NodeRecord],
+    required: frozenset[str],
+) -> Reject | None:
     if request.cluster_id != cluster.cluster_id:
         return _other_cluster(request.cluster_id, cluster)
     if request.generation != cluster.generation:
         text = f"generation {request.generation}, this cluster is at {cluster.generation}"
         return Reject(code="OTHER_GENERATION", text=text, hint="restart the node so that it asks again")
-    if request.protocol != PROTOCOL_VERSION:
-        text = f"protocol version {request.protocol}, this coordinator speaks {PROTOCOL_VERSION}"
-        return Reject(code="OTHER_PROTOCOL", text=text, hint="run the same version on every machine")
+    if spoken_protocol(request) is None:
+        text = (
+            f"this program speaks the protocol versions {request.protocol_min} to {request.protocol}, this"
+            f" coordinator {PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}"
+        )
+        return Reject(code="OTHER_PROTOCOL", text=text, hint="run versions of leasehold that lie next to each other")
+    rejected = _bad_capabilities(request, required)
+    if rejected is not None:
+        return rejected
     if node is None:
-        return _unknown(request)
+        return _unknown(request.node)
     if hash_secret(request.token) != node.token_hash:
-        text = f"the token does not belong to node {node.id}"
-        return Reject(code="WRONG_TOKEN", text=text, hint="start this node from its own directory")
+        return _wrong_token(node)
     if node.removed:
         return _removed(node)
     if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
         return Reject(code="BAD_NONCE", text="nonce and session must be 128 bits in hex", hint="upgrade the node")
     return _bad_attributes(request, node.id, known)
+
+
+def _bad_capabilities(request: Join, required: frozenset[str]) -> Reject | None:
+    given = request.capabilities
+    if len(given) > CAPABILITIES_MAX or not all(CAPABILITY.fullmatch(one) for one in given):
+        text = f"capabilities are at most {CAPABILITIES_MAX} words of lower-case letters, digits and '-'"
+        return Reject(code="BAD_CAPABILITIES", text=text, hint="upgrade the node")
+    lacking = sorted(required.difference(given))
+    if lacking:
+        text = f"this program lacks what the cluster needs of each node: {', '.join(lacking)}"
+        return Reject(code="LACKS_CAPABILITY", text=text, hint="run a newer version of leasehold on this machine")
+    return None
 
 
 def _bad_history(request: Join, history: History) -> Reject | None:
@@ -219,9 +300,23 @@ def _removed(node: NodeRecord) -> Reject:
     )
 
 
-def _unknown(request: Join) -> Reject:
+def _unknown(node: NodeId) -> Reject:
     return Reject(
         code="UNKNOWN_NODE",
-        text=f"no node has the id {request.node} here",
+        text=f"no node has the id {node} here",
         hint="the meta storage may have been restored from an older backup",
+    )
+
+
+def _wrong_token(node: NodeRecord) -> Reject:
+    text = f"the token does not belong to node {node.id}"
+    return Reject(code="WRONG_TOKEN", text=text, hint="start this node from its own directory")
+
+
+def _alive_elsewhere(node: NodeRecord, how: str) -> Reject:
+    return Reject(
+        code="ALIVE_ELSEWHERE",
+        text=f"node {node.id} ({node.name}) is alive at {node.address} and {how}: this directory is a copy of it",
+        hint="stop one of the two; to run this machine as another node, start with an empty directory and"
+        " another --name",
     )

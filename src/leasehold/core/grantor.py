@@ -8,135 +8,68 @@
 | any            | surrender, or a join     | closed               |
 | closed         | the join is durable      | ended                |
 | any but granted | removal                 | forgotten            |
+
+Only a member of the logical topology gets a grant, and only once it has applied what was required of it when it
+entered (INV-REC-3); what others report counts for barriers all the same.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 import msgspec
 
-from leasehold.core.barrier import Barrier, Fail, Pending, Proceed, Verdict
+from leasehold.core.barrier import Barrier, Pending, Verdict
 from leasehold.core.drift import grant_bound_ns
+from leasehold.core.granting import (
+    AcceptSurrender,
+    BarrierRequested,
+    GrantorEffect,
+    GrantorEvent,
+    Held,
+    IncarnationClosed,
+    IncarnationJoined,
+    LeadershipEnded,
+    LeadershipExtended,
+    MemberEntered,
+    MemberLeft,
+    NodeRemoved,
+    RefuseRenewal,
+    Registered,
+    RenewalReceived,
+    ReportVerdict,
+    SendGrant,
+    SettingsChanged,
+    SurrenderReceived,
+    registrations,
+)
 from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.core.records import SettingsRecord, SettledHow
 from leasehold.ids import Incarnation, NodeId, Revision, Sequence, Session, Term
 
-
-class RenewalReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """A renewal has been read from the transport; the clock was read after that."""
-
-    renewal: Renewal
-
-
-class SurrenderReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """A node says that it serves nothing any more."""
-
-    surrender: Surrender
-
-
-class IncarnationClosed(msgspec.Struct, frozen=True, kw_only=True):
-    """A join found this incarnation's lease ended: nothing is granted to it again."""
-
-    node: NodeId
-    incarnation: Incarnation
-
-
-class IncarnationJoined(msgspec.Struct, frozen=True, kw_only=True):
-    """A join is durable: this incarnation and session are the ones heard from now on."""
-
-    node: NodeId
-    incarnation: Incarnation
-    session_hash: bytes
-
-
-class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
-    """A node was removed after its lease had ended."""
-
-    node: NodeId
-
-
-class BarrierRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """A change is durable at `revision`: wait until no older view can be served. At most until `give_up_ns`."""
-
-    number: int
-    revision: Revision
-    give_up_ns: int | None = None
-
-
-class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """These settings are durable at `revision`. Later grants follow them; bounds already noted stand.
-
-    The floor rises to `revision` in this same step. So whoever gets a longer lease has applied it, and can't hold up
-    a statement of that revision or an older one: what was published for those stays true.
-    """
-
-    settings: SettingsRecord
-    revision: Revision = Revision(0)
-
-
-class LeadershipExtended(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader has renewed its record: it leads until `until_ns`, or for ever where a lock holds it (None)."""
-
-    until_ns: int | None
-
-
-class LeadershipEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """It is handed over, or lost: nothing is granted and no barrier proceeds any more."""
-
-
-GrantorEvent: TypeAlias = (
-    RenewalReceived
-    | SurrenderReceived
-    | IncarnationClosed
-    | IncarnationJoined
-    | NodeRemoved
-    | BarrierRequested
-    | SettingsChanged
-    | LeadershipExtended
-    | LeadershipEnded
-    | TimePassed
-)
-
-
-class SendGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer a renewal; its bound is noted already."""
-
-    node: NodeId
-    grant: Grant
-
-
-class RefuseRenewal(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer a renewal with the reason why there is no grant."""
-
-    node: NodeId
-    refused: RenewalRefused
-
-
-class AcceptSurrender(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the node that its incarnation is closed."""
-
-    node: NodeId
-
-
-class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A barrier has ended."""
-
-    number: int
-    verdict: Proceed | Fail
-
-
-GrantorEffect: TypeAlias = SendGrant | RefuseRenewal | AcceptSurrender | ReportVerdict
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What the grantor knows of a node's lease. `applied` is what this incarnation reported to this leader."""
-
-    incarnation: Incarnation
-    session_hash: bytes | None
-    bound_ns: int
-    applied: Revision | None
-    closed: SettledHow | None
+__all__ = [
+    "AcceptSurrender",
+    "BarrierRequested",
+    "Grantor",
+    "GrantorEffect",
+    "GrantorEvent",
+    "Held",
+    "IncarnationClosed",
+    "IncarnationJoined",
+    "LeadershipEnded",
+    "LeadershipExtended",
+    "MemberEntered",
+    "MemberLeft",
+    "NodeRemoved",
+    "RefuseRenewal",
+    "Registered",
+    "RenewalReceived",
+    "ReportVerdict",
+    "SendGrant",
+    "SettingsChanged",
+    "SurrenderReceived",
+    "registrations",
+]
 
 
 class Grantor:
@@ -149,7 +82,7 @@ class Grantor:
         floor: Revision,
         settings: SettingsRecord,
         largest_outstanding_ns: int,
-        registered: Mapping[NodeId, tuple[Incarnation, bytes | None]],
+        registered: Mapping[NodeId, Registered],
         hash_session: Callable[[Session], bytes],
         leads_until_ns: int | None,
         now_ns: int,
@@ -165,9 +98,16 @@ class Grantor:
         bound_ns = now_ns + grant_bound_ns(settings, max(largest_outstanding_ns, settings.lease_duration_ns))
         self._older_until_ns = bound_ns
         self._held = {
-            node: Held(incarnation=incarnation, session_hash=session_hash, bound_ns=bound_ns, applied=None, closed=None)
-            for node, (incarnation, session_hash) in sorted(registered.items())
-            if incarnation > 0
+            node: Held(
+                incarnation=one.incarnation,
+                session_hash=one.session_hash,
+                bound_ns=bound_ns,
+                applied=None,
+                closed=None,
+                required=Revision(0) if one.member else None,  # the floor is LM
+            )
+            for node, one in sorted(registered.items())
+            if one.incarnation > 0
         }
 
     @property
@@ -225,6 +165,8 @@ class Grantor:
                 self._close(node, incarnation, now_ns)
             case IncarnationJoined():
                 self._on_joined(event, now_ns)
+            case MemberEntered() | MemberLeft():
+                self._on_membership(event)
             case NodeRemoved(node=node):
                 self._on_removed(node, now_ns)
             case BarrierRequested():
@@ -260,11 +202,12 @@ class Grantor:
         for barrier in self._barriers.values():
             barrier.reported(renewal.node, renewal.incarnation, renewal.applied, now_ns)
         applied = renewal.applied if held.applied is None else max(held.applied, renewal.applied)
-        if renewal.applied < self._floor:
+        refusal = self._not_yet(renewal, held)
+        if refusal is not None:
             self._held[renewal.node] = msgspec.structs.replace(held, applied=applied)
-            text = f"applied {renewal.applied}, the floor is {self._floor}"
+            code, text = refusal
             return RefuseRenewal(
-                node=renewal.node, refused=RenewalRefused(request=renewal.request, code="BEHIND", text=text)
+                node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text=text)
             )
         duration_ns = self._settings.lease_duration_ns
         bound_ns = now_ns + grant_bound_ns(self._settings, duration_ns)
@@ -291,6 +234,16 @@ class Grantor:
             return "SUPERSEDED", f"incarnation {held.incarnation} belongs to another session"
         if held.closed is not None:
             return "SUPERSEDED", f"incarnation {held.incarnation} is closed ({held.closed})"
+        return None
+
+    def _not_yet(self, renewal: Renewal, held: Held) -> tuple[str, str] | None:
+        """Why this renewal is heard, and gets no grant (INV-LEASE-2, INV-REC-3)."""
+        if held.required is None:
+            return "RECOVERING", f"incarnation {renewal.incarnation} is not in the logical topology"
+        if renewal.applied < held.required:
+            return "RECOVERING", f"applied {renewal.applied}, {held.required} was required"
+        if renewal.applied < self._floor:
+            return "BEHIND", f"applied {renewal.applied}, the floor is {self._floor}"
         return None
 
     def _on_surrender(self, surrender: Surrender, now_ns: int) -> tuple[GrantorEffect, ...]:
@@ -333,6 +286,12 @@ class Grantor:
             applied=None,
             closed=None,
         )
+
+    def _on_membership(self, event: MemberEntered | MemberLeft) -> None:
+        held = self._held.get(event.node)
+        if held is not None and held.incarnation == event.incarnation:  # else it has been superseded, or removed
+            required = event.required if isinstance(event, MemberEntered) else None
+            self._held[event.node] = msgspec.structs.replace(held, required=required)
 
     def _on_removed(self, node: NodeId, now_ns: int) -> None:
         held = self._held[node]

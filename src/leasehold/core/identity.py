@@ -20,14 +20,18 @@ renews its lease while the clone waits for it to end. The leader's decisions are
 """
 
 import hashlib
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
 from leasehold.core.messages import Allocate, ClusterFacts, Join
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.ids import Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
-from leasehold.limits import PROTOCOL_VERSION
+from leasehold.limits import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
+
+CAPABILITIES: Final = ("leap", "reports-missing")
+"""What this program can do beyond what every version can, as it says in its join: take a snapshot in one leap, and
+tell which segments its disk lacks."""
 
 
 def hash_secret(secret: Token | Session | LoginToken) -> bytes:
@@ -55,9 +59,10 @@ class IdAllocated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader let us in."""
+    """The leader let us in. Without a known history nothing on the disk is believed before it was verified."""
 
     incarnation: Incarnation
+    history_known: bool = True
 
 
 ClaimEvent: TypeAlias = ClusterLearned | RecordWritten | IdAllocated | Admitted
@@ -86,6 +91,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     incarnation: Incarnation
+    history_known: bool = True
+    unverified: bool = False
 
 
 class WrongCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +125,7 @@ class Claim:
         self._writing: IdentityRecord | None = None
         self._start = start
         self._facts: ClusterFacts | None = None
-        self._admitted: Incarnation | None = None
+        self._admitted: Admitted | None = None
 
     def step(self, event: ClaimEvent) -> ClaimEffect:
         """Takes one event, says the one next thing to do; the last is `Joined`. An event out of turn raises."""
@@ -143,7 +150,7 @@ class Claim:
                         incarnation=Incarnation(0),
                     )
                 )
-            case Admitted(incarnation=incarnation):
+            case Admitted(incarnation=incarnation, history_known=history_known):
                 record = self._record
                 assert isinstance(record, Joining), "let in without having asked"
                 assert incarnation > record.previous, "incarnations only rise"
@@ -154,9 +161,10 @@ class Claim:
                         cluster_id=record.cluster_id,
                         incarnation=incarnation,
                         nonce=record.nonce,
+                        unverified=record.unverified or not history_known,
                     )
                 )
-                self._admitted = incarnation
+                self._admitted = event
                 return effect
             case _:
                 assert_never(event)
@@ -181,7 +189,12 @@ class Claim:
                 )
             case Allocated():
                 if self._admitted is not None:
-                    return Joined(node=record.node, incarnation=record.incarnation)
+                    return Joined(
+                        node=record.node,
+                        incarnation=record.incarnation,
+                        history_known=self._admitted.history_known,
+                        unverified=record.unverified,
+                    )
                 return self._write(
                     Joining(
                         token=record.token,
@@ -190,6 +203,7 @@ class Claim:
                         previous=record.incarnation,
                         nonce=start.nonce,
                         finished=record.nonce,
+                        unverified=record.unverified,
                     )
                 )
             case Joining():
@@ -208,6 +222,8 @@ class Claim:
                         applied=start.applied,
                         lineage=start.lineage,
                         finished=record.finished,
+                        protocol_min=PROTOCOL_VERSION_MIN,
+                        capabilities=CAPABILITIES,
                     )
                 )
             case _:

@@ -42,6 +42,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     a login may end, while a statement waits."""
     serving: tuple[NodeId, ...] = ()
     """The nodes that hold a lease, to place new tables."""
+    leaving: frozenset[NodeId] = frozenset()
+    """Those that are about to be removed: new tables are placed on others."""
     wall_us: int = 0
     """Microseconds since 1970 UTC, to say which rows have expired."""
     password_hash: str | None = None

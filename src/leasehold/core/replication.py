@@ -1,10 +1,11 @@
 """Replication: where buckets live, and who is known to hold all of one (DESIGN section 9).
 
 A bucket is **assigned** to its replica set; the **sync-state set** is the part of it that holds every visible
-segment. Only members with a segment on a synced disk ever count, by node id, never by address (I17).
+segment. Only members with a segment on a synced disk ever count, by node id, never by address (I17). Which nodes a
+table is placed on when nodes come and go is decided in `core/placement.py`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -15,13 +16,20 @@ from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 
 
 def place(
-    catalog: Catalog, *, table: ObjectId, buckets: int, replication: int, serving: Iterable[NodeId]
+    catalog: Catalog,
+    *,
+    table: ObjectId,
+    buckets: int,
+    replication: int,
+    serving: Iterable[NodeId],
+    leaving: Collection[NodeId] = (),
 ) -> list[BucketRecord]:
-    """Assigns each bucket of a new table to `replication` nodes: those that serve first, then the least loaded.
+    """Assigns each bucket of a new table to `replication` nodes: those that serve first, then others of the logical
+    topology, then the rest; of each the least loaded. None of those that are about to be removed.
 
     Deterministic. Raises `Refused` (TOO_FEW_NODES) when the cluster has fewer nodes than that.
     """
-    members = [node.id for node in catalog.nodes.values() if not node.removed and node.incarnation > 0]
+    members = staying(catalog, leaving)
     if len(members) < replication:
         raise Refused(
             f"replication {replication} needs {replication} nodes, the cluster has {len(members)}",
@@ -30,9 +38,10 @@ def place(
         )
     load = {node: catalog.loads.get(node, 0) for node in members}
     up = set(serving)
+    entered = {node.id for node in catalog.nodes.values() if node.member}
     placed: list[BucketRecord] = []
     for number in range(buckets):
-        chosen = sorted(members, key=lambda node: (node not in up, load[node], node))[:replication]
+        chosen = sorted(members, key=lambda node: (node not in up, node not in entered, load[node], node))[:replication]
         for node in chosen:
             load[node] += 1
         # Rotated, so that writers, who try the first replica first, spread over the nodes.
@@ -40,6 +49,12 @@ def place(
         replicas = tuple(chosen[turn:] + chosen[:turn])
         placed.append(BucketRecord(table=table, bucket=BucketNumber(number), replicas=replicas, in_sync=replicas))
     return placed
+
+
+def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
+    """The nodes that new tables may be placed on, running or not."""
+    joined = (node.id for node in catalog.nodes.values() if not node.removed and node.incarnation > 0)
+    return [node for node in joined if node not in leaving]
 
 
 def after_commit(bucket: BucketRecord, added: Iterable[SegmentRecord]) -> BucketRecord:
@@ -65,24 +80,54 @@ def after_fetch(
     if node not in bucket.replicas:
         return bucket, []
     changed: list[SegmentRecord] = []
-    held = {segment.id for segment in segments.values() if node in segment.holders}
-    for segment_id in sorted(set(fetched)):
+    reported = set(fetched)
+    for segment_id in sorted(reported):
         segment = segments.get(segment_id)
         if segment is not None and node not in segment.holders:
             changed.append(msgspec.structs.replace(segment, holders=(*segment.holders, node)))
-            held.add(segment_id)
-    if held == set(segments) and node not in bucket.in_sync:
+    # Seldom a look at all of them: it ends with the first one that the node lacks.
+    if node not in bucket.in_sync and all(node in one.holders or one.id in reported for one in segments.values()):
         members = {*bucket.in_sync, node}
         bucket = msgspec.structs.replace(bucket, in_sync=tuple(one for one in bucket.replicas if one in members))
     return bucket, changed
 
 
-def missing(catalog: Catalog, node: NodeId, held: Iterable[SegmentId]) -> list[SegmentRecord]:
-    """The visible segments of this node's buckets that it does not hold, in the order of their ids."""
-    have = set(held)
-    wanted: list[SegmentRecord] = []
-    for key, segments in catalog.segments.items():
-        bucket = catalog.buckets.get(key)
-        if bucket is not None and node in bucket.replicas:
-            wanted.extend(one for one in segments.values() if one.id not in have)
-    return sorted(wanted, key=lambda one: one.id)
+def after_loss(
+    bucket: BucketRecord,
+    segments: Mapping[SegmentId, SegmentRecord],
+    node: NodeId,
+    lost: Iterable[SegmentId],
+    *,
+    catalog: Catalog,
+) -> tuple[BucketRecord, list[SegmentRecord], list[SegmentId]]:
+    """What changes once `node` says that it does not hold what the manifest says it does (I7): the entries without it,
+    the sync-state set without it, and which it stays the holder of, since nobody else is."""
+    changed: list[SegmentRecord] = []
+    alone: list[SegmentId] = []
+    for segment_id in sorted(set(lost)):
+        segment = segments.get(segment_id)
+        if segment is None or node not in segment.holders:
+            continue
+        if has_other_holder(segment, node, catalog):
+            changed.append(msgspec.structs.replace(segment, holders=without(segment.holders, node)))
+        else:
+            alone.append(segment_id)
+    if changed and node in bucket.in_sync:
+        bucket = msgspec.structs.replace(bucket, in_sync=without(bucket.in_sync, node))
+    return bucket, changed, alone
+
+
+def has_other_holder(segment: SegmentRecord, node: NodeId, catalog: Catalog) -> bool:
+    """Whether a node that was not removed is known to hold it besides `node`."""
+    return any(one != node and is_present(one, catalog) for one in segment.holders)
+
+
+def is_present(node: NodeId, catalog: Catalog) -> bool:
+    """Whether the cluster has that node, running or not."""
+    record = catalog.nodes.get(node)
+    return record is not None and not record.removed
+
+
+def without(nodes: tuple[NodeId, ...], node: NodeId) -> tuple[NodeId, ...]:
+    """All but one."""
+    return tuple(one for one in nodes if one != node)

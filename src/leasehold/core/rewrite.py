@@ -19,11 +19,10 @@ from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
-from rpds import HashTrieMap
 
 from leasehold.core import keys
 from leasehold.core.bounds import Bound, comparable
-from leasehold.core.catalog import BucketKey, Catalog, ReplacedMap, SegmentMap
+from leasehold.core.catalog import Catalog
 from leasehold.core.messages import CommitTransaction
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
@@ -37,6 +36,7 @@ from leasehold.core.records import (
     TableRecord,
     UseState,
 )
+from leasehold.core.shelf import Shelf
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, ObjectId
 from leasehold.limits import (
@@ -164,7 +164,7 @@ def checks(table: TableRecord, catalog: Catalog) -> int:
     return segments * len(catalog.deletes.get(table.id, ()))
 
 
-SegmentMaps: TypeAlias = "tuple[HashTrieMap[BucketKey, SegmentMap] | HashTrieMap[BucketKey, ReplacedMap], ...]"
+SegmentMaps: TypeAlias = "tuple[Shelf[SegmentRecord] | Shelf[ReplacedRecord], ...]"
 
 
 def _concerning(

@@ -12,7 +12,7 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | ALTER, COMMENT | ALTER on the object; RENAME TO also CREATE on the database |
 | DROP | DROP on the object; with CASCADE on all that goes |
 | DELETE FROM, a shorter TTL | DROP on the table; for the TTL also ALTER |
-| users, roles, rights, settings, CANCEL PROCEDURE, SHOW HISTORY of all | ALTER on the cluster |
+| users, roles, rights, settings, CANCEL PROCEDURE, SHOW HISTORY of all, removing a node | ALTER on the cluster |
 | ALTER USER .. PASSWORD of oneself | a login |
 | a scan | SELECT on the table, and on the views that it is read through |
 | an append | INSERT; one that replaces rows also DROP |
@@ -35,6 +35,7 @@ from leasehold.core.messages import (
     Execute,
     OpenTransaction,
     PlanScan,
+    RemoveNode,
 )
 from leasehold.core.records import (
     ExpiredRows,
@@ -333,6 +334,8 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
                 _check_appended(user, record.table, catalog)
                 if replaces and record.table in catalog.tables:
                     _need(user, Right.DROP, _of(catalog.tables[record.table]), catalog)
+        case RemoveNode():
+            _need(user, Right.ALTER, (CLUSTER,), catalog)
         case Execute() | AskOutcome() | AskReceipts() | AbortTransaction():
             pass
         case _:

@@ -18,11 +18,16 @@ from leasehold.core.operations import Change
 from leasehold.core.records import LargestLeaseRecord, SettingsRecord
 from leasehold.errors import Refused
 from leasehold.limits import (
+    CATCH_UP_DIFFERENCE_MAX,
     LEASE_DURATION_MAX_NS,
     LEASE_DURATION_MIN_NS,
     LEASE_MARGIN_MAX_NS,
     LEASE_MARGIN_MIN_NS,
     REPLICATION_MAX,
+    RETENTION_MAX_NS,
+    RETENTION_MIN_NS,
+    RETENTION_REVISIONS_MAX,
+    RETENTION_REVISIONS_MIN,
 )
 
 _SHOWN: Final = 64
@@ -78,13 +83,36 @@ SETTINGS: Final = (
         is_duration=False,
         meaning="nodes that must hold what a write commits, or all replicas of its table if they are fewer",
     ),
+    Setting(
+        name="catch_up_difference",
+        field="catch_up_difference",
+        smallest=1,
+        largest=CATCH_UP_DIFFERENCE_MAX,
+        is_duration=False,
+        meaning="revisions that a node may lack when its recovery counts as finished",
+    ),
+    Setting(
+        name="retention",
+        field="retention_ns",
+        smallest=RETENTION_MIN_NS,
+        largest=RETENTION_MAX_NS,
+        is_duration=True,
+        meaning="how long old revisions are kept, so that nodes can replay them",
+    ),
+    Setting(
+        name="retention_revisions",
+        field="retention_revisions",
+        smallest=RETENTION_REVISIONS_MIN,
+        largest=RETENTION_REVISIONS_MAX,
+        is_duration=False,
+        meaning="old revisions that are kept at most, but for those that a recovering node needs",
+    ),
 )
 """All that ALTER CLUSTER SET can change."""
 
 _FIXED: Final = {
     "clock_drift": "every lease that is out was counted with it",
     "largest_lease": "it follows lease_duration",
-    "catch_up_difference": "nothing in this version uses it",
 }
 
 

@@ -4,7 +4,7 @@ Revisions are the store's global counter: every transaction that changes somethi
 All methods raise `Indefinite` when they cannot tell whether they happened, and `Definite` otherwise.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import NoReturn, Protocol
 
 import msgspec
@@ -85,7 +85,7 @@ class MetaStorage(Protocol):
         """At most `limit` keys in [start, end) at `revision` (default: newest), in key order."""
         ...
 
-    def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncIterator[RevisionChanges]:
+    def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:
         """All revisions >= `from_revision` that change a key in [start, end), for ever: whole, strictly
         increasing, without gap or repeat. Raises `Compacted` when `from_revision` is below MM, and when a
         compaction overtakes a slow watcher. Closing the iterator ends the watch."""

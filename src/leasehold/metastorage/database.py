@@ -32,7 +32,7 @@ from leasehold.limits import (
 from leasehold.metastorage.causes import corrupt, explain, result_code, unclear
 from leasehold.metastorage.contract import Compacted, FutureRevision, StorageStatus
 from leasehold.metastorage.leadership import Election
-from leasehold.metastorage.lock import give_up_lock, take_lock
+from leasehold.metastorage.lock import give_up_lock, keep_to_owner, take_lock
 from leasehold.metastorage.transaction import Put, as_revision, cluster_id, election, evaluate, readable
 from leasehold.metastorage.watch import Replay
 
@@ -87,6 +87,7 @@ class Database:
         self._committed: list[RevisionChanges] = []
         self._lock = take_lock(path)
         try:
+            keep_to_owner(path)
             with self._explained():
                 self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
                 try:

@@ -11,7 +11,7 @@ def take_lock(path: Path) -> int:
     """Takes the lock beside the file until `give_up_lock`; answers its descriptor. Raises `BadDirectory`."""
     lock_path = path.with_name(path.name + ".lock")
     try:
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise BadDirectory(
             f"can't open {lock_path}: {error.strerror}", hint=f"make sure that {path.parent} exists and can be written"
@@ -31,6 +31,22 @@ def take_lock(path: Path) -> int:
         os.close(descriptor)
         raise BadDirectory(f"can't lock {lock_path}: {error.strerror}", hint="use a local file system") from error
     return descriptor
+
+
+def keep_to_owner(path: Path) -> None:
+    """Makes the file if it is not there, and takes it and its log from others: password hashes are in it. Raises
+    `BadDirectory`."""
+    try:
+        # The log takes the mode of the file.
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            one = path.with_name(name)
+            if one.exists() and (mode := one.stat().st_mode) & 0o077:
+                one.chmod(mode & 0o700)
+    except OSError as error:
+        raise BadDirectory(
+            f"{path} can't be kept to its owner: {error.strerror}", hint="check the file's owner and rights"
+        ) from error
 
 
 def give_up_lock(descriptor: int) -> None:

@@ -18,9 +18,12 @@ from leasehold.core.messages.clients import (
     LoggedOut,
     Login,
     LogOut,
+    NodeRecovery,
+    NodeRemoved,
     NodeStatus,
     Receipt,
     Receipts,
+    RemoveNode,
     Rows,
     WaitingFor,
 )
@@ -56,19 +59,30 @@ from leasehold.core.messages.flight import (
 from leasehold.core.messages.identity import (
     Allocate,
     AllocateAnswer,
+    AskIncarnation,
+    AskSnapshot,
     ClusterFacts,
     Initialise,
     Join,
     JoinAnswer,
     JoinWait,
+    NewestIncarnation,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotPage,
     WhoAreYou,
 )
 from leasehold.core.messages.session import (
     Grant,
     OpenSession,
+    RecoveryAccepted,
+    RecoveryBehind,
+    RecoveryFinished,
+    RecoveryProgress,
     Renewal,
     RenewalRefused,
     SegmentsHeld,
+    SegmentsMissing,
     SessionOpened,
     Surrender,
     SurrenderAccepted,
@@ -81,8 +95,10 @@ __all__ = [
     "AbortTransaction",
     "Allocate",
     "AllocateAnswer",
+    "AskIncarnation",
     "AskOutcome",
     "AskReceipts",
+    "AskSnapshot",
     "AskStatus",
     "AskTable",
     "AskView",
@@ -110,6 +126,9 @@ __all__ = [
     "LoggedOut",
     "Login",
     "Message",
+    "NewestIncarnation",
+    "NodeRecovery",
+    "NodeRemoved",
     "NodeStatus",
     "OpenSession",
     "OpenTransaction",
@@ -118,6 +137,11 @@ __all__ = [
     "ReadTicket",
     "Receipt",
     "Receipts",
+    "RecoveryAccepted",
+    "RecoveryBehind",
+    "RecoveryFinished",
+    "RecoveryProgress",
+    "RemoveNode",
     "Renewal",
     "RenewalRefused",
     "Replaced",
@@ -126,7 +150,11 @@ __all__ = [
     "ScanPlan",
     "SegmentStored",
     "SegmentsHeld",
+    "SegmentsMissing",
     "SessionOpened",
+    "SnapshotBegin",
+    "SnapshotEnd",
+    "SnapshotPage",
     "StagedSegment",
     "Surrender",
     "SurrenderAccepted",
@@ -197,5 +225,18 @@ Message: TypeAlias = (
     | ReadTicket
     | FetchTicket
     | BatchMark
+    | AskIncarnation
+    | AskSnapshot
+    | NewestIncarnation
+    | SnapshotBegin
+    | SnapshotEnd
+    | SnapshotPage
+    | RecoveryAccepted
+    | RecoveryBehind
+    | RecoveryFinished
+    | RecoveryProgress
+    | SegmentsMissing
+    | NodeRemoved
+    | RemoveNode
 )
 """Everything that may travel on its own."""

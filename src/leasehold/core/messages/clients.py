@@ -86,6 +86,22 @@ class AskStatus(ClientRequest, frozen=True, kw_only=True, tag="ask-status/1"):
     """Asks for the state of the cluster."""
 
 
+class NodeRecovery(Base, frozen=True, kw_only=True, tag="node-recovery/1"):
+    """How a process recovered, or how far it is; the fields are those of `RecoveryProgress`."""
+
+    case: str
+    why: str
+    applied: Revision
+    target: Revision
+    keys: int
+    keys_total: int
+    segments_kept: int
+    segments_fetched: int
+    segments_missing: int
+    segments_evicted: int
+    left_ns: int | None
+
+
 class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     """`state` is one of ACTIVE, RECOVERING, FENCED, DOWN."""
 
@@ -96,6 +112,17 @@ class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     state: str
     applied_revision: Revision | None
     lease_remaining_ns: int
+    stage: str = ""
+    """On its way in: REGISTERED (has an id), ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical
+    topology), LEFT."""
+    recovery: NodeRecovery | None = None
+    """Of its newest process, as far as it has told."""
+    segments_given: int = 0
+    """Copied to other nodes by this process, as it tells of itself; and their bytes."""
+    bytes_given: int = 0
+    seen: str = ""
+    """How the leader's process sees it in the physical topology: ALIVE, SUSPECT, DEAD, LEFT, or empty where it has not
+    heard of it. A hint, by which nothing is decided."""
 
 
 class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
@@ -128,3 +155,29 @@ class Receipts(Base, frozen=True, kw_only=True, tag="receipts/1"):
 
     barriers: tuple[KnownBarrier, ...]
     next_after: int | None
+
+
+class RemoveNode(ClientRequest, frozen=True, kw_only=True, tag="remove-node/1"):
+    """Takes a node out of the cluster for good, by name or number. It waits until its lease has ended.
+
+    With `force`, segments that nobody else holds are given up too. The answer is a stream: `WaitingFor` while it waits,
+    then `NodeRemoved`; as a call, the last alone.
+    """
+
+    cluster_id: ClusterId | None
+    name: str
+    force: bool = False
+    node: NodeId | None = None
+    """Which one it is, where the name was looked up before: it may have another owner by now."""
+
+
+class NodeRemoved(Base, frozen=True, kw_only=True, tag="node-removed/1"):
+    """It is a tombstone from `revision` on. `buckets` of it get another replica, `lost` segments have no holder."""
+
+    node: NodeId
+    name: str
+    revision: Revision
+    buckets: int
+    lost: int
+    already: bool = False
+    """It had been removed before; then nothing is counted."""

@@ -1,6 +1,7 @@
 """Identity and admission (DESIGN section 5)."""
 
 from leasehold.core.messages.base import Base
+from leasehold.core.operations import Change
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, Revision, Session, Term, Token
 
 
@@ -54,15 +55,72 @@ class Join(Base, frozen=True, kw_only=True, tag="join/1"):
     applied: Revision
     lineage: LineageHash
     finished: Nonce | None = None
+    protocol_min: int = 1
+    """The oldest version that this program speaks; `protocol` is the newest."""
+    capabilities: tuple[str, ...] = ()
 
 
 class JoinAnswer(Base, frozen=True, kw_only=True, tag="join-answer/1"):
     """Admitted: write the incarnation durably before anything is sent under it."""
 
     incarnation: Incarnation
+    history_known: bool = True
+    """Whether the hash at the applied revision could be compared. If not, the directory is trusted in nothing: a
+    snapshot replaces its projection, and every segment is verified."""
+    protocol: int = 1
+    """The version to speak."""
 
 
 class JoinWait(Base, frozen=True, kw_only=True, tag="join-wait/1"):
     """The lease of the previous incarnation has not ended; ask again, same nonce, after this long."""
 
     wait_ns: int
+
+
+class AskIncarnation(Base, frozen=True, kw_only=True, tag="ask-incarnation/1"):
+    """Whoever shows the token of a node asks for its newest incarnation, to adopt a directory that is an older copy."""
+
+    cluster_id: ClusterId
+    token: Token
+    node: NodeId
+
+
+class NewestIncarnation(Base, frozen=True, kw_only=True, tag="newest-incarnation/1"):
+    """No process of the node lives: a directory that takes this incarnation may join as the next one."""
+
+    incarnation: Incarnation
+    name: str
+
+
+class AskSnapshot(Base, frozen=True, kw_only=True, tag="ask-snapshot/1"):
+    """Asks for all of the watched range at one revision, in pages; the revisions after it are held meanwhile.
+
+    The answer is a stream: `SnapshotBegin`, pages in key order, `SnapshotEnd`.
+    """
+
+    cluster_id: ClusterId
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+
+
+class SnapshotBegin(Base, frozen=True, kw_only=True, tag="snapshot-begin/1"):
+    """Which revision it shows, and about how many keys there will be."""
+
+    revision: Revision
+    keys: int
+
+
+class SnapshotPage(Base, frozen=True, kw_only=True, tag="snapshot-page/1"):
+    """The next keys and their values; at most about SNAPSHOT_PAGE_BYTES_MAX."""
+
+    items: tuple[Change, ...]
+
+
+class SnapshotEnd(Base, frozen=True, kw_only=True, tag="snapshot-end/1"):
+    """The history hash at the revision; how many keys there were, and the XOR of their hashes (`core.digest`)."""
+
+    revision: Revision
+    lineage: LineageHash
+    keys: int
+    digest: bytes

@@ -29,11 +29,18 @@ class OpenSession(Base, frozen=True, kw_only=True, tag="open-session/1"):
 
 
 class SessionOpened(Base, frozen=True, kw_only=True, tag="session-opened/1"):
-    """The answer to it: the leader's term, how often to renew, and LM."""
+    """The answer to it: the leader's term, how often to renew, and LM, read after the watch began."""
 
     term: Term
     renew_every_ns: int
     latest: Revision
+    minimum: Revision = Revision(1)
+    """MM, as of `latest`."""
+    live_keys: int = 0
+    """How many keys a snapshot would have."""
+    catch_up_difference: int = 100
+    member: bool = False
+    """Whether this incarnation is in the logical topology still."""
 
 
 class Renewal(Base, frozen=True, kw_only=True, tag="renewal/1"):
@@ -108,3 +115,57 @@ class TableCleaned(Base, frozen=True, kw_only=True, tag="table-cleaned/1"):
     incarnation: Incarnation
     session: Session
     table: ObjectId
+
+
+class RecoveryFinished(Base, frozen=True, kw_only=True, tag="recovery-finished/1"):
+    """A node's vault holds `applied`, which lies at most `catch_up_difference` behind the newest it has heard of."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    applied: Revision
+
+
+class RecoveryAccepted(Base, frozen=True, kw_only=True, tag="recovery-accepted/1"):
+    """The node is in the logical topology; it gets a lease once it has applied `required`."""
+
+    required: Revision
+
+
+class RecoveryBehind(Base, frozen=True, kw_only=True, tag="recovery-behind/1"):
+    """Too far behind `latest` still: replay on, and say so again."""
+
+    latest: Revision
+    catch_up_difference: int
+
+
+class RecoveryProgress(Base, frozen=True, kw_only=True, tag="recovery-progress/1"):
+    """How far a node's recovery is, for people. Counts are of this process; `left_ns` is a guess, None without one."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    case: str
+    """a, b or c, as DESIGN section 6 names them."""
+    why: str
+    applied: Revision
+    target: Revision
+    keys: int = 0
+    """Taken of a snapshot so far."""
+    keys_total: int = 0
+    segments_kept: int = 0
+    segments_fetched: int = 0
+    segments_missing: int = 0
+    segments_evicted: int = 0
+    left_ns: int | None = None
+
+
+class SegmentsMissing(Base, frozen=True, kw_only=True, tag="segments-missing/1"):
+    """The manifest names this node as a holder of these segments of a bucket, and it does not hold them (I7)."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session: Session
+    table: ObjectId
+    bucket: BucketNumber
+    segments: tuple[SegmentId, ...]

@@ -11,7 +11,7 @@ from leasehold.core.plans.columns import numbered
 from leasehold.core.plans.readers import READERS_FIRST, check_name_free, refuse_needed
 from leasehold.core.plans.rights import forget_rights
 from leasehold.core.records import DroppedRecord, HiddenTable, TableRecord, UseState
-from leasehold.core.replication import place
+from leasehold.core.replication import place, staying
 from leasehold.core.statements import CreateTable, DropTable, RenameTable, TableName, fold
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, NodeId, SchemaVersion
@@ -28,6 +28,7 @@ def create_table(statement: CreateTable, catalog: Catalog, context: Context) -> 
     object_id, after = next_object(catalog)
     fields = numbered(statement.columns, FieldId(1), old_rows=False)
     ids = {fold(field.name): field.id for field in fields}
+    members = len(staying(catalog, context.leaving))
     table = TableRecord(
         id=object_id,
         database=database.id,
@@ -38,14 +39,19 @@ def create_table(statement: CreateTable, catalog: Catalog, context: Context) -> 
         next_field=FieldId(len(fields) + 1),
         cluster_by=None if statement.cluster_by is None else ids[fold(statement.cluster_by)],
         buckets=statement.buckets,
-        replication=statement.replication or min(DEFAULT_REPLICATION, max(1, _members(catalog))),
+        replication=statement.replication or min(DEFAULT_REPLICATION, max(1, members)),
         ttl_ns=statement.ttl_ns,
         time_column=None if statement.time_column is None else ids[fold(statement.time_column)],
         properties=dict(statement.properties),
         comment=statement.comment,
     )
     buckets = place(
-        catalog, table=object_id, buckets=table.buckets, replication=table.replication, serving=context.serving
+        catalog,
+        table=object_id,
+        buckets=table.buckets,
+        replication=table.replication,
+        serving=context.serving,
+        leaving=context.leaving,
     )
     placed = tuple(put(keys.bucket(object_id, one.bucket), one) for one in buckets)
     return Plan(changes=(put_bounded(keys.table(object_id), table), *placed), counters=after)
@@ -114,7 +120,3 @@ def _existing(name: TableName, catalog: Catalog, *, if_exists: bool) -> TableRec
     if if_exists and catalog.find_table(name) is None and catalog.find_view(name) is None:
         return None
     return catalog.table(name)
-
-
-def _members(catalog: Catalog) -> int:
-    return sum(1 for node in catalog.nodes.values() if not node.removed and node.incarnation > 0)

@@ -10,6 +10,7 @@ from leasehold.ids import (
     ObjectId,
     Term,
 )
+from leasehold.limits import RETENTION_NS, RETENTION_REVISIONS
 
 
 class ClusterRecord(Record, frozen=True, kw_only=True, tag="cluster/1"):
@@ -27,7 +28,12 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     lease_margin_ns: int
     drift_ppm: int
     catch_up_difference: int
+    """Revisions by which a node may lie behind and still say that its recovery is finished."""
     min_in_sync: int
+    retention_ns: int = RETENTION_NS
+    """How long the history of the meta storage is kept at least, unless `retention_revisions` is exceeded."""
+    retention_revisions: int = RETENTION_REVISIONS
+    """So many revisions are kept at most, but for what a recovering node holds."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
@@ -38,6 +44,8 @@ class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
     next_procedure: int
     next_transaction: int
     next_login: int = 1
+    topology: int = 0
+    """Version of the logical topology: how often a node has entered or left it."""
 
 
 class LargestLeaseRecord(Record, frozen=True, kw_only=True, tag="largest-lease/1"):
@@ -67,3 +75,10 @@ class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
     nonce: Nonce | None
     session_hash: bytes | None
     removed: bool
+    """Its id and token are tombstones: nobody joins with them again."""
+    member: bool = False
+    """In the logical topology: this incarnation has finished its recovery, and has not left since."""
+    left: bool = False
+    """This incarnation was in the logical topology, and has left it."""
+    capabilities: tuple[str, ...] = ()
+    """What the program of this incarnation can do beyond what every version can."""

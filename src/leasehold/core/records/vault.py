@@ -21,6 +21,9 @@ class Allocated(Record, frozen=True, kw_only=True, tag="allocated/1"):
     cluster_id: ClusterId
     incarnation: Incarnation
     nonce: Nonce | None = None
+    unverified: bool = False
+    """The directory was let in with a history that nobody could compare, and its segments have not all been verified
+    since."""
 
 
 class Joining(Record, frozen=True, kw_only=True, tag="joining/1"):
@@ -33,6 +36,7 @@ class Joining(Record, frozen=True, kw_only=True, tag="joining/1"):
     previous: Incarnation
     nonce: Nonce
     finished: Nonce | None = None
+    unverified: bool = False
 
 
 IdentityRecord: TypeAlias = Claiming | Allocated | Joining

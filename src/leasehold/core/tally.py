@@ -1,0 +1,122 @@
+"""What is counted of a recovery, for people: how far it is, and a guess of how long the rest takes."""
+
+import msgspec
+
+from leasehold.ids import Revision
+from leasehold.limits import RECOVERY_LEFT_MAX_NS
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a recovery is; as `RecoveryProgress` has it."""
+
+    case: str
+    why: str
+    applied: Revision
+    target: Revision
+    keys: int
+    keys_total: int
+    segments_kept: int
+    segments_fetched: int
+    segments_missing: int
+    segments_evicted: int
+    left_ns: int | None
+
+
+class _Pace(msgspec.Struct, frozen=True):
+    """When something was begun that is counted, and where the count stood."""
+
+    began_ns: int
+    began_at: int = 0
+
+    def left_ns(self, done: int, total: int, now_ns: int) -> int | None:
+        """How long the rest takes at the rate so far; None while there is none."""
+        if done >= total:
+            return 0
+        made = done - self.began_at
+        if made <= 0 or now_ns <= self.began_ns:
+            return None
+        left_ns = (total - done) * (now_ns - self.began_ns) // made
+        return left_ns if left_ns <= RECOVERY_LEFT_MAX_NS else None
+
+
+class Tally:
+    """Of one process. The case that a recovery took first is the one to tell of, unless a leap follows."""
+
+    def __init__(self, applied: Revision, now_ns: int) -> None:
+        self._case = "a"
+        self._why = "not connected yet"
+        self._on_its_way = False
+        self._taken = self._total = 0
+        self._kept = self._fetched = self._missing = self._evicted = 0
+        self._pace = self._fetch_pace = _Pace(now_ns, applied)
+
+    @property
+    def keys(self) -> int:
+        """Taken of the newest snapshot."""
+        return self._taken
+
+    @property
+    def missing(self) -> int:
+        """Segments that have to come still."""
+        return self._missing
+
+    def replaying(self, case: str, why: str, durable: Revision, now_ns: int) -> None:
+        """The watch brings the rest."""
+        if not self._on_its_way or self._case != "c":
+            self._case, self._why = case, why
+        self._on_its_way = True
+        self._pace = _Pace(now_ns, durable)
+
+    def leaping(self, why: str, now_ns: int) -> None:
+        """A snapshot is asked for."""
+        self._case, self._why = "c", why
+        self._on_its_way = True
+        self.begin_snapshot(0, now_ns)
+
+    def arrived(self) -> None:
+        """What follows is another recovery."""
+        self._on_its_way = False
+
+    def begin_snapshot(self, keys: int, now_ns: int) -> None:
+        """One of about so many keys comes; what was taken of an earlier one is void."""
+        self._taken, self._total = 0, keys
+        self._pace = _Pace(now_ns)
+
+    def take(self, keys: int) -> None:
+        """So many keys more."""
+        self._taken += keys
+
+    def compare(self, kept: int, missing: int, now_ns: int) -> None:
+        """The disk holds so many segments of those that it should, and lacks so many."""
+        self._kept, self._missing = kept, missing
+        self._fetch_pace = _Pace(now_ns, self._fetched)
+
+    def count(self, fetched: int, evicted: int, missing: int | None, now_ns: int) -> None:
+        """So many segments more; `missing`, where told, is how many are missing now."""
+        if not self._missing and missing:
+            self._fetch_pace = _Pace(now_ns, self._fetched)
+        self._fetched += fetched
+        self._evicted += evicted
+        self._missing = max(0, self._missing - fetched) if missing is None else missing
+
+    def progress(self, applied: Revision, target: Revision, now_ns: int, *, leaping: bool, replaying: bool) -> Progress:
+        """How far it is; `leaping` and `replaying` say what is under way."""
+        if leaping:
+            left_ns = self._pace.left_ns(self._taken, max(self._total, self._taken + 1), now_ns)
+        elif replaying and applied < target:
+            left_ns = self._pace.left_ns(applied, target, now_ns)
+        else:
+            left_ns = self._fetch_pace.left_ns(self._fetched, self._fetched + self._missing, now_ns)
+        return Progress(
+            case=self._case,
+            why=self._why,
+            applied=applied,
+            target=target,
+            keys=self._taken,
+            keys_total=max(self._taken, self._total),
+            segments_kept=self._kept,
+            segments_fetched=self._fetched,
+            segments_missing=self._missing,
+            segments_evicted=self._evicted,
+            left_ns=left_ns,
+        )
