@@ -11,6 +11,7 @@ from leasehold.client.append import stage
 from leasehold.client.locate import locate
 from leasehold.client.login import Credentials, LoginConnection
 from leasehold.client.places import Refresh
+from leasehold.client.removing import remove_node
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_plan
 from leasehold.core.messages import (
@@ -26,6 +27,7 @@ from leasehold.core.messages import (
     Initialise,
     KnownBarrier,
     Message,
+    NodeRemoved,
     OpenTransaction,
     PlanScan,
     Receipt,
@@ -308,6 +310,15 @@ class Cluster:
     def status(self) -> ClusterStatus:
         """The nodes and their leases, as the leader sees them."""
         return self._call(AskStatus(), ClusterStatus)
+
+    def remove_node(
+        self, name: str, *, force: bool = False, on_wait: Callable[[WaitingFor], None] | None = None
+    ) -> NodeRemoved:
+        """Takes a node out of the cluster for good, by name or number; waits until it can't serve any more.
+
+        Raises `NotFound`, `Refused` (LAST_NODE, TOO_FEW_NODES, ONLY_HOLDER: `force` gives up what it says).
+        """
+        return remove_node(self._connection, name, force=force, on_wait=on_wait)
 
     def barriers(self) -> list[KnownBarrier]:
         """Every barrier that proceeded, of the statements still known, in their order."""

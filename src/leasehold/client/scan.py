@@ -69,9 +69,15 @@ def read_segment(
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
 
     Who reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each. Raises
-    `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, `Unreachable` with code
-    NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
+    `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code SEGMENT_LOST if
+    there is none any more, `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
     """
+    if not segment.holders:
+        raise Refused(
+            f"{segment.rows} rows of {plan.facts.name} are lost: all nodes that held segment {segment.id} were removed",
+            code="SEGMENT_LOST",
+            hint="a scan needs all segments of its table: make the table anew from where its rows came from",
+        )
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
     return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login).batches()
 

@@ -2,13 +2,16 @@
 
 It joins (`node/joining.py`), then follows the watch from the first revision its vault does not hold: each whole
 revision becomes the published view, then the lease is renewed on it, and behind that it becomes durable in the
-vault. Losing the connection changes nothing at once: the lease runs out by the clock, the agent keeps asking.
+vault (`node/projection.py`). It recovers beside that, on every stream until it is in (`node/recovering.py`). Losing the
+connection changes nothing at once: the lease runs out by the clock, the agent keeps asking.
 """
 
 import asyncio
 import contextlib
 import logging
 from typing import assert_never
+
+import msgspec
 
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
@@ -30,28 +33,38 @@ from leasehold.core.messages import (
     Grant,
     Message,
     OpenSession,
+    RecoveryAccepted,
+    RecoveryBehind,
     RenewalRefused,
-    SegmentsHeld,
     SessionOpened,
     SurrenderAccepted,
-    TableCleaned,
     Watched,
     WatchFailed,
 )
 from leasehold.core.operations import RevisionChanges
-from leasehold.errors import Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
-from leasehold.ids import BucketNumber, ObjectId, Revision, SegmentId, Session, Term
-from leasehold.limits import (
-    RENEWAL_INTERVAL_NS,
-    SESSION_QUEUE_MESSAGES_MAX,
-    SURRENDER_WAIT_NS,
-    VAULT_BATCH_REVISIONS_MAX,
-    VAULT_DELAY_NS,
-    WATCH_QUEUE_REVISIONS_MAX,
+from leasehold.core.records import Allocated
+from leasehold.core.recovering import (
+    Comparison,
+    Excluded,
+    Leapt,
+    Recovery,
+    RenewalSent,
+    Shown,
+    Stopping,
+    Stored,
+    StreamBroken,
 )
-from leasehold.node.joining import Coordinators, Joiner
+from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
+from leasehold.ids import Revision, Session, Term
+from leasehold.limits import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
+from leasehold.node.coordinators import Coordinators
+from leasehold.node.joining import Joiner
+from leasehold.node.outbox import Reporter
+from leasehold.node.projection import Projection
 from leasehold.node.published import Published
-from leasehold.wire.ports import Clock, Duplex, Entropy, Timer, Transport, Vault
+from leasehold.node.recovering import Recovering, StreamStale
+from leasehold.node.remedies import with_remedy
+from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Timer, Transport, Vault
 from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
@@ -60,8 +73,12 @@ FINAL = frozenset({"SUPERSEDED", "REMOVED", "DIVERGED", "OTHER_CLUSTER", "NOT_JO
 """Refusals of a renewal after which this process must not go on."""
 
 
-class Agent:
-    """One process of one node."""
+class Agent(Reporter):
+    """One process of one node.
+
+    `directory` is named to people. `compares_disk`: a reconciler runs beside it, and the leader hears of segments that
+    the disk lacks before recovery counts as finished (I7).
+    """
 
     def __init__(
         self,
@@ -73,13 +90,18 @@ class Agent:
         transport: Transport,
         clock: Clock,
         entropy: Entropy,
+        threads: Threads,
         published: Published,
+        compares_disk: bool,
+        directory: str = "DIR",
     ) -> None:
+        super().__init__(published, Session(entropy.hex_128()))
+        self._name = name
+        self._directory = directory
         self._coordinators = Coordinators(coordinators, transport, clock)
         self._vault = vault
         self._clock = clock
-        self._published = published
-        self._session = Session(entropy.hex_128())
+        self._compares_disk = compares_disk
         self._joiner = Joiner(
             name=name,
             address=address,
@@ -90,11 +112,19 @@ class Agent:
             entropy=entropy,
         )
         self._holder: Holder | None = None
+        self._recovering: Recovering | None = None
         self._timer: Timer | None = None
-        self._outbox: asyncio.Queue[Message] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
-        self._unsaved: asyncio.Queue[tuple[RevisionChanges, Catalog]] = asyncio.Queue(WATCH_QUEUE_REVISIONS_MAX)
-        self._durable = Catalog()
+        self._projection = Projection(
+            vault=vault,
+            published=published,
+            clock=clock,
+            threads=threads,
+            on_stored=self._on_stored,
+            on_leapt=self._on_leapt,
+        )
+        self._term = Term(0)
         self._caught_up_at: Revision | None = None
+        self._must_verify = False
         self._surrendered = asyncio.Event()
 
     # ------------------------------------------------------------ what others of this process use
@@ -102,45 +132,69 @@ class Agent:
     @property
     def durable(self) -> Catalog:
         """The newest catalog that the vault holds: what effects on disk may follow."""
-        return self._durable
+        return self._projection.durable
 
     @property
     def caught_up(self) -> bool:
         """Whether the vault holds what the cluster had when this process first connected."""
-        return self._caught_up_at is not None and self._durable.revision >= self._caught_up_at
+        return self._caught_up_at is not None and self.durable.revision >= self._caught_up_at
 
-    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
-        """Tells the leader of segments that lie on this disk, verified. Lost if the session breaks: report again."""
-        node, incarnation = self._published.node, self._published.incarnation
-        await self._outbox.put(
-            SegmentsHeld(
-                node=node,
-                incarnation=incarnation,
-                session=self._session,
-                table=table,
-                bucket=bucket,
-                segments=segments,
-            )
-        )
+    @property
+    def recovered(self) -> bool:
+        """Whether this process has been let into the logical topology, and its vault holds what that required."""
+        return self._recovering is not None and self._recovering.recovery.recovered
 
-    async def report_cleaned(self, table: ObjectId) -> None:
-        """Tells the leader that nothing of a dropped table is left here. Lost if the session breaks: report again."""
-        node, incarnation = self._published.node, self._published.incarnation
-        await self._outbox.put(TableCleaned(node=node, incarnation=incarnation, session=self._session, table=table))
+    @property
+    def must_verify(self) -> bool:
+        """Whether no file of this directory is believed before its checksum was read: see `verified`."""
+        return self._must_verify
+
+    @property
+    def comparison_due(self) -> Comparison | None:
+        """The comparison that the leader waits for; asked for anew on each stream until this node is let in."""
+        return None if self._recovering is None else self._recovering.recovery.comparison_due
+
+    def on_disk_compared(self, comparison: Comparison, *, kept: int, missing: int) -> None:
+        """The disk was compared with a durable catalog of at least `comparison.revision`, and since `comparison` was
+        due, `report_missing` took over every missing segment. One that is not due any more changes nothing."""
+        if self._recovering is not None:
+            self._recovering.compared(comparison, kept, missing)
+
+    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
+        """So many segments more were fetched or evicted; `missing`, where it is known, are missing now."""
+        if self._recovering is not None:
+            self._recovering.counted(fetched, evicted, missing)
+
+    async def verified(self) -> None:
+        """Every file of this directory was verified, or is gone: they are believed from now on, by later processes
+        too."""
+        identity = await self._vault.identity()
+        if self._must_verify and isinstance(identity, Allocated):
+            await self._vault.write_identity(msgspec.structs.replace(identity, unverified=False))
+            self._must_verify = False
+
+    def found(self, coordinators: tuple[str, ...]) -> None:
+        """The physical topology shows coordinators at these addresses; it is told again whenever they change."""
+        self._coordinators.found(coordinators)
 
     # ------------------------------------------------------------ the life of a process
 
     async def run(self) -> None:
         """Joins, then follows until cancelled. Raises the definite error that ends this process."""
-        stored = await self._vault.projection()
-        view = Catalog.restored(stored.applied, stored.lineage, stored.items)
-        self._durable = view
+        try:
+            await self._run()
+        except Definite as error:
+            raise with_remedy(error, name=self._name, directory=self._directory) from error
+
+    async def _run(self) -> None:
+        view = await self._projection.restore()
         cluster_id, joined = await self._joiner.join(view)
         self._published.session = self._session
         # Before anybody is answered: who asks for a copy is told by the view.
         self._published.publish(view)
         self._published.joined(cluster_id, joined.node, joined.incarnation)
         log.info("joined as node %d, incarnation %d, from revision %d", joined.node, joined.incarnation, view.revision)
+        self._must_verify = joined.unverified
         self._holder = Holder(
             node=joined.node,
             incarnation=joined.incarnation,
@@ -149,23 +203,49 @@ class Agent:
             lineage=view.lineage,
             renew_every_ns=RENEWAL_INTERVAL_NS,
         )
+        recovery = Recovery(
+            applied=view.revision,
+            history_known=joined.history_known,
+            compares_disk=self._compares_disk,
+            now_ns=self._clock.now_ns(),
+        )
+        self._recovering = Recovering(
+            recovery=recovery,
+            published=self._published,
+            projection=self._projection,
+            session=self._session,
+            clock=self._clock,
+            post=self._post,
+            renew=self._renew,
+        )
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._save())
+                group.create_task(self._projection.save())
                 while True:
                     try:
                         await self._follow(joined)
-                    except (Indefinite, NotInitialised, NotLeader) as error:
+                    except StreamStale:
+                        continue  # from where it is now
+                    except NotInitialised:
+                        self._coordinators.say_uninitialised()
+                    except (Indefinite, NotLeader) as error:
                         log.info("cut off: %s", error)
-                        await self._coordinators.next()  # or restarting: ask again, the next one first
+                    except Refused as refusal:
+                        if not await self._coordinators.passes_over(refusal):
+                            raise
+                        continue
+                    await self._coordinators.next()  # or restarting: ask again, the next one first
+        except BaseExceptionGroup as errors:
+            raise gravest_here(errors) from errors
         finally:
             self._disarm()
 
     async def surrender(self) -> None:
         """Gives the lease back: nothing is served from the first line on. Waits a bounded time for the answer."""
-        if self._holder is None:
+        if self._holder is None or self._recovering is None:
             return
         log.info("giving the lease back")
+        self._recovering.step(Stopping())
         self._step(SurrenderRequested())
         self._step(Drained())
         deadline_ns = self._clock.now_ns() + SURRENDER_WAIT_NS
@@ -176,7 +256,10 @@ class Agent:
     # ------------------------------------------------------------ following
 
     async def _follow(self, joined: Joined) -> None:
-        """One stream to one coordinator, until it breaks."""
+        """One stream to one coordinator, until it breaks. Raises `StreamStale` once it is of no more use."""
+        assert self._holder is not None
+        assert self._recovering is not None
+        await self._projection.settled()
         connection = self._coordinators.connect()
         try:
             duplex = await connection.session()
@@ -193,23 +276,29 @@ class Agent:
             opened = await duplex.receive()
             if not isinstance(opened, SessionOpened):
                 raise Unreachable("the stream ended before it began", hint="the node asks again")
-            assert self._holder is not None
             if opened.term < self._holder.term:
                 raise Unreachable(f"a leader of term {opened.term}, which is over", hint="the node asks another")
+            await self._coordinators.keep(self._vault)
             if self._caught_up_at is None:
                 self._caught_up_at = opened.latest
             log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
             _empty(self._outbox)
-            self._step(SessionEstablished(term=opened.term))
-            await self._converse(duplex, opened.term)
+            self._term = opened.term
+            self._recovering.opened(opened)
+            self._renew()
+            await self._converse(connection, duplex, opened.term)
         finally:
             self._disarm()
+            self._recovering.step(StreamBroken())
             await connection.close()
 
-    async def _converse(self, duplex: Duplex, term: Term) -> None:
+    async def _converse(self, connection: Connection, duplex: Duplex, term: Term) -> None:
+        assert self._recovering is not None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send(duplex))
+                group.create_task(self._recovering.leap_when_due(connection))
+                group.create_task(self._recovering.tell())
                 await self._receive(duplex, term)
         except BaseExceptionGroup as errors:
             raise gravest_here(errors) from errors
@@ -219,71 +308,84 @@ class Agent:
             await duplex.send(await self._outbox.get())
 
     async def _receive(self, duplex: Duplex, term: Term) -> None:
+        assert self._recovering is not None
         while True:
             message = await duplex.receive()
             match message:
                 case None:
                     raise Unreachable("the coordinator ended the stream", hint="the node asks again")
                 case Watched(batch=batch):
-                    await self._apply(batch)
+                    if not self._recovering.leaping:
+                        await self._apply(batch)
                 case Grant():
                     if message.term == term:  # no other leader speaks on this stream
                         self._step(GrantReceived(grant=message))
                 case RenewalRefused():
                     self._on_refused(message)
+                case RecoveryAccepted() | RecoveryBehind():
+                    self._recovering.answered(message)
                 case SurrenderAccepted():
                     self._surrendered.set()
-                case WatchFailed(code=code, minimum=minimum):
-                    revision = self._published.view.revision
-                    raise Refused(
-                        f"the changes after revision {revision} are gone, the oldest kept is {minimum}",
-                        code=code,
-                        hint="this directory is too far behind: start with an empty one and another --name",
-                    )
+                case WatchFailed():
+                    if not self._recovering.leaping:
+                        self._recovering.overtaken(message)
                 case _:
                     raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
 
     def _on_refused(self, refused: RenewalRefused) -> None:
         assert self._holder is not None
+        assert self._recovering is not None
         if not self._holder.awaits(refused.request):
             return  # not an answer to anything that this process asked
         if refused.code in FINAL:
-            hint = "this process ends; `leasehold status` shows who serves"
-            raise Superseded(refused.text, code=refused.code, hint=hint)
+            raise Superseded(refused.text, code=refused.code, hint="`leasehold status` shows who serves")
         if refused.code == "NOT_LEADER":
             raise Unreachable(refused.text, hint="the node asks another coordinator")
+        if refused.code == "RECOVERING":
+            self._recovering.step(Excluded(request=refused.request))
 
     async def _apply(self, batch: RevisionChanges) -> None:
-        view = self._published.view
-        if batch.revision <= view.revision:
-            return  # delivered again after a reconnect (R10)
-        view = view.applying(batch)
-        self._published.publish(view)
-        # A procedure that appears or moves on has a barrier waiting; one that is deleted has not.
-        urgent = any(change.key.startswith(keys.PROCEDURES) and change.value is not None for change in batch.changes)
-        self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
-        await self._unsaved.put((batch, view))
+        view = await self._projection.take(batch)
+        if view is not None:
+            # A procedure that appears or moves on has a barrier waiting; one that is deleted has not.
+            news = (change for change in batch.changes if change.value is not None)
+            self._on_shown(view, urgent=any(change.key.startswith(keys.PROCEDURES) for change in news))
 
-    async def _save(self) -> None:
-        """Makes revisions durable behind the view, as many at once as wait."""
-        while True:
-            batches = [await self._unsaved.get()]
-            await self._clock.sleep_until(self._clock.now_ns() + VAULT_DELAY_NS)
-            while not self._unsaved.empty() and len(batches) < VAULT_BATCH_REVISIONS_MAX:
-                batches.append(self._unsaved.get_nowait())
-            durable = batches[-1][1]
-            await self._vault.apply([batch for batch, _ in batches], durable.lineage)
-            self._durable = durable
+    def _on_shown(self, view: Catalog, *, urgent: bool) -> None:
+        assert self._recovering is not None
+        self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
+        self._recovering.step(Shown(revision=view.revision))
+
+    def _on_stored(self, revision: Revision) -> None:
+        assert self._recovering is not None
+        self._recovering.step(Stored(revision=revision))
+
+    def _on_leapt(self, revision: Revision) -> None:
+        assert self._holder is not None
+        assert self._recovering is not None
+        log.info("leapt to revision %d", revision)
+        if revision > self._holder.applied:
+            view = self._published.view
+            self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=True))
+        self._recovering.step(Leapt(revision=revision))
 
     # ------------------------------------------------------------ the lease
+
+    def _renew(self) -> None:
+        """Asks for a lease now, and regularly from now on."""
+        self._step(SessionEstablished(term=self._term))
 
     def _step(self, event: HolderEvent) -> None:
         """Feeds the holder; the clock is read before anything it says is sent."""
         assert self._holder is not None
+        assert self._recovering is not None
         for effect in self._holder.step(event, self._clock.now_ns()):
             match effect:
-                case SendRenewal(renewal=message) | SendSurrender(surrender=message):
-                    self._post(message)
+                case SendRenewal(renewal=renewal):
+                    self._post(renewal)
+                    self._recovering.step(RenewalSent(request=renewal.request))
+                case SendSurrender(surrender=surrender):
+                    self._post(surrender)
                 case PublishLease(lease=lease):
                     now_ns = self._clock.now_ns()
                     if self._published.lease.deadline_ns <= now_ns < lease.deadline_ns:

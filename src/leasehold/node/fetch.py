@@ -8,7 +8,7 @@ his session that he is a node, as last known here: no right covers a whole segme
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from typing import Final
 
 import pyarrow as pa
@@ -44,6 +44,10 @@ class Fetches:
         self._files = files
         self._on_fault = on_fault
         self._reading = BoundedSemaphore(FLIGHT_READS_MAX)
+        self._counting = Lock()
+        self.segments_given = 0
+        """Copies that were given to their end, and the bytes of all, for people."""
+        self.bytes_given = 0
 
     def open(self, request: FetchTicket) -> flight.GeneratorStream:
         """The bytes of a segment. No guard: see above. Raises `Forbidden` for who is no node."""
@@ -60,7 +64,11 @@ class Fetches:
             try:
                 with path.open("rb", buffering=0) as file:
                     while chunk := file.read(FORWARD_CHUNK_BYTES):
+                        with self._counting:
+                            self.bytes_given += len(chunk)
                         yield bytes_batch(chunk)
+                with self._counting:
+                    self.segments_given += 1
             except OSError as error:
                 raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
             finally:

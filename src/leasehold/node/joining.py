@@ -1,6 +1,6 @@
 """Joining: drives `core/identity.py` against the vault and the coordinators until this process is let in."""
 
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.identity import (
@@ -17,48 +17,12 @@ from leasehold.core.identity import (
     WriteRecord,
     WrongCluster,
 )
-from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, Message, WhoAreYou
-from leasehold.errors import Indefinite, NotInitialised, NotLeader, Refused
+from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, WhoAreYou
+from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Nonce, Session, Token
-from leasehold.limits import CALL_TIMEOUT_NS, RETRY_PAUSE_NS
-from leasehold.wire.ports import Clock, Connection, Entropy, Transport, Vault
-
-M = TypeVar("M", bound=Message)
-
-
-class Coordinators:
-    """The coordinators a node knows, asked in turn: the next one after each failure."""
-
-    def __init__(self, addresses: tuple[str, ...], transport: Transport, clock: Clock) -> None:
-        assert addresses, "at least one coordinator must be known"
-        self.addresses = addresses
-        self._transport = transport
-        self._clock = clock
-        self._turn = 0
-
-    def connect(self) -> Connection:
-        """A connection to the present one; the caller closes it."""
-        return self._transport.connect(self.addresses[self._turn % len(self.addresses)])
-
-    async def next(self) -> None:
-        """Turns to the next one, after a moment."""
-        self._turn += 1
-        await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
-
-    async def ask(self, request: Message, *kinds: type[M]) -> M:
-        """Asks until there is a definite answer, always with the same request (INV-ID-3)."""
-        while True:
-            connection = self.connect()
-            try:
-                answer = await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
-            except (Indefinite, NotInitialised, NotLeader):
-                await self.next()
-                continue
-            finally:
-                await connection.close()
-            if not isinstance(answer, kinds):
-                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
-            return answer
+from leasehold.limits import RETRY_PAUSE_NS
+from leasehold.node.coordinators import Coordinators
+from leasehold.wire.ports import Clock, Entropy, Vault
 
 
 class Joiner:
@@ -85,6 +49,7 @@ class Joiner:
 
     async def join(self, view: Catalog) -> tuple[ClusterId, Joined]:
         """Ends once the new incarnation is durable here. Raises the definite refusal that ends the process."""
+        self._coordinators.remember(await self._vault.coordinators())
         start = Start(
             name=self._name,
             address=self._address,
@@ -95,12 +60,18 @@ class Joiner:
             lineage=view.lineage,
         )
         claim = Claim(await self._vault.identity(), start)
-        facts = await self._coordinators.ask(WhoAreYou(), ClusterFacts)
-        effect = claim.step(ClusterLearned(facts=facts))
-        while not isinstance(effect, Joined):
-            effect = await self._carry_out(claim, effect)
-        await self._vault.write_coordinators(self._coordinators.addresses)
-        return facts.cluster_id, effect
+        while True:
+            facts = await self._coordinators.ask(WhoAreYou(), ClusterFacts)
+            effect = claim.step(ClusterLearned(facts=facts))
+            try:
+                while not isinstance(effect, Joined):
+                    effect = await self._carry_out(claim, effect)
+            except Refused as refusal:
+                if not await self._coordinators.passes_over(refusal):
+                    raise
+            else:
+                await self._coordinators.keep(self._vault)
+                return facts.cluster_id, effect
 
     async def _carry_out(self, claim: Claim, effect: ClaimEffect) -> ClaimEffect:
         match effect:
@@ -112,7 +83,7 @@ class Joiner:
                 return claim.step(IdAllocated(node=answer.node))
             case SendJoin(request=request):
                 admitted = await self._ask_to_join(request)
-                return claim.step(Admitted(incarnation=admitted.incarnation))
+                return claim.step(Admitted(incarnation=admitted.incarnation, history_known=admitted.history_known))
             case WrongCluster(ours=ours, theirs=theirs):
                 raise Refused(
                     f"this directory belongs to cluster {ours}, the coordinator serves {theirs}",

@@ -9,35 +9,50 @@ each further failure, and the rest goes on: a node whose disk is full still serv
 | every place that was asked                          | that segment                                             |
 | a place that is silent, slow, busy or just starting | that place, for all segments                             |
 | a copy, for want of space                           | fetching as a whole: the next segment would fail as well |
+
+A node may hold hundreds of thousands of segments, and its lease is renewed on the same event loop. So the disk is
+compared bucket by bucket on a thread, some buckets in a step, with one listing and one durable catalog for all steps of
+a round. The first round of a recovery looks at every bucket, a later one at those that have changed. What came of a
+bucket stands until it is compared again; before a file goes, its bucket is looked at once more, and one that has
+changed since is left to the next round.
+
+Nothing is compared before the durable catalog holds the revision at which this recovery's case was settled, and nothing
+is deleted before the leader has accepted that the recovery is finished. What the manifest says of this node and is not
+so is told before that (I7), so the first comparison waits for nothing but the disk.
 """
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.reconcile import OnDisk, Plan, is_known, plan
+from leasehold.core.reconcile import Listing, OnDisk, Verified, to_clean
 from leasehold.core.records import SegmentRecord
+from leasehold.core.recovering import Comparison
+from leasehold.core.replication import is_present
+from leasehold.core.shelf import BucketKey
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.ids import NodeId, ObjectId, SegmentId
 from leasehold.limits import (
+    COMPARISON_POLL_NS,
     FETCH_REST_MIN_NS,
     FETCH_ROUND_SEGMENTS_MAX,
+    MISSING_ROUND_SEGMENTS_MAX,
     RECONCILE_INTERVAL_NS,
     RECONCILE_REST_MAX_NS,
     RECONCILE_REST_MIN_NS,
-    RECONCILE_RESTS_KEPT,
-    REPORT_GATHER_NS,
-    REPORT_REPEAT_NS,
+    RECONCILE_TRASH_MAX,
     SECOND_NS,
-    SEGMENTS_PER_REPORT_MAX,
-    TRASH_ROUND_FILES_MAX,
 )
+from leasehold.node.comparing import Comparing
+from leasehold.node.findings import Findings, Telling
+from leasehold.node.pace import Pace
 from leasehold.node.published import Published
-from leasehold.wire.ports import Clock, Disk, Vault
+from leasehold.node.rests import Rests
+from leasehold.node.turns import Turns
+from leasehold.wire.ports import Clock, Disk, Threads, Vault
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +63,7 @@ AWAY: Final = frozenset({"BUSY", "NOT_JOINED"})
 """What a place says that will be the same for the next segment."""
 
 
-class Following(Protocol):
+class Following(Telling, Protocol):
     """What the reconciler needs of the agent."""
 
     @property
@@ -61,41 +76,36 @@ class Following(Protocol):
         """Whether the vault holds what the cluster had when this process first connected."""
         ...
 
-    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
-        """Tells the leader of segments that lie on this disk, verified; may be lost."""
+    @property
+    def recovered(self) -> bool:
+        """Whether the leader has accepted that the recovery is finished, and the vault holds what that required."""
+        ...
+
+    @property
+    def comparison_due(self) -> Comparison | None:
+        """The comparison that a recovery waits for; None if none does."""
+        ...
+
+    @property
+    def must_verify(self) -> bool:
+        """Whether no file is to be believed before its bytes were read."""
+        ...
+
+    def on_disk_compared(self, comparison: Comparison, *, kept: int, missing: int) -> None:
+        """The disk has been compared as was due, and all that is missing was told since then."""
+        ...
+
+    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
+        """So many segments more have come, or gone; so many are `missing` now."""
+        ...
+
+    async def verified(self) -> None:
+        """Every file was verified, or is gone: they may be believed from now on."""
         ...
 
     async def report_cleaned(self, table: ObjectId) -> None:
         """Tells the leader that nothing of a dropped table is left here; may be lost."""
         ...
-
-
-class Rests:
-    """What is left alone until when; the newest RECONCILE_RESTS_KEPT are remembered."""
-
-    def __init__(self, now_ns: Callable[[], int], *, min_ns: int, max_ns: int) -> None:
-        assert 0 < min_ns <= max_ns
-        self._now_ns = now_ns
-        self._min_ns = min_ns
-        self._max_ns = max_ns
-        self._until_ns: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
-
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether it rests now."""
-        return key in self._until_ns and self._now_ns() < self._until_ns[key][0]
-
-    def begin(self, key: Hashable) -> int:
-        """Lets it rest, twice as long as the last time; how long, in nanoseconds."""
-        _, last_ns = self._until_ns.pop(key, (0, 0))
-        pause_ns = min(max(self._min_ns, 2 * last_ns), self._max_ns)
-        self._until_ns[key] = (self._now_ns() + pause_ns, pause_ns)
-        if len(self._until_ns) > RECONCILE_RESTS_KEPT:
-            self._until_ns.popitem(last=False)
-        return pause_ns
-
-    def forget(self, key: Hashable) -> None:
-        """It went well: the next rest is a short one again."""
-        self._until_ns.pop(key, None)
 
 
 class Reconciler:
@@ -111,32 +121,36 @@ class Reconciler:
         agent: Following,
         published: Published,
         disk: Disk,
-        since_start: Collection[OnDisk],
+        since_start: Listing,
         vault: Vault,
         clock: Clock,
+        threads: Threads,
     ) -> None:
         self._agent = agent
         self._published = published
         self._disk = disk
         self._vault = vault
         self._clock = clock
-        self._since_start = frozenset(since_start)
-        self._known: set[OnDisk] = set()
-        """The files here that the catalog has known of."""
+        self._threads = threads
+        self._since_start = since_start
+        self._comparing = Comparing(published=published, disk=disk, threads=threads)
         self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
-        self._told = Rests(clock.now_ns, min_ns=REPORT_REPEAT_NS, max_ns=REPORT_REPEAT_NS)
-        self._newest: Plan | None = None
+        self._findings = Findings(agent, clock)
+        self._turns = Turns()
+        self._pace = Pace(clock.now_ns())
+        self._compared = False
+        """Whether the disk was compared for a recovery of this process: before that, the catalog is of another time."""
+        self._verified: dict[BucketKey, set[SegmentId]] = {}
+        """Of the manifest, where no file is believed by its name: those whose bytes were read."""
         self._planned = asyncio.Event()
-        self._held: dict[tuple[ObjectId, BucketNumber], dict[SegmentId, None]] = {}
-        self._found = asyncio.Event()
 
     async def run(self) -> None:
         """Reconciles again and again: a report that was lost is made again. Ends by what is not a `LeaseholdError`."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tidy_again_and_again())
             group.create_task(self._replicate_as_planned())
-            group.create_task(self._report_as_found())
+            group.create_task(self._findings.run())
 
     # ------------------------------------------------------------ planning and deleting
 
@@ -145,7 +159,9 @@ class Reconciler:
             if self._published.node:
                 await self._unless_resting(PLANNING, self._tidy)
                 await self._unless_resting(EMPTYING, self._empty_trash)
-            await self._clock.sleep_until(self._clock.now_ns() + RECONCILE_INTERVAL_NS)
+            # A node that starts is kept from its first lease by its first comparison.
+            pause_ns = RECONCILE_INTERVAL_NS if self._compared else COMPARISON_POLL_NS
+            await self._clock.sleep_until(self._clock.now_ns() + pause_ns)
 
     async def _unless_resting(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
         if what in self._failed:
@@ -158,51 +174,80 @@ class Reconciler:
             self._failed.forget(what)
 
     async def _tidy(self) -> None:
-        """One comparison; deletes what has to go and hands on what has to come."""
+        """One round of comparing; deletes what has to go and hands on what has to come."""
+        due = self._agent.comparison_due
+        if not self._compared and (due is None or self._agent.durable.revision < due.revision):
+            return
         on_disk = await self._disk.listing()
+        if self._agent.caught_up:
+            self._comparing.since_start = self._since_start
         durable = self._agent.durable
-        self._remember(on_disk, durable)
-        planned = plan(durable, self._published.node, on_disk, self._known)
-        if planned.report or planned.fetch:
-            self._newest = planned
+        due = due if due is None or due.revision <= durable.revision else None
+        torn = await self._comparing.round(durable, on_disk, verified=self._believed, whole=due is not None)
+        await self._tell_missing(torn, due)
+        if self._comparing.open:
             self._planned.set()
-        if planned.clean or planned.trash:
+        if self._agent.recovered:
+            await self._delete(to_clean(durable, self._published.node), on_disk)
+
+    async def _tell_missing(self, torn: Sequence[SegmentRecord], due: Comparison | None) -> None:
+        """What the manifest counts on here and is not here; all of it where a recovery waits for that."""
+        most = None if due is not None else MISSING_ROUND_SEGMENTS_MAX
+        for key, plan in list(self._comparing.open.items()):
+            told = await self._findings.missing((*plan.lost, *plan.doubted), most)
+            if most is not None and told:
+                most -= told
+                self._comparing.put_last(key)
+        await self._findings.missing(torn, None)
+        self._agent.counted(missing=self._comparing.to_fetch + len(torn))
+        if due is not None:
+            self._compared = True
+            kept, lost = self._comparing.kept - len(torn), self._comparing.lost + len(torn)
+            self._agent.on_disk_compared(due, kept=kept, missing=lost)
+        elif self._agent.must_verify and self._agent.recovered and not self._comparing.in_doubt:
+            await self._agent.verified()
+            self._verified.clear()
+
+    @property
+    def _believed(self) -> Verified:
+        return self._verified if self._agent.must_verify else None
+
+    async def _delete(self, clean: Sequence[ObjectId], on_disk: Listing) -> None:
+        trash = (one for plan in self._comparing.open.values() for one in plan.trash if one not in self._failed)
+        going = list(islice(trash, RECONCILE_TRASH_MAX))
+        if clean or going:
             # What is deleted must stay decided: the revision that says so survives the machine first (R9).
             await self._vault.sync()
-        for table in planned.clean:
-            await self._clean(table)
-        for one in planned.trash:
-            await self._trash(one)
-
-    def _remember(self, on_disk: Collection[OnDisk], durable: Catalog) -> None:
-        """A write is forgotten long before what it wrote is released: that there was one is kept here."""
-        self._known.intersection_update(on_disk)
-        self._known.update([one for one in on_disk if one not in self._known and is_known(durable, one)])
-        if self._agent.caught_up:
-            self._known.update(self._since_start)
-            self._since_start = frozenset()
+            for table in clean:
+                await self._clean(table, sum(len(files) for key, files in on_disk.items() if key[0] == table))
+            for one in going:
+                await self._trash(one)
 
     async def _empty_trash(self) -> None:
-        await self._disk.empty_trash(TRASH_ROUND_FILES_MAX)
+        files, size_bytes = self._pace.allows(self._clock.now_ns())
+        if files and self._agent.recovered:
+            self._pace.spend(await self._disk.empty_trash(files, size_bytes))
 
-    async def _clean(self, table: ObjectId) -> None:
+    async def _clean(self, table: ObjectId, files: int) -> None:
         if table in self._failed:
             return
         try:
-            await self._disk.trash_table(table)
+            if await self._disk.trash_table(table):
+                self._agent.counted(evicted=files)
         except LeaseholdError as error:
             self._leave(table, f"cleaning table {table}", error)
             return
         self._failed.forget(table)
-        if table not in self._told:
-            self._told.begin(table)
+        if table not in self._findings.told:
+            self._findings.told.begin(table)
             await self._agent.report_cleaned(table)
 
     async def _trash(self, one: OnDisk) -> None:
-        if one in self._failed:
-            return
+        if not self._comparing.is_current(self._agent.durable, (one.table, one.bucket), verified=self._believed):
+            return  # the next round says what becomes of it
         try:
-            await self._disk.trash(one)
+            if await self._disk.trash(one):
+                self._agent.counted(evicted=1)
         except LeaseholdError as error:
             self._leave(one, f"deleting segment {one.segment} of table {one.table}", error)
         else:
@@ -214,18 +259,23 @@ class Reconciler:
         while True:
             await self._planned.wait()
             self._planned.clear()
-            planned, self._newest = self._newest, None
-            if planned is not None:
-                for record in self._wanted(planned.report):
-                    await self._attempt(record, self._disk.verify)
-                for record in self._wanted(one for one in planned.fetch if self._places(one)):
-                    if FETCHING not in self._failed:
-                        await self._attempt(record, self._fetch)
+            plans = list(self._comparing.open.values())
+            for record in await self._wanted(one for plan in plans for one in (*plan.report, *plan.doubted)):
+                await self._attempt(record, self._disk.verify)
+            for record in await self._wanted(one for plan in plans for one in plan.fetch if self._places(one.holders)):
+                if FETCHING not in self._failed:
+                    await self._attempt(record, self._fetch)
 
-    def _wanted(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+    async def _wanted(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
         """As many as one round takes, so that the next one starts from a new plan; what rests does not use it up."""
-        ready = (one for one in records if one.id not in self._failed and one.id not in self._told)
-        return list(islice(ready, FETCH_ROUND_SEGMENTS_MAX))
+        wanted: list[SegmentRecord] = []
+        for one in records:
+            await self._turns.looked_at(1)
+            if one.id not in self._failed and one.id not in self._findings.told:
+                wanted.append(one)
+                if len(wanted) == FETCH_ROUND_SEGMENTS_MAX:
+                    break
+        return wanted
 
     async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> None:
         """One step for one segment, as the catalog has it by now; what it found to be here is told soon."""
@@ -245,9 +295,9 @@ class Reconciler:
         if here:
             self._failed.forget(entry.id)
             self._failed.forget(FETCHING)
-            self._told.begin(entry.id)
-            self._held.setdefault((entry.table, entry.bucket), {})[entry.id] = None
-            self._found.set()
+            if self._agent.must_verify:
+                self._verified.setdefault((entry.table, entry.bucket), set()).add(entry.id)
+            self._findings.held(entry)
 
     async def _came_too_late(self, record: SegmentRecord) -> None:
         """Its table may have gone while it came: who cleaned up was here before it, and does not come again."""
@@ -264,20 +314,22 @@ class Reconciler:
             return None
         return durable.segments.get((record.table, record.bucket), {}).get(record.id)
 
-    def _places(self, record: SegmentRecord) -> list[tuple[NodeId, str]]:
+    def _places(self, holders: Iterable[NodeId]) -> list[tuple[NodeId, str]]:
         """The other holders that do not rest."""
         nodes = self._agent.durable.nodes
         return [
             (node, nodes[node].address)
-            for node in record.holders
-            if node != self._published.node and node in nodes and node not in self._peers
+            for node in holders
+            if node != self._published.node and is_present(node, self._agent.durable) and node not in self._peers
         ]
 
     async def _fetch(self, record: SegmentRecord) -> bool:
         """Raises `Refused` with code NOT_FETCHED where every place that was asked failed; False if none was asked."""
         errors: dict[NodeId, LeaseholdError] = {}
+        asked: list[NodeId] = []
 
         def on_asked(node: NodeId, error: LeaseholdError | None) -> None:
+            asked.append(node)
             if error is None:
                 self._peers.forget(node)
             else:
@@ -285,25 +337,13 @@ class Reconciler:
                 if isinstance(error, Unreachable) or error.code in AWAY:
                     self._peers.begin(node)
 
-        here = await self._disk.fetch(record, self._places(record), self._published.cluster_id, on_asked)
+        here = await self._disk.fetch(record, self._places(record.holders), self._published.cluster_id, on_asked)
         if errors and not here:
             said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
             raise Refused(f"no replica gave it: {said}", code="NOT_FETCHED", hint="SHOW NODES tells which nodes are up")
+        if here and asked:
+            self._agent.counted(fetched=1)
         return here
-
-    # ------------------------------------------------------------ telling
-
-    async def _report_as_found(self) -> None:
-        while True:
-            await self._found.wait()
-            await self._clock.sleep_until(self._clock.now_ns() + REPORT_GATHER_NS)
-            self._found.clear()
-            held, self._held = self._held, {}
-            for (table, bucket), found in sorted(held.items()):
-                segments = tuple(found)
-                for start in range(0, len(segments), SEGMENTS_PER_REPORT_MAX):
-                    part = segments[start : start + SEGMENTS_PER_REPORT_MAX]
-                    await self._agent.report_held(table, bucket, part)
 
     def _leave(self, key: Hashable, what: str, error: LeaseholdError) -> None:
         pause_ns = self._failed.begin(key)

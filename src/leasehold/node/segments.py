@@ -3,26 +3,28 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import Corrupt, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, NodeId, ObjectId
 from leasehold.node.fetch import check_record, fetch_segment
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
+from leasehold.storage.listing import Lister
 from leasehold.storage.segment import verify_segment
 
 
 class LocalDisk:
     """Implements `wire.ports.Disk` on the segment files of this node, which `published` names to its peers."""
 
-    def __init__(self, files: SegmentFiles, published: Published) -> None:
+    def __init__(self, files: SegmentFiles, published: Published, now_ns: Callable[[], int]) -> None:
         self._files = files
+        self._lister = Lister(files, now_ns)
         self._published = published
 
-    async def listing(self) -> frozenset[OnDisk]:
-        """The finished segments."""
-        return await asyncio.to_thread(self._listing)
+    async def listing(self) -> Listing:
+        """The finished segments; a folder that has not changed since the last time is not read again."""
+        return await asyncio.to_thread(self._lister.listing)
 
     async def trash(self, one: OnDisk) -> bool:
         """Moves a segment to the trash, durably; False if it was not there."""
@@ -32,9 +34,13 @@ class LocalDisk:
         """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
         return await asyncio.to_thread(self._files.trash_table, table)
 
-    async def empty_trash(self, max_files: int) -> int:
-        """Deletes up to `max_files` files of the trash for good; how many."""
-        return await asyncio.to_thread(self._files.empty_trash, max_files)
+    async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
+        """Deletes up to `max_files` files of the trash for good; the one with which `max_bytes` is reached goes too."""
+        return await asyncio.to_thread(self._files.empty_trash, max_files, max_bytes)
+
+    async def check_sizes(self, records: Sequence[SegmentRecord]) -> tuple[SegmentRecord, ...]:
+        """Those that are here with another size than the manifest says; they go to the trash."""
+        return await asyncio.to_thread(self._check_sizes, tuple(records))
 
     async def verify(self, record: SegmentRecord) -> bool:
         """Whether the segment is here and what the manifest says; a file that is not goes to the trash."""
@@ -52,8 +58,14 @@ class LocalDisk:
             fetch_segment, self._files, record, places, cluster_id, self._published, on_asked
         )
 
-    def _listing(self) -> frozenset[OnDisk]:
-        return frozenset(OnDisk(table, bucket, segment) for table, bucket, segment in self._files.listing())
+    def _check_sizes(self, records: tuple[SegmentRecord, ...]) -> tuple[SegmentRecord, ...]:
+        wrong: list[SegmentRecord] = []
+        for one in records:
+            size_bytes = self._files.size_bytes(one.table, one.bucket, one.id)
+            if size_bytes not in {None, one.size_bytes}:
+                self._files.trash(one.table, one.bucket, one.id)
+                wrong.append(one)
+        return tuple(wrong)
 
     def _verify(self, record: SegmentRecord) -> bool:
         check_record(record)

@@ -144,6 +144,8 @@ class NodeFlight(flight.FlightServerBase):  # pyright: ignore[reportUntypedBaseC
             state="ACTIVE" if left_ns else never,
             applied_revision=view.revision,
             lease_remaining_ns=left_ns,
+            segments_given=self._fetches.segments_given,
+            bytes_given=self._fetches.bytes_given,
         )
 
     def list_actions(self, _context: flight.ServerCallContext) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
     root/segments/<table id>/<bucket>/<segment id>.parquet    finished, whole and synced
     root/staging/<table id>-<bucket>-<segment id>.parquet     being written; whatever is left is removed at start
     root/trash/..                                             to be deleted, at the caller's pace
+    root/repaired-<n>/<table id>-<bucket>-<segment id>.parquet   put aside for a person, who alone deletes it
 
 A file is in `segments` only after its bytes are on the disk, and its name is on the disk before `finish` returns.
 Every change is one rename, so several threads may work here at once; a directory belongs to one process.
@@ -14,15 +15,26 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
+from leasehold.core.reconcile import Emptied
 from leasehold.errors import AlreadyExists, Definite, Refused
 from leasehold.ids import BucketNumber, ObjectId, SegmentId, is_segment_id
 from leasehold.limits import BUCKETS_MAX
+from leasehold.storage.mounts import FOLDERS, check_one_mount
 
 SUFFIX: Final = ".parquet"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FINISH_ATTEMPTS: Final = 3
+
+
+class Folder(NamedTuple):
+    """Of a bucket, and when a name in it changed last, as finely as the file system counts."""
+
+    table: ObjectId
+    bucket: BucketNumber
+    inode: int
+    changed_ns: int
 
 
 class SegmentFiles:
@@ -33,9 +45,7 @@ class SegmentFiles:
     """
 
     def __init__(self, root: Path) -> None:
-        self._segments = root / "segments"
-        self._staging = root / "staging"
-        self._trash = root / "trash"
+        self._segments, self._staging, self._trash = (root / name for name in FOLDERS)
         self._choosing = threading.Lock()
         self._emptying = threading.Lock()
 
@@ -43,10 +53,12 @@ class SegmentFiles:
         """Makes the folders, removes what an earlier process left half written; how many files that were.
 
         What is finished survives a loss of power from now on: a process may be killed between a move and its sync.
+        Raises `BadDirectory` with code OTHER_DISK, and removes nothing, if the folders are not all on one mount.
         """
         stale = 0
         with _naming(self._segments.parent):
             self._segments.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_one_mount(self._segments.parent)
             for folder in (self._segments, self._staging, self._trash):
                 _make_folder(folder)
             for path in self._staging.iterdir():
@@ -101,18 +113,37 @@ class SegmentFiles:
 
     def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
         """The finished segments in order of their names; anything else in the folders is passed over."""
+        for folder in self.folders():
+            for segment in sorted(self.segments_in(folder.table, folder.bucket)):
+                yield folder.table, folder.bucket, segment
+
+    def folders(self) -> Iterator["Folder"]:
+        """The folders of buckets, in order."""
         with _naming(self._segments):
             for table in _numbers_in(self._segments):
-                for bucket in _numbers_in(self._segments / str(table)):
-                    for name in _names_in(self._segments / str(table) / str(bucket)):
-                        segment = name.removesuffix(SUFFIX)
-                        if name.endswith(SUFFIX) and is_segment_id(segment):
-                            yield ObjectId(table), BucketNumber(bucket), SegmentId(segment)
+                for number, status in sorted(_numbered(self._segments / str(table))):
+                    yield Folder(ObjectId(table), BucketNumber(number), *status)
+
+    def segments_in(self, table: ObjectId, bucket: BucketNumber) -> frozenset[SegmentId]:
+        """The finished segments of a bucket; anything else in its folder is passed over."""
+        folder = self._segments / str(table) / str(bucket)
+        with _naming(folder), suppress(FileNotFoundError, NotADirectoryError):
+            with os.scandir(folder) as entries:
+                found = [entry.name.removesuffix(SUFFIX) for entry in entries if entry.name.endswith(SUFFIX)]
+            return frozenset(SegmentId(one) for one in found if is_segment_id(one))
+        return frozenset()
 
     def trash(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> bool:
         """Moves a segment to the trash, durably; False if it was not there. A scan that has it open reads on."""
         path = self.path(table, bucket, segment)
-        return self._move_to_trash(path, f"{table}-{bucket}-{segment}{SUFFIX}")
+        return self._move(path, self._trash / f"{table}-{bucket}-{segment}{SUFFIX}")
+
+    def put_aside(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId, folder: Path) -> bool:
+        """Moves a segment to `folder`, made if need be, durably; False if it was not there."""
+        path = self.path(table, bucket, segment)
+        with _naming(folder):
+            _make_folder(folder)
+        return self._move(path, folder / f"{table}-{bucket}-{segment}{SUFFIX}")
 
     def trash_table(self, table: ObjectId) -> bool:
         """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
@@ -123,20 +154,32 @@ class SegmentFiles:
             with _naming(self._trash):
                 used = {name for name in _names_in(self._trash) if name.startswith(f"{table}.")}
             number = next(one for one in range(len(used) + 1) if f"{table}.{one}" not in used)
-            return self._move_to_trash(self._segments / str(table), f"{table}.{number}")
+            return self._move(self._segments / str(table), self._trash / f"{table}.{number}")
 
-    def empty_trash(self, max_files: int) -> int:
-        """Deletes up to `max_files` files of the trash for good, and folders that got empty; how many files."""
+    def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
+        """Deletes up to `max_files` files of the trash for good, and folders that got empty.
+
+        The file with which `max_bytes` is reached goes as well, however large it is.
+        """
+        budget = _Budget(max_files, max_bytes)
         with self._emptying, _naming(self._trash):
-            return max_files - _delete_in(self._trash, max_files)
+            _delete_in(self._trash, budget)
+        return Emptied(files=max_files - budget.files, size_bytes=max_bytes - budget.size_bytes)
 
-    def _move_to_trash(self, path: Path, name: str) -> bool:
+    def size_bytes(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> int | None:
+        """How large a finished segment is; None if it is not there."""
+        path = self.path(table, bucket, segment)
+        with _naming(path), suppress(FileNotFoundError):
+            return path.stat().st_size
+        return None
+
+    def _move(self, path: Path, target: Path) -> bool:
         with _naming(path):
             try:
-                path.rename(self._trash / name)
+                path.rename(target)
             except FileNotFoundError:
                 return False
-            _sync_folder(self._trash)
+            _sync_folder(target.parent)
             # The folder may be on its way to the trash itself, with all that is in it.
             with suppress(FileNotFoundError):
                 _sync_folder(path.parent)
@@ -221,34 +264,61 @@ class SegmentFile:
             raise
 
 
-def _delete_in(folder: Path, budget: int) -> int:
-    """Deletes up to `budget` files under `folder`, and the folders in it that it finds empty; what is left of it."""
+class _Budget:
+    """What may be deleted still."""
+
+    def __init__(self, files: int, size_bytes: int) -> None:
+        self.files = files
+        self.size_bytes = size_bytes
+
+    @property
+    def is_spent(self) -> bool:
+        return self.files <= 0 or self.size_bytes <= 0
+
+
+def _delete_in(folder: Path, budget: _Budget) -> None:
+    """Deletes files under `folder`, and the folders in it that it finds empty, until `budget` is spent."""
     with os.scandir(folder) as entries:
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
             if is_folder:
-                budget = _delete_in(Path(entry.path), budget)
-            if budget == 0:
+                _delete_in(Path(entry.path), budget)
+            if budget.is_spent:
                 break
             if is_folder:
                 Path(entry.path).rmdir()
             else:
+                budget.size_bytes -= entry.stat(follow_symlinks=False).st_size
+                budget.files -= 1
                 Path(entry.path).unlink()
-                budget -= 1
-    return budget
 
 
 def _names_in(folder: Path) -> list[str]:
     try:
-        return sorted(path.name for path in folder.iterdir())
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def _numbers_in(folder: Path) -> list[int]:
-    return sorted(
-        int(name) for name in _names_in(folder) if name.isascii() and name.isdigit() and name == str(int(name))
-    )
+    return sorted(int(name) for name in _names_in(folder) if _is_number(name))
+
+
+def _numbered(folder: Path) -> list[tuple[int, tuple[int, int]]]:
+    """What lies in a folder under a number: its inode, and when it changed last."""
+    found: list[tuple[int, tuple[int, int]]] = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _is_number(entry.name):
+                with suppress(FileNotFoundError):
+                    status = entry.stat()
+                    found.append((int(entry.name), (status.st_ino, status.st_mtime_ns)))
+    return found
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and name == str(int(name))
 
 
 def _make_folder(folder: Path) -> None:

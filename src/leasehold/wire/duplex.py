@@ -25,6 +25,7 @@ from leasehold.limits import (
     MESSAGE_BYTES_MAX,
     SECOND_NS,
     SESSION_END_GRACE_NS,
+    SESSION_RECEIVE_BYTES_MAX,
     SESSION_RECEIVE_MESSAGES_MAX,
     SESSION_SEND_BYTES_MAX,
     SESSION_SEND_MESSAGES_MAX,
@@ -68,7 +69,8 @@ class QueuedDuplex:
         self._peer = peer
         self._outgoing: deque[bytes] = deque()
         self._outgoing_bytes = 0
-        self._incoming: deque[Message] = deque()
+        self._incoming: deque[tuple[Message, int]] = deque()
+        self._incoming_bytes = 0
         self._closed = False
         self._ended = False
         self._broken_why: str | None = None
@@ -96,7 +98,8 @@ class QueuedDuplex:
             if self._closed:
                 return None
             if self._incoming:
-                message = self._incoming.popleft()
+                message, size = self._incoming.popleft()
+                self._incoming_bytes -= size
                 self._room.set()
                 if isinstance(message, Failure):
                     raise_failure(message)
@@ -152,11 +155,12 @@ class QueuedDuplex:
             except LeaseholdError as error:
                 self.garbled(error)
                 return
-            while len(self._incoming) >= SESSION_RECEIVE_MESSAGES_MAX and self.is_open:
+            while self._has_much_to_read() and self.is_open:
                 self._room.clear()
                 await self._room.wait()
             if not self._closed:
-                self._incoming.append(message)
+                self._incoming.append((message, len(blob)))
+                self._incoming_bytes += len(blob)
                 self._readable.set()
 
     async def write_all(self, write: Callable[[bytes], Awaitable[None]]) -> None:
@@ -186,6 +190,10 @@ class QueuedDuplex:
 
     def _is_full(self) -> bool:
         return len(self._outgoing) >= SESSION_SEND_MESSAGES_MAX or self._outgoing_bytes >= SESSION_SEND_BYTES_MAX
+
+    def _has_much_to_read(self) -> bool:
+        many = len(self._incoming) >= SESSION_RECEIVE_MESSAGES_MAX
+        return many or self._incoming_bytes >= SESSION_RECEIVE_BYTES_MAX
 
     def _raise_unless_open(self) -> None:
         if not self.is_open:

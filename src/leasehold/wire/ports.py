@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from leasehold.core.messages import Message
-from leasehold.core.operations import RevisionChanges, StoredProjection
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import IdentityRecord, SegmentRecord
+from leasehold.core.shelf import Reopened
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, LineageHash, NodeId, ObjectId, Revision
 
@@ -171,10 +172,40 @@ class Vault(Protocol):
         """The whole projection as of its applied revision. Raises `Corrupt`."""
         ...
 
+    async def reopened(self) -> Reopened:
+        """What a process goes on from, which does not take longer the more segments there are: every other item as of
+        the applied revision, verified, and bases that read segments on demand. Those stay exact whatever is applied
+        later, and may be asked from any thread until `close`. Raises `Corrupt`; so do the bases."""
+        ...
+
+    async def verify(self, rows_max: int) -> bool:
+        """Goes on checking what is stored for up to `rows_max` items; True when all has been, and then it starts over.
+        Raises `Corrupt`, also for damage that a base has met: with 0 items for that alone."""
+        ...
+
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
         """Applies whole revisions in order; projection, applied revision and `lineage` (the hash at the last
         one) change in one transaction. Revisions must lie above the applied one. It survives the process at
         once and the machine from the next `sync` on."""
+        ...
+
+    async def stage(self, items: Sequence[Change], *, first: bool) -> None:
+        """Takes a page of a snapshot, in key order after the page before; `first` forgets what was staged before.
+
+        Not durable: what is staged ends with the process. `Refused` with code BAD_SNAPSHOT (a page out of order, or
+        a delete in it) leaves what was staged before.
+        """
+        ...
+
+    async def leap(self, revision: Revision, lineage: LineageHash, digest: bytes) -> tuple[Change, ...]:
+        """Replaces the projection by what was staged: deletes what the snapshot lacks, puts what differs, applied
+        revision and lineage with it in one transaction (R2). Answers those changes in key order, for listeners.
+
+        `digest` is the XOR of the items' hashes (`core.digest`) as the sender counted them; other items are `Refused`
+        with code BAD_SNAPSHOT. A revision below the applied one, or the same one with another lineage, is `Refused`
+        with code NOT_ASCENDING. The same one with the same lineage answers no changes: a leap asked for again. After
+        a refusal nothing has changed. As durable as `apply`.
+        """
         ...
 
     async def sync(self) -> Revision:
@@ -193,8 +224,9 @@ class Disk(Protocol):
     segment is `Refused` with code BAD_SEGMENT_NAME.
     """
 
-    async def listing(self) -> frozenset[OnDisk]:
-        """The finished segments."""
+    async def listing(self) -> Listing:
+        """The finished segments. What has not changed since the last listing costs no more than a look at each
+        bucket; whatever changed before this is called is in it."""
         ...
 
     async def trash(self, one: OnDisk) -> bool:
@@ -205,8 +237,12 @@ class Disk(Protocol):
         """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
         ...
 
-    async def empty_trash(self, max_files: int) -> int:
-        """Deletes up to `max_files` files of the trash for good; how many."""
+    async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
+        """Deletes up to `max_files` files of the trash for good; the one with which `max_bytes` is reached goes too."""
+        ...
+
+    async def check_sizes(self, records: Sequence[SegmentRecord]) -> tuple[SegmentRecord, ...]:
+        """Those of `records` that are here with another size than the manifest says; they go to the trash (I5)."""
         ...
 
     async def verify(self, record: SegmentRecord) -> bool:
@@ -229,4 +265,29 @@ class Disk(Protocol):
         `on_asked` is told of each place that was asked what was wrong with it, None for a whole copy; perhaps on
         another thread, but before this returns. Raises `Refused` with code BAD_SEGMENT_RECORD as `verify`.
         """
+        ...
+
+
+class Datagrams(Protocol):
+    """Sends and hears datagrams at one address. They may be lost, doubled, late and reordered, and anybody may send."""
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it hears on."""
+        ...
+
+    def send(self, address: str, blob: bytes) -> None:
+        """Hands one over; that it can't be sent shows only by its getting lost."""
+        ...
+
+    async def receive(self) -> tuple[str, bytes]:
+        """The next one and where it came from. What comes while too many wait is dropped."""
+        ...
+
+    def pending(self) -> tuple[str, bytes] | None:
+        """One that has arrived already, if any has."""
+        ...
+
+    async def close(self) -> None:
+        """Hears no more; idempotent."""
         ...

@@ -1,0 +1,167 @@
+"""Adopting: a directory that is an older copy of its node's goes on as that node, once no process of it lives.
+
+A copy is refused by itself (`STALE_COPY`), since nothing tells it from a second machine with the same disk. Whoever
+adopts it says that it is to be the node from now on: its vault takes the newest incarnation, so that its next start
+joins as the one after. The token in the vault proves the id, and every copy that is older still is refused as before.
+
+All that changes is one record, written at once and durably, so a crash leaves the directory adopted or as it was, and
+doing it twice does what doing it once does. None of its segments is believed before its bytes were read: a copy may
+have been made of files that were just being written.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from leasehold.core.messages import AskIncarnation, ClusterFacts, JoinWait, Message, NewestIncarnation, WhoAreYou
+from leasehold.core.records import Allocated, Claiming, Joining
+from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, NotLeader, Refused, Unreachable
+from leasehold.ids import Incarnation, NodeId
+from leasehold.limits import (
+    ADOPT_WAIT_MAX_NS,
+    CALL_TIMEOUT_NS,
+    COORDINATORS_KNOWN_MAX,
+    RETRY_PAUSE_NS,
+    SECOND_NS,
+    STATEMENT_RESOLVE_NS,
+)
+from leasehold.node.reset import check_no_reset, check_node_directory
+from leasehold.vault.store import FILE_NAME, SqliteVault
+from leasehold.wire.ports import Clock, Transport, Vault
+
+OnWait = Callable[[int], None]
+"""Told for how long the newest process of the node may still serve, in nanoseconds."""
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """The directory goes on as the node. Where it had the newest incarnation already, nothing was `changed`."""
+
+    node: NodeId
+    name: str
+    before: Incarnation
+    incarnation: Incarnation
+    changed: bool
+
+
+async def adopt_directory(
+    directory: Path, coordinators: tuple[str, ...], *, transport: Transport, clock: Clock, on_wait: OnWait
+) -> Adopted:
+    """Under the directory's lock. Raises `BadDirectory` (LOCKED ..), `NotFound` (NO_NODE, NO_IDENTITY), `Refused` with
+    the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..) or OTHER_CLUSTER, `Unreachable`."""
+    check_no_reset(directory)
+    check_node_directory(directory)
+    if not (directory / FILE_NAME).exists():
+        raise _no_identity(directory)
+    vault = await SqliteVault.open(directory)
+    try:
+        return await Adopting(directory, vault, coordinators, transport, clock, on_wait).adopt()
+    finally:
+        await vault.close()
+
+
+class Adopting:
+    """One attempt, on a vault that is open."""
+
+    def __init__(
+        self,
+        directory: Path,
+        vault: Vault,
+        coordinators: tuple[str, ...],
+        transport: Transport,
+        clock: Clock,
+        on_wait: OnWait,
+    ) -> None:
+        self._directory = directory
+        self._vault = vault
+        self._coordinators = coordinators
+        self._transport = transport
+        self._clock = clock
+        self._on_wait = on_wait
+        self._turn = 0
+
+    async def adopt(self) -> Adopted:
+        """As `adopt_directory`."""
+        record = await self._vault.identity()
+        if record is None or isinstance(record, Claiming):
+            raise _no_identity(self._directory)
+        known = (*self._coordinators, *await self._vault.coordinators())
+        self._coordinators = tuple(dict.fromkeys(known))[:COORDINATORS_KNOWN_MAX]
+        if not self._coordinators:
+            hint = "give --coordinator HOST:PORT, or LEASEHOLD_COORDINATORS"
+            raise BadSettings(
+                "no coordinator was given, and the vault remembers none", code="NO_COORDINATOR", hint=hint
+            )
+        before = record.previous if isinstance(record, Joining) else record.incarnation
+        newest = await self._newest(record)
+        if newest.incarnation < before:
+            raise Refused(
+                f"this directory has reached incarnation {before}, the cluster says {newest.incarnation}",
+                code="AHEAD_OF_CLUSTER",
+                hint="the meta storage may have been restored from an older backup: restore the newest one",
+            )
+        if newest.incarnation > before:
+            adopted = Allocated(
+                token=record.token,
+                node=record.node,
+                cluster_id=record.cluster_id,
+                incarnation=newest.incarnation,
+                nonce=None,
+                unverified=True,
+            )
+            await self._vault.write_identity(adopted)
+        return Adopted(
+            node=record.node,
+            name=newest.name,
+            before=before,
+            incarnation=newest.incarnation,
+            changed=newest.incarnation > before,
+        )
+
+    async def _newest(self, record: Allocated | Joining) -> NewestIncarnation:
+        """Asks until nobody lives who is the node, or somebody is known to."""
+        facts = await self._ask(WhoAreYou())
+        if isinstance(facts, ClusterFacts) and facts.cluster_id != record.cluster_id:
+            raise Refused(
+                f"this directory belongs to cluster {record.cluster_id}, the coordinator serves {facts.cluster_id}",
+                code="OTHER_CLUSTER",
+                hint="check the coordinator's address",
+            )
+        request = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
+        give_up_ns = self._clock.now_ns() + ADOPT_WAIT_MAX_NS
+        while self._clock.now_ns() < give_up_ns:
+            answer = await self._ask(request)
+            if isinstance(answer, NewestIncarnation):
+                return answer
+            if not isinstance(answer, JoinWait):
+                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+            self._on_wait(answer.wait_ns)
+            wait_ns = min(max(answer.wait_ns, RETRY_PAUSE_NS), SECOND_NS)
+            await self._clock.sleep_until(self._clock.now_ns() + wait_ns)
+        raise Unreachable(
+            f"the lease of node {record.node} has not ended within {ADOPT_WAIT_MAX_NS // SECOND_NS} s",
+            hint="`leasehold status` shows where it serves: stop it first",
+        )
+
+    async def _ask(self, request: Message) -> Message:
+        """Of whichever coordinator answers, each in turn; raises what the last one said after STATEMENT_RESOLVE_NS."""
+        give_up_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
+        while True:
+            connection = self._transport.connect(self._coordinators[self._turn % len(self._coordinators)])
+            try:
+                return await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
+            except (Indefinite, NotInitialised, NotLeader):
+                self._turn += 1
+                if self._clock.now_ns() >= give_up_ns:
+                    raise
+            finally:
+                await connection.close()
+            await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
+
+
+def _no_identity(directory: Path) -> NotFound:
+    return NotFound(
+        f"the vault of {directory} holds no id of a node: there is nothing to go on with",
+        code="NO_IDENTITY",
+        hint="start it as a new node; where its old name is taken, `leasehold node remove NAME` frees that",
+    )

@@ -1,0 +1,111 @@
+"""One segment of a node's own disk as a Parquet file for anybody, with the column names of the projection's schema."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from leasehold.core.catalog import live_fields
+from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
+from leasehold.ids import SegmentId
+from leasehold.node.hiding import Hidings
+from leasehold.node.standalone import Standalone
+from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file holds. `hidden` of its rows no scan shows any more: a DELETE took them, or they have expired."""
+
+    table: str
+    segment: SegmentId
+    columns: tuple[str, ...]
+    rows: int
+    hidden: int
+    size_bytes: int
+    sha256: bytes
+
+
+def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> Exported:
+    """Writes all rows of a segment to `target`, which is there whole or not at all, and never replaces anything.
+
+    The file of the segment is held against its SHA-256 first. Raises `NotFound` for a segment or table that the
+    projection does not know, `AlreadyExists` if `target` is there, `Corrupt` for a damaged file, `Refused` with code
+    NOT_WRITTEN if the file can't be written.
+    """
+    record = standalone.segment(segment)
+    table = standalone.catalog.tables.get(record.table)
+    if table is None:
+        raise NotFound(f"the table of segment {segment} is gone: nothing tells its columns", hint="copy its file as is")
+    if os.path.lexists(target):
+        raise _exists(target)
+    path = standalone.files.path(record.table, record.bucket, record.id)
+    verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
+    fields = live_fields(table)
+    hiding = Hidings().of(table, record, standalone.catalog)
+    shown = 0
+    with _whole(target) as file:
+        encoder = SegmentEncoder(fields, file.write)
+        for batch in read_segment(path, (*fields, *hiding.fields)):
+            encoder.write(batch.select(range(len(fields))))
+            shown += hiding.shown(batch, len(fields)).num_rows
+        encoded = encoder.finish()
+        if encoded.rows != record.rows:
+            raise Corrupt(
+                f"segment file {path} holds {encoded.rows} rows where the manifest says {record.rows}",
+                hint="read it from another replica",
+            )
+    return Exported(
+        table=standalone.table_name(table.id),
+        segment=segment,
+        columns=tuple(field.name for field in fields),
+        rows=encoded.rows,
+        hidden=encoded.rows - shown,
+        size_bytes=encoded.size_bytes,
+        sha256=encoded.sha256,
+    )
+
+
+class _File:
+    """A file being written, by its descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, chunk: bytes) -> None:
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+
+@contextmanager
+def _whole(target: Path) -> Generator[_File]:
+    """A file that gets its name once it is complete and on the disk, unless the name is taken by then."""
+    scratch = target.with_name(f"{target.name}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            yield _File(descriptor)
+            os.fsync(descriptor)
+            # A rename would replace what is there.
+            target.hardlink_to(scratch)
+        finally:
+            os.close(descriptor)
+            with suppress(FileNotFoundError):
+                scratch.unlink()
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except FileExistsError as error:
+        raise _exists(Path(str(error.filename2 or error.filename))) from error
+    except OSError as error:
+        raise Refused(
+            f"{target} can't be written: {error.strerror}", code="NOT_WRITTEN", hint="choose another --to"
+        ) from error
+
+
+def _exists(target: Path) -> AlreadyExists:
+    return AlreadyExists(f"{target} is there already", hint="choose another --to")

@@ -1,0 +1,31 @@
+"""What a person can do about a definite refusal that ends a node: by its code, for this directory and this name."""
+
+from typing import Final
+
+from leasehold.errors import Definite
+
+RESET: Final = "`leasehold node reset --dir {directory}` puts what is in it aside; its next start gets a new id"
+REMEDIES: Final = {
+    "AHEAD_OF_CLUSTER": f"restore the newest meta storage, if it was set back; else {RESET}",
+    "DIVERGED": f"restore the newest meta storage, if it was set back; else {RESET}",
+    "NOT_ASCENDING": RESET,
+    "BAD_SNAPSHOT": f"check memory, disk and network of this machine and the leader's, start it again; else {RESET}",
+    "OTHER_CLUSTER": f"check the coordinator's address; to move this machine to that cluster: {RESET}",
+    "REMOVED": RESET,
+    "WRONG_TOKEN": f"start this node from its own directory, or {RESET}",
+    "UNKNOWN_NODE": f"the meta storage may be an older backup: restore the newest; else {RESET}",
+    "STALE_COPY": "start the newest directory of this node; if it is lost, `leasehold node adopt --dir {directory}`"
+    f" goes on with this copy; to run this machine as another node, {RESET}",
+    "ALIVE_ELSEWHERE": f"stop one of the two; to run this machine as another node, {RESET}, with another --name",
+    "NAME_TAKEN": "choose another --name; if that node is gone for good, `leasehold node remove {name}` frees its name",
+    "SUPERSEDED": "`leasehold status` shows which process serves; this one ends",
+}
+
+
+def with_remedy(error: Definite, *, name: str, directory: str) -> Definite:
+    """The same error with the node it is about, and what to type about it here."""
+    remedy = REMEDIES.get(error.code)
+    if remedy is None:
+        return error
+    text = error.text if name in error.text.split() else f"node {name}: {error.text}"
+    return type(error)(text, code=error.code, hint=remedy.format(name=name, directory=directory))

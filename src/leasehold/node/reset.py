@@ -1,0 +1,181 @@
+"""Resetting a node's directory: what made it that node is put aside, never deleted, and its next start gets a new id.
+
+    D/vault.db-reset            which folder a reset under way moves to; written first, removed last
+    D/before-reset-<n>/         the vault, the segments, the trash, and what was being written
+
+The vault goes first. From then on nothing starts here before the reset is finished: `check_no_reset` says so, and even
+without it the marker counts as a log whose vault is missing, which is damage, never a first start. So no process takes
+a new id beside segments of the old one. A reset that was cut off at any point is finished by running it again. The
+serve log stays: it tells of batches that were released, by whatever id.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused
+from leasehold.limits import RESET_MARKER_BYTES_MAX, RESETS_MAX
+from leasehold.storage.files import SegmentFiles
+from leasehold.storage.mounts import FOLDERS, check_one_mount
+from leasehold.vault.lock import DirectoryLock
+from leasehold.vault.store import FILE_NAME
+
+MARKER: Final = f"{FILE_NAME}-reset"
+FOLDER: Final = "before-reset-"
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reset put aside, and where."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+
+def check_no_reset(directory: Path) -> None:
+    """Raises `BadDirectory` with code RESET_UNFINISHED if a reset of this directory was cut off."""
+    if (directory / MARKER).exists():
+        raise BadDirectory(
+            f"a reset of {directory} was cut off",
+            code="RESET_UNFINISHED",
+            hint=f"finish it with `leasehold node reset --dir {directory}`",
+        )
+
+
+def check_node_directory(directory: Path) -> None:
+    """Raises `NotFound` with code NO_NODE for a directory in which no node has been. It is not touched.
+
+    Others call folders `staging` or `trash` too: a vault, or a file named as a segment, tells a node's directory.
+    """
+    if not _vault_files(directory) and not (directory / MARKER).exists() and not _has_segments(directory):
+        raise NotFound(
+            f"there is no node in {directory}", code="NO_NODE", hint="name the directory of one node with --dir"
+        )
+
+
+def check_vault_or_new(directory: Path) -> None:
+    """Raises `Corrupt` with code NO_VAULT for a directory that has no vault and is not a new one's either.
+
+    A first start would empty `staging` and `trash`, and take all segments for superfluous: they may be the only copies.
+    """
+    if (directory / FILE_NAME).exists():
+        return
+    found = next((name for name in FOLDERS if _holds_anything(directory / name)), None)
+    if found is None:
+        return
+    raise Corrupt(
+        f"{directory / found} is not empty, and there is no vault in {directory}",
+        code="NO_VAULT",
+        hint=f"restore the vault, then `leasehold node adopt --dir {directory}`, or begin anew with"
+        f" `leasehold node reset --dir {directory}`"
+        if _has_segments(directory)
+        else f"choose another --dir, or move {directory / found} elsewhere if it was a node's",
+    )
+
+
+def reset(directory: Path) -> Moved:
+    """Moves a node's identity, vault and segments into a folder of their own; all of it lies on the disk on return.
+
+    Raises `NotFound` for a directory without a node, `BadDirectory` with code LOCKED while a process runs there, and
+    with OTHER_DISK, nothing changed, where a folder can't be moved.
+    """
+    check_node_directory(directory)
+    check_one_mount(directory)
+    lock = DirectoryLock(directory)
+    try:
+        folder = _marked(directory)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync(directory)
+        for name in _present(directory):
+            _move(directory / name, folder / name)
+        _sync(folder)
+        _sync(directory)
+        (directory / MARKER).unlink()
+        _sync(directory)
+        return Moved(folder=folder, names=tuple(sorted(path.name for path in folder.iterdir())))
+    except OSError as error:
+        raise BadDirectory(
+            f"{error.filename or directory}: {error.strerror}; the reset is not finished",
+            code="RESET_UNFINISHED",
+            hint="look at the disk and the rights there, then run the same command again",
+        ) from error
+    finally:
+        lock.release()
+
+
+def _present(directory: Path) -> list[str]:
+    """What there is to move: the vault before its log, both before all else."""
+    return [*_vault_files(directory), *(name for name in FOLDERS if os.path.lexists(directory / name))]
+
+
+def _vault_files(directory: Path) -> list[str]:
+    logs = sorted(path.name for path in directory.glob(f"{FILE_NAME}[-.]*") if not path.name.startswith(MARKER))
+    return [name for name in (FILE_NAME, *logs) if os.path.lexists(directory / name)]
+
+
+def _has_segments(directory: Path) -> bool:
+    return next(SegmentFiles(directory).listing(), None) is not None
+
+
+def _holds_anything(folder: Path) -> bool:
+    try:
+        return next(folder.iterdir(), None) is not None
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise BadDirectory(f"{folder}: {error.strerror}", code="NO_ACCESS", hint="check its owner and mode") from error
+
+
+def _marked(directory: Path) -> Path:
+    """The folder of the reset that was cut off, or of a new one, once the marker is on the disk."""
+    marker = directory / MARKER
+    if marker.exists():
+        return directory / _read(marker)
+    used = {path.name for path in directory.glob(f"{FOLDER}*")}
+    name = next((name for number in range(1, RESETS_MAX + 1) if (name := f"{FOLDER}{number}") not in used), None)
+    if name is None:
+        raise Refused(
+            f"{directory} was reset {RESETS_MAX} times",
+            code="TOO_MANY_RESETS",
+            hint=f"delete the {FOLDER}* folders that nobody misses",
+        )
+    # Complete before it has its name: one of another length would not tell the folder.
+    scratch = marker.with_name(f"{MARKER}.new")
+    with scratch.open("wb") as file:
+        file.write(name.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.rename(marker)
+    _sync(directory)
+    return directory / name
+
+
+def _read(marker: Path) -> str:
+    with marker.open("rb") as file:
+        name = file.read(RESET_MARKER_BYTES_MAX).decode("ascii", "replace")
+    if not name.startswith(FOLDER) or not name.removeprefix(FOLDER).isdigit():
+        raise BadDirectory(
+            f"{marker} names no folder: {name!r}",
+            code="CORRUPT",
+            hint=f"write {FOLDER}N into it, with the number of the folder that the reset had begun to fill",
+        )
+    return name
+
+
+def _move(source: Path, target: Path) -> None:
+    if os.path.lexists(target):
+        raise Refused(
+            f"{target} is there already, and {source} too",
+            code="RESET_UNFINISHED",
+            hint="something was written here during the reset: move one of them elsewhere, then run it again",
+        )
+    source.rename(target)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

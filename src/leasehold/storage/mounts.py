@@ -1,0 +1,43 @@
+"""A node's folders lie on one file system, in one mount: what moves between them moves by one rename."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from leasehold.errors import BadDirectory
+
+FOLDERS: Final = ("segments", "staging", "trash")
+_TABLE: Final = Path("/proc/self/mountinfo")
+_MOUNT_POINT: Final = 4
+"""Which word of a line it is; blanks in it are written as octal digits."""
+
+
+def check_one_mount(directory: Path) -> None:
+    """Raises `BadDirectory` with code OTHER_DISK if one of the folders in `directory` is a mount or on another disk."""
+    try:
+        mounts, device = _mount_points(), directory.stat().st_dev
+        for name in FOLDERS:
+            folder = directory / name
+            if folder.exists() and (folder.stat().st_dev != device or folder.resolve() in mounts):
+                raise BadDirectory(
+                    f"{folder} is not on the same mount as {directory}: nothing can be moved between them",
+                    code="OTHER_DISK",
+                    hint=f"mount the disk at {directory} itself, with all that is in it",
+                )
+    except OSError as error:
+        raise BadDirectory(
+            f"{error.filename or directory}: {error.strerror}", code="NO_ACCESS", hint="check its owner and mode"
+        ) from error
+
+
+def _mount_points() -> frozenset[Path]:
+    """Nothing where the system does not tell: then the disks alone are compared."""
+    try:
+        lines = _TABLE.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(Path(re.sub(r"\\([0-7]{3})", _octal, line.split(" ")[_MOUNT_POINT])) for line in lines)
+
+
+def _octal(digits: re.Match[str]) -> str:
+    return chr(int(digits[1], 8))
