@@ -81,7 +81,9 @@ def test_a_directory_that_can_not_be(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
     leasehold("coordinator", directory=file).refused(3, "BAD_DIRECTORY", "file")
-    leasehold("node", "--coordinator", "127.0.0.1:1", directory=Path("/proc/x")).refused(3, "BAD_DIRECTORY", "/proc/x")
+    leasehold("node", "start", "--coordinator", "127.0.0.1:1", directory=Path("/proc/x")).refused(
+        3, "BAD_DIRECTORY", "/proc/x"
+    )
     leasehold("up", "--detach", directory=file / "below").refused(3, "BAD_DIRECTORY", "file")
     leasehold("logs", "node-1", directory=file).refused(3, "BAD_DIRECTORY", "file")
     assert file.read_text() == "precious"
@@ -131,12 +133,12 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        for process in (["coordinator"], ["node", "--coordinator", "127.0.0.1:1"]):
+        for process in (["coordinator"], ["node", "start", "--coordinator", "127.0.0.1:1"]):
             ran = leasehold(*process, "--listen", address, directory=tmp_path / process[0])
             ran.refused(2, "PORT_IN_USE", address)
 
 
 def test_servers_refuse_to_listen_beyond_loopback(tmp_path: Path) -> None:
-    for process in (["coordinator"], ["node", "--coordinator", "127.0.0.1:1"]):
+    for process in (["coordinator"], ["node", "start", "--coordinator", "127.0.0.1:1"]):
         ran = leasehold(*process, "--listen", "0.0.0.0:0", directory=tmp_path / process[0])
         ran.refused(2, "TLS")

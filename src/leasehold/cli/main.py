@@ -15,7 +15,22 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
+from leasehold.cli.cluster_key import cluster_key as cluster_key_command
 from leasehold.cli.login import User, connected
+from leasehold.cli.node import node as node_commands
+from leasehold.cli.options import (
+    DEFAULT_DIR,
+    Advertise,
+    ClusterKey,
+    ConfigFile,
+    CoordinatorDir,
+    Dir,
+    Gossip,
+    Listen,
+    NodeName,
+    Out,
+    Seeds,
+)
 from leasehold.cli.output import (
     Countdown,
     Output,
@@ -23,15 +38,16 @@ from leasehold.cli.output import (
     report,
     say,
     show_json,
-    show_status,
     show_table,
 )
 from leasehold.cli.receipt import show_receipt
 from leasehold.cli.statement import read_statement, read_timeout_ns
+from leasehold.cli.status import show_status
+from leasehold.cli.vault import vault as vault_commands
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import Receipt, Rows, WaitingFor
-from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotFound, OutcomeUnknown
-from leasehold.ids import NODE_NAME, NodeId, StatementId
+from leasehold.errors import ExitCode, LeaseholdError, NotFound, OutcomeUnknown
+from leasehold.ids import NodeId, StatementId
 from leasehold.limits import SECOND_NS
 from leasehold.wire.entropy import SystemEntropy
 
@@ -47,11 +63,9 @@ app = typer.Typer(
 )
 chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on this machine, and mend it.")
 app.add_typer(chaos, name="chaos")
-
-Dir = Annotated[Path, typer.Option("--dir", "-d", envvar="LEASEHOLD_DIR", help="Where the cluster lives.")]
-Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
-NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
-DEFAULT_DIR = Path("leasehold-data")
+app.add_typer(node_commands, name="node")
+app.add_typer(vault_commands, name="vault")
+app.command("cluster-key")(cluster_key_command)
 
 
 # ---------------------------------------------------------------- a cluster on this machine
@@ -89,7 +103,7 @@ def up(
 
 def _start(local: "LocalCluster", nodes: int, output: Output) -> None:
     note(f"starting a coordinator and {nodes} nodes in {local.directory}")
-    local.up(nodes)
+    local.up(nodes, note)
     show_status(local.wait_until_active(), output)
 
 
@@ -318,31 +332,28 @@ def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TAB
 
 @app.command()
 def coordinator(
-    directory: Annotated[Path, typer.Option("--dir", envvar="LEASEHOLD_COORDINATOR_DIR", help="Its data.")],
-    listen: Annotated[str, typer.Option(envvar="LEASEHOLD_LISTEN", help="host:port, port 0 for any.")] = "127.0.0.1:0",
+    *,
+    directory: CoordinatorDir = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    seeds: Seeds = None,
+    cluster_key: ClusterKey = None,
+    gossip: Gossip = None,
+    config: ConfigFile = None,
 ) -> None:
     """Run one coordinator until it is told to stop."""
+    from leasehold.cli.config import coordinator_config
     from leasehold.cli.serve import run_coordinator
 
-    run_coordinator(directory, listen)
-
-
-@app.command()
-def node(
-    directory: Annotated[Path, typer.Option("--dir", envvar="LEASEHOLD_NODE_DIR", help="Its data.")],
-    coordinators: Annotated[
-        list[str], typer.Option("--coordinator", envvar="LEASEHOLD_COORDINATORS", help="host:port; may be repeated.")
-    ],
-    name: Annotated[str | None, typer.Option(envvar="LEASEHOLD_NAME", help="Default: the directory's name.")] = None,
-    listen: Annotated[str, typer.Option(envvar="LEASEHOLD_LISTEN", help="host:port, port 0 for any.")] = "127.0.0.1:0",
-) -> None:
-    """Run one data node until it is told to stop."""
-    from leasehold.cli.serve import run_node
-
-    chosen = name or directory.absolute().name
-    if NODE_NAME.fullmatch(chosen) is None:
-        raise BadSettings(f"{chosen!r} is not a node name", hint="use letters, digits, '.', '_' and '-' with --name")
-    run_node(directory, name=chosen, listen=listen, coordinators=tuple(coordinators))
+    given = {
+        "dir": directory,
+        "listen": listen,
+        "advertise": advertise,
+        "seeds": seeds,
+        "cluster_key": cluster_key,
+        "gossip": gossip,
+    }
+    run_coordinator(coordinator_config(config, given))
 
 
 @app.command()

@@ -1,25 +1,28 @@
 """How answers look: tables for people, JSON for programs, progress on stderr only."""
 
+import codecs
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leasehold.core.messages import ClusterStatus
 from leasehold.errors import LeaseholdError
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
 
 RULED_ROWS_MAX = 1_000
 """Drawing rules takes about a millisecond for each row."""
 EXIT_NOT_READ = 141
 """As the shell counts a program that ends because nobody reads its output any more (`| head`)."""
+_NO_TEXT: Final = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes in the name of a file that are not UTF-8."""
 
 
 class Output(StrEnum):
@@ -35,7 +38,10 @@ def say(line: str) -> None:
 
 
 def _write(text: str) -> None:
-    """Ends the program without a word if nobody reads stdout any more."""
+    """Ends the program without a word if nobody reads stdout any more. What stdout can't show, such as the name of a
+    file that is no text, stands there escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -53,8 +59,11 @@ def note(line: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """One line of JSON on stdout."""
-    say(json.dumps(value, ensure_ascii=False))
+    """One line of JSON on stdout, valid whatever stdout can show; of names that are no text, U+FFFD stands for each
+    byte that is none."""
+    is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    whole = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", json.dumps(value, ensure_ascii=False))
+    say(whole if is_utf8 else json.dumps(json.loads(whole)))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -106,74 +115,38 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def show_status(status: ClusterStatus, output: Output) -> None:
-    """The nodes and their leases."""
-    if output is Output.JSON:
-        show_json(
-            {
-                "cluster_id": status.cluster_id,
-                "term": status.term,
-                "revision": status.revision,
-                "bound_ms": milliseconds(status.bound_ns),
-                "nodes": [
-                    {
-                        "id": node.id,
-                        "name": node.name,
-                        "address": node.address,
-                        "incarnation": node.incarnation,
-                        "state": node.state,
-                        "applied_revision": node.applied_revision,
-                        "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
-                    }
-                    for node in status.nodes
-                ],
-            }
-        )
-        return
-    say(
-        f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
-        f" a schema change takes at most {status.bound_ns / 1_000_000_000:.1f} s"
-    )
-    show_table(
-        ["id", "name", "address", "incarnation", "state", "applied", "lease ms"],
-        [
-            (
-                node.id,
-                node.name,
-                node.address,
-                node.incarnation,
-                node.state,
-                node.applied_revision,
-                node.lease_remaining_ns // MILLISECOND_NS,
-            )
-            for node in status.nodes
-        ],
-    )
-
-
-class Countdown:
-    """Whom a statement waits for, as a line that counts down on a terminal, and once per change elsewhere."""
+class Line:
+    """How something stands, as one line that changes on a terminal, and as a line for each change elsewhere."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._said: tuple[str, ...] = ()
+        self._said: object = None
         self._open = False
 
-    def update(self, nodes: tuple[str, ...], at_most_ns: int) -> None:
-        """Shows the present state."""
-        who = ", ".join(nodes)
-        line = f"waiting for {who} to fence, at most {at_most_ns / 1_000_000_000:.1f} s"
+    def show(self, line: str, change: object = None) -> None:
+        """Shows it; elsewhere than on a terminal only if `change`, by default the line, is not what it was."""
+        said = line if change is None else change
         if self._terminal:
-            sys.stderr.write("\r\x1b[K" + line)
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):
+                sys.stderr.write("\r\x1b[K" + line)
+                sys.stderr.flush()
             self._open = True
-        elif nodes != self._said:
+        elif said != self._said:
             note(line)
-        self._said = nodes
+        self._said = said
 
     def done(self) -> None:
         """Ends the line."""
         if self._open:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
             self._open = False
+
+
+class Countdown(Line):
+    """Whom a statement waits for, and for how long at most."""
+
+    def update(self, nodes: tuple[str, ...], at_most_ns: int) -> None:
+        """Shows the present state."""
+        self.show(f"waiting for {', '.join(nodes)} to fence, at most {at_most_ns / SECOND_NS:.1f} s", nodes)

@@ -6,6 +6,7 @@ from pathlib import Path
 from leasehold.errors import BadDirectory
 
 ADDRESS_FILE = "address"
+GOSSIP_FILE = "gossip"
 
 
 def write_address(directory: Path, address: str) -> None:
@@ -21,10 +22,19 @@ def read_address(directory: Path) -> str | None:
         return None
 
 
+def write_gossip_address(directory: Path, address: str) -> None:
+    """Says where a process hears gossip, once it does; replaced whole."""
+    write_whole(directory / GOSSIP_FILE, address.encode())
+
+
 def make_directory(directory: Path) -> None:
-    """Makes a directory and those above it, unless it is there. Raises `BadDirectory`."""
+    """Makes a directory and those above it, unless it is there; what is made is its owner's alone, since tokens and
+    password hashes lie in it. Raises `BadDirectory`."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        missing = [one for one in (directory, *directory.parents) if not one.exists()]
+        for one in reversed(missing):
+            one.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(exist_ok=True)
     except OSError as error:
         why = "it is a file" if directory.is_file() else error.strerror
         raise BadDirectory(f"{directory} can't be a directory: {why}", hint="choose another --dir") from error

@@ -1,8 +1,9 @@
 """Clusters on this machine: starts, signals and watches over real processes, all below one directory.
 
+<directory>/cluster.key         the secret of their gossip
 <directory>/cluster.json        what `leasehold.connect(directory)` reads
-<directory>/coordinator/        its meta storage, address, pid and log
-<directory>/node-1/ ..          a node's vault, segments, serve log, address, pid and log
+<directory>/coordinator/        its meta storage, addresses, pid and log
+<directory>/node-1/ ..          a node's vault, segments, serve log, addresses, pid and log
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +33,10 @@ from leasehold.limits import (
     START_WATCH_NS,
     STOP_WAIT_NS,
 )
-from leasehold.local.files import ADDRESS_FILE, make_directory, names_in, read_address, write_whole
+from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, make_directory, names_in, read_address, write_whole
+from leasehold.local.gossip import KEY_FILE, KEY_SCRATCH, gossip_words, make_key
 from leasehold.local.waiting import wait_until_active, wait_until_registered
+from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 COORDINATOR = "coordinator"
@@ -80,13 +83,14 @@ class Process:
         Raises `BadDirectory` where its directory can't be used.
         """
         make_directory(self.directory)
-        (self.directory / ADDRESS_FILE).unlink(missing_ok=True)
+        for name in (ADDRESS_FILE, GOSSIP_FILE):
+            (self.directory / name).unlink(missing_ok=True)
         self._log_began = self.log.stat().st_size if self.log.exists() else 0
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", "leasehold.cli.main", *arguments],
-            os.environ,
+            _without_ours(os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(self.log), append, 0o600),
@@ -189,8 +193,9 @@ class LocalCluster:
 
     # ------------------------------------------------------------ up and down
 
-    def up(self, nodes: int) -> ClusterFile:
-        """Starts what does not run, making the cluster first if the directory is empty.
+    def up(self, nodes: int, tell: Callable[[str], None] = lambda _: None) -> ClusterFile:
+        """Starts what does not run, making the cluster first if the directory is empty. A node that was removed from
+        the cluster is left out, and `tell` is told so.
 
         Raises `Refused` (RUNNING) if all of it runs already, `BadDirectory` for a directory that holds other things.
         """
@@ -209,15 +214,26 @@ class LocalCluster:
                         code="RUNNING",
                         hint="use another --dir for a second one, or `leasehold down` to stop it",
                     )
+            make_key(self.directory)
             address = self.start_coordinator(None if file is None else file.coordinator)
             cluster_id = self._initialise(address, known=file is not None)
             file = ClusterFile(format=FORMAT_VERSION, cluster_id=cluster_id, coordinator=address, nodes=names)
             write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
-            self._start_nodes(names, address)
+            removed = self._start_nodes(names, address)
+            if removed:
+                file = msgspec.structs.replace(file, nodes=tuple(name for name in names if name not in removed))
+                write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
+            for name in removed:
+                reset = f"`leasehold node reset --dir {self.directory / name}`"
+                tell(f"{name} was removed from the cluster and is left out; {reset} makes a new node of it")
             return file
 
-    def _start_nodes(self, names: tuple[str, ...], address: str) -> None:
-        """Starts what does not run: known nodes together, new ones in turn, so that node-2 gets id 2."""
+    def _start_nodes(self, names: tuple[str, ...], address: str) -> list[str]:
+        """Starts what does not run: known nodes together, new ones in turn, so that node-2 gets id 2.
+
+        Answers which have ended because they were removed from the cluster.
+        """
+        removed: list[str] = []
         with Cluster(address) as cluster:
             registered = {node.name for node in cluster.status().nodes}
             started: list[Process] = []
@@ -226,12 +242,19 @@ class LocalCluster:
                 if process.running() is not None:
                     continue
                 self._spawn_node(process, address)
-                started.append(process)
-                if name not in registered:
+                if name in registered:
+                    started.append(process)
+                    continue
+                try:
                     process.wait_until_up(self._pause)
                     wait_until_registered(cluster, name, partial(self._watch, [process]))
+                except Refused:
+                    if not process.last_words().startswith("error [REMOVED]"):
+                        raise
+                    removed.append(name)
             for process in started:
                 process.wait_until_up(self._pause)
+        return removed
 
     def down(self) -> list[str]:
         """Stops everything; answers the names of what had been running. Nodes first: they give their leases back.
@@ -260,7 +283,8 @@ class LocalCluster:
         if process.running() is not None:
             return read_address(process.directory) or _missing(address)
         listen = address or f"127.0.0.1:{_free_port()}"
-        process.start(["coordinator", "--dir", str(process.directory), "--listen", listen])
+        where = ["--dir", str(process.directory), "--listen", listen]
+        process.start(["coordinator", *where, *gossip_words(process.directory)])
         return process.wait_until_up(self._pause)
 
     def restart_coordinator(self) -> str:
@@ -309,9 +333,8 @@ class LocalCluster:
         self._pause(RETRY_PAUSE_NS)
 
     def _spawn_node(self, process: Process, coordinator: str) -> None:
-        # Everything is said here: an environment variable meant for one process must not reach all of them.
         where = ["--dir", str(process.directory), "--listen", "127.0.0.1:0", "--coordinator", coordinator]
-        process.start(["node", "--name", process.name, *where])
+        process.start(["node", "start", "--name", process.name, *where, *gossip_words(process.directory)])
 
     # ------------------------------------------------------------ parts
 
@@ -360,7 +383,13 @@ class LocalCluster:
 
 
 def _ours(name: str) -> bool:
-    return name in {COORDINATOR, CLUSTER_FILE, CLUSTER_FILE + ".new", "up.lock"} or name.startswith("node-")
+    own = {COORDINATOR, CLUSTER_FILE, CLUSTER_FILE + ".new", KEY_FILE, KEY_SCRATCH, "up.lock"}
+    return name in own or name.startswith("node-")
+
+
+def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """A variable meant for one process, or for a person's commands, must not reach all that are started here."""
+    return {key: value for key, value in environment.items() if not key.startswith("LEASEHOLD_") or key == FAULT}
 
 
 def _free_port() -> int:

@@ -1,8 +1,13 @@
-"""Tables on a terminal: small ones ruled, large ones plain, and nothing in them is taken for anything but text."""
+"""What commands show: tables, small ones ruled and large ones plain, nothing in them but text; and how far they are."""
+
+import io
+import json
+import os
+import sys
 
 import pytest
 
-from leasehold.cli.output import RULED_ROWS_MAX, show_table
+from leasehold.cli.output import RULED_ROWS_MAX, Line, say, show_json, show_table
 
 COLUMNS = ["table", "comment", "rows"]
 
@@ -44,3 +49,43 @@ def test_what_others_wrote_is_text_and_commands_nothing(
     out = shown(capsys, [("t", comment, 1)] * copies)
     assert stands in out
     assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_json_and_lines_are_valid_whatever_a_file_is_called(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    show_json({"to": os.fsdecode(b"/data/\xc3\xbc\xff"), "more": "\N{GRINNING FACE}"})
+    say(os.fsdecode(b"in /data/\xff"))
+    first, second = raw.getvalue().splitlines()
+    expected = {"to": "/data/\u00fc\N{REPLACEMENT CHARACTER}", "more": "\N{GRINNING FACE}"}
+    assert json.loads(first.decode()) == expected
+    assert second == rb"in /data/\udcff"
+
+
+def test_progress_is_a_line_for_each_change_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    line = Line()
+    for text in ("a: 1", "a: 1", "a: 2"):
+        line.show(text)
+    line.show("a: 3 s left", change="a")
+    line.show("a: 2 s left", change="a")
+    line.done()
+    assert capsys.readouterr().err.splitlines() == ["a: 1", "a: 2", "a: 3 s left"]
+
+
+class Terminal(io.StringIO):
+    """One that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_one_line_on_a_terminal_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    line = Line()
+    line.show("a: 1")
+    line.show("a: 2")
+    line.done()
+    line.done()
+    assert terminal.getvalue() == "\r\x1b[Ka: 1\r\x1b[Ka: 2\r\x1b[K"

@@ -1,0 +1,160 @@
+"""`leasehold node`: one data node, and what an operator does with one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leasehold.cli.login import User
+from leasehold.cli.options import (
+    DEFAULT_DIR,
+    Advertise,
+    ClusterKey,
+    ConfigFile,
+    Dir,
+    Gossip,
+    Listen,
+    NodeDir,
+    Out,
+    OwnDir,
+    Seeds,
+)
+from leasehold.cli.output import Output, say, show_json
+from leasehold.cli.statement import read_timeout_ns
+from leasehold.errors import BadSettings
+
+node = typer.Typer(no_args_is_help=True, help="Run a data node, and look after one.")
+
+
+@node.command()
+def start(
+    *,
+    directory: OwnDir = None,
+    coordinators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--coordinator",
+            envvar="LEASEHOLD_COORDINATORS",
+            help="host:port; may be repeated. Those that it knows from before are asked after them.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", envvar="LEASEHOLD_NAME", show_default="the directory's name")
+    ] = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    seeds: Seeds = None,
+    cluster_key: ClusterKey = None,
+    gossip: Gossip = None,
+    config: ConfigFile = None,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Serve nothing and ask nobody: show what the directory holds.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Standalone: read the vault and every segment; exit 1 if one is damaged.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Standalone: put aside damaged segments that another node holds.")
+    ] = False,
+    export: Annotated[
+        str | None, typer.Option("--export", metavar="SEGMENT", help="Standalone: write a segment to a Parquet file.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="The file for it; nothing is ever replaced.")] = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Run one data node until it is told to stop. With --standalone, look after its directory instead."""
+    from leasehold.cli.config import node_config, node_directory
+    from leasehold.cli.serve import run_node
+    from leasehold.cli.standalone import Asked, run_standalone
+
+    given = {
+        "dir": directory,
+        "name": name,
+        "coordinators": coordinators,
+        "listen": listen,
+        "advertise": advertise,
+        "seeds": seeds,
+        "cluster_key": cluster_key,
+        "gossip": gossip,
+    }
+    asked = Asked(check=check, repair=repair, export=export, to=to)
+    if standalone:
+        run_standalone(node_directory(config, given), asked, output)
+    elif asked.needs_standalone():
+        raise BadSettings("that is for a node that serves nothing", hint="add --standalone, and stop the node first")
+    else:
+        run_node(node_config(config, given))
+
+
+@node.command()
+def wait(
+    name: Annotated[str, typer.Argument(help="The node's name or number.")],
+    directory: Dir = DEFAULT_DIR,
+    timeout: Annotated[str, typer.Option(help="As 60s.")] = "60s",
+    output: Out = Output.TABLE,
+) -> None:
+    """Wait until a node serves; exit 5 if it does not within `--timeout`."""
+    from leasehold.cli.wait import wait_for_node
+
+    found = wait_for_node(directory, name, read_timeout_ns(timeout))
+    if output is Output.JSON:
+        show_json({"id": found.id, "node": found.name, "address": found.address, "state": found.state})
+    else:
+        say(f"{found.name} serves at {found.address}")
+
+
+@node.command()
+def reset(
+    directory: NodeDir,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Put a node's identity, vault and segments aside, so that its next start gets a new id. Nothing is deleted.
+
+    For a directory that its cluster refuses (an old copy, removed, ahead, diverged) or that is damaged. Interrupted, it
+    is finished by running it again.
+    """
+    from leasehold.cli.reset import reset_directory
+
+    reset_directory(directory, yes=yes, output=output)
+
+
+@node.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="The node's name or number.")],
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if too few nodes are left, or rows are lost that only it holds.")
+    ] = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Take a node out of the cluster for good: its buckets get other replicas, its name is free for another one.
+
+    A node that runs ends, and its lease is waited for; stop it first to wait for less. Asked for again, it says so.
+    """
+    from leasehold.cli.removing import remove as run
+
+    run(directory, user, name, force=force, output=output)
+
+
+@node.command()
+def adopt(
+    directory: NodeDir,
+    coordinators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--coordinator",
+            envvar="LEASEHOLD_COORDINATORS",
+            help="host:port; may be repeated. Those that the directory knows from before are asked after them.",
+        ),
+    ] = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Let an older copy of a node's directory go on as that node, where the newest one is lost.
+
+    It waits until no process of the node serves any more; one that is alive is named, and nothing changes.
+    """
+    from leasehold.cli.removing import adopt as run
+
+    run(directory, tuple(coordinators or ()), output)

@@ -1,0 +1,94 @@
+"""`leasehold node remove` and `leasehold node adopt`: what becomes of a node's place in the cluster."""
+
+import asyncio
+from pathlib import Path
+
+from leasehold.cli.config import coordinator_addresses
+from leasehold.cli.login import connected
+from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
+from leasehold.core.messages import NodeRemoved, WaitingFor
+from leasehold.limits import SECOND_NS
+from leasehold.node.adopting import Adopted, adopt_directory
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.rpc import GrpcTransport
+
+
+def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output) -> None:
+    """Raises what the leader says."""
+    countdown = Countdown()
+
+    def waiting(message: WaitingFor) -> None:
+        countdown.update(message.nodes, message.at_most_ns)
+
+    with connected(directory, user) as cluster:
+        try:
+            removed = cluster.remove_node(name, force=force, on_wait=waiting)
+        finally:
+            countdown.done()
+    if output is Output.JSON:
+        show_json(
+            {
+                "node": removed.name,
+                "id": removed.node,
+                "revision": removed.revision,
+                "buckets": removed.buckets,
+                "lost_segments": removed.lost,
+                "already": removed.already,
+            }
+        )
+    else:
+        _tell_removed(removed)
+
+
+def _tell_removed(removed: NodeRemoved) -> None:
+    who = f"{removed.name} (id {removed.node})"
+    if removed.already:
+        say(f"{who} had been removed before")
+        return
+    say(f"{who} is removed from revision {removed.revision} on")
+    if removed.buckets:
+        note(f"{removed.buckets} buckets get another replica, as far as there are nodes for them")
+    if removed.lost:
+        note(f"the rows of {removed.lost} segments are lost: scans of their tables end with SEGMENT_LOST")
+    note(f"the name {removed.name} is free for a new node; its old directory can't join any more")
+
+
+def adopt(directory: Path, coordinators: tuple[str, ...], output: Output) -> None:
+    """Raises what is wrong with the directory, and what the leader says."""
+    coordinators, line = coordinator_addresses(coordinators), Line()
+
+    def waiting(at_most_ns: int) -> None:
+        seconds = at_most_ns / SECOND_NS
+        line.show(f"waiting for the lease of its newest process to end, {seconds:.1f} s", "waiting")
+
+    async def run() -> Adopted:
+        return await adopt_directory(
+            directory, coordinators, transport=GrpcTransport(), clock=BoottimeClock(), on_wait=waiting
+        )
+
+    try:
+        adopted = asyncio.run(run())
+    finally:
+        line.done()
+    if output is Output.JSON:
+        show_json(
+            {
+                "node": adopted.name,
+                "id": adopted.node,
+                "incarnation": adopted.incarnation,
+                "before": adopted.before,
+                "changed": adopted.changed,
+            }
+        )
+        return
+    if not adopted.changed:
+        say(f"{directory} is the newest directory of {adopted.name} (id {adopted.node}) already: nothing to adopt")
+        return
+    say(
+        f"{directory} goes on as {adopted.name} (id {adopted.node}): it was at incarnation {adopted.before},"
+        f" the newest is {adopted.incarnation}"
+    )
+    note(
+        f"`leasehold node start --dir {directory} ..` joins as the one after; every segment is verified, and what it"
+        " lacks is fetched. From that start on no other copy of this node can join; start no other one before"
+    )

@@ -1,0 +1,54 @@
+"""`leasehold node reset`: asks, puts a node's directory aside, and says what to do next."""
+
+import sys
+from pathlib import Path
+
+from leasehold.cli.output import Output, note, say, show_json
+from leasehold.errors import BadDirectory, BadSettings, NotFound, Refused
+from leasehold.ids import NodeId
+from leasehold.node.reset import check_node_directory, reset
+from leasehold.vault.inspect import inspect
+
+
+def reset_directory(directory: Path, *, yes: bool, output: Output) -> None:
+    """Raises `BadSettings` with code NEEDS_YES where nobody can be asked, `Refused` if somebody says no."""
+    check_node_directory(directory)
+    known = _known(directory)
+    if not yes:
+        _confirm(directory, known)
+    moved = reset(directory)
+    if output is Output.JSON:
+        show_json({"moved": list(moved.names), "to": str(moved.folder)})
+    else:
+        say(f"moved {', '.join(moved.names)} to {moved.folder}")
+    note(
+        f"what to do next: `leasehold node remove {known or 'NAME'}` takes the old id out of the cluster;"
+        f" `leasehold node start --dir {directory} ..` gets a new one;"
+        f" delete {moved.folder} when nothing is missed"
+    )
+
+
+def _known(directory: Path) -> NodeId | None:
+    """The id that the vault still tells, if it does. Raises `BadDirectory` with code LOCKED while a process runs."""
+    try:
+        return inspect(directory).node
+    except NotFound:
+        return None
+    except BadDirectory as error:
+        if error.code == "LOCKED":
+            raise
+        return None  # damaged, of a newer version, or not to be read: it is put aside unread
+
+
+def _confirm(directory: Path, known: NodeId | None) -> None:
+    if not sys.stdin.isatty():
+        raise BadSettings(
+            f"a reset makes another node of {directory}: that wants a yes",
+            code="NEEDS_YES",
+            hint="run it with --yes, or on a terminal",
+        )
+    who = f", which is node {known}," if known else ""
+    sys.stderr.write(f"{directory}{who} gets a new id, and its segments are put aside; go on? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+        raise Refused("nothing was reset", code="NOT_CONFIRMED", hint="answer y to go on")

@@ -1,0 +1,233 @@
+"""`leasehold node start --standalone`: shows, checks, exports from or repairs a node's directory; serves nothing."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from leasehold.cli.output import Line, Output, note, say, show_json, show_table
+from leasehold.errors import BadSettings, CheckFailed
+from leasehold.ids import SegmentId
+from leasehold.limits import CHECK_PROGRESS_NS
+from leasehold.node.exporting import export_segment
+from leasehold.node.reset import check_no_reset, check_node_directory, check_vault_or_new
+from leasehold.node.standalone import Mended, Progress, Some, Standalone, Summary
+from leasehold.vault.inspect import check as check_vault
+from leasehold.wire.clock import BoottimeClock
+
+MEBIBYTE = 1024 * 1024
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with the directory; by default it is shown."""
+
+    check: bool
+    repair: bool
+    export: str | None
+    to: Path | None
+
+    def validate(self) -> None:
+        """Raises `BadSettings` for what can't be done together."""
+        if self.check + self.repair + (self.export is not None) > 1:
+            raise BadSettings("one thing at a time", hint="give one of --check, --repair and --export")
+        if (self.export is None) is not (self.to is None):
+            raise BadSettings("an export needs both", hint="give --export SEGMENT and --to FILE")
+
+    def needs_standalone(self) -> bool:
+        """Whether it makes sense beside --standalone alone."""
+        return self.check or self.repair or self.export is not None or self.to is not None
+
+
+def run_standalone(directory: Path, asked: Asked, output: Output) -> None:
+    """Raises `CheckFailed` if a check finds something, or a repair leaves something."""
+    asked.validate()
+    asyncio.run(_run(directory, asked, output))
+
+
+async def _run(directory: Path, asked: Asked, output: Output) -> None:
+    if asked.check:
+        _check_vault(directory, output)
+    async with await Standalone.open(directory) as standalone:
+        if asked.check:
+            _check(standalone, output)
+        elif asked.repair:
+            _repair(standalone, output)
+        elif asked.export is not None and asked.to is not None:
+            _export(standalone, SegmentId(asked.export), asked.to, output)
+        else:
+            _show(standalone.summary(), output)
+
+
+# ---------------------------------------------------------------- showing
+
+
+def _show(summary: Summary, output: Output) -> None:
+    if output is Output.JSON:
+        show_json(msgspec.to_builtins(summary))
+        return
+    say(_who(summary))
+    say(f"applied revision {summary.applied}; coordinators known: {', '.join(summary.coordinators) or 'none'}")
+    show_table(
+        ["table", "name", "buckets", "segments", "MiB", "missing", "superfluous"],
+        [
+            (
+                table.id,
+                table.name,
+                table.buckets,
+                table.segments,
+                f"{table.size_bytes / MEBIBYTE:.1f}",
+                table.missing,
+                table.superfluous,
+            )
+            for table in summary.tables
+        ],
+    )
+    _list("missing, though the cluster counts on them here", summary.missing)
+    _list("not here yet", summary.awaited)
+    _list("superfluous: they go when the node runs", summary.superfluous)
+
+
+def _who(summary: Summary) -> str:
+    if not summary.node:
+        return "a node without an id: it has not been let in yet"
+    named = f"node {summary.node}" + (f", {summary.name}" if summary.name else "")
+    last = "; its last start was cut off while it joined" if summary.joining else ""
+    return f"{named}, of cluster {summary.cluster_id}, incarnation {summary.incarnation}{last}"
+
+
+def _list(what: str, some: Some) -> None:
+    if some.count:
+        say(f"{some.count} segments {what}:")
+        for segment in some.first:
+            say(f"  {segment}")
+        if some.count > len(some.first):
+            say("  ..")
+
+
+# ---------------------------------------------------------------- checking and repairing
+
+
+class _Told:
+    """Tells how far a check is, every CHECK_PROGRESS_NS."""
+
+    def __init__(self) -> None:
+        self._clock = BoottimeClock()
+        self._next_ns = self._clock.now_ns() + CHECK_PROGRESS_NS
+        self._line = Line()
+
+    def __call__(self, progress: Progress) -> None:
+        now_ns = self._clock.now_ns()
+        if now_ns < self._next_ns:
+            return
+        self._next_ns = now_ns + CHECK_PROGRESS_NS
+        self._line.show(
+            f"checked {progress.segments:,} of {progress.segments_total:,} segments,"
+            f" {progress.size_bytes / MEBIBYTE:,.0f} of {progress.bytes_total / MEBIBYTE:,.0f} MiB"
+        )
+
+    def done(self) -> None:
+        self._line.done()
+
+
+def _check_vault(directory: Path, output: Output) -> None:
+    """Without it nothing tells what the segments should be."""
+    check_node_directory(directory)
+    check_no_reset(directory)
+    check_vault_or_new(directory)
+    findings = check_vault(directory)
+    if not findings:
+        return
+    if output is Output.JSON:
+        show_json({"vault": findings, "segments": 0, "size_bytes": 0, "wrong": 0, "findings": []})
+    else:
+        for one in findings:
+            say(one)
+    raise CheckFailed(
+        f"the vault in {directory} is damaged",
+        code="CORRUPT",
+        hint=f"restore the directory, or begin anew with `leasehold node reset --dir {directory}`",
+    )
+
+
+def _check(standalone: Standalone, output: Output) -> None:
+    note(f"the vault is whole, at revision {standalone.catalog.revision}; reading the segments")
+    told = _Told()
+    try:
+        checked = standalone.check(told)
+    finally:
+        told.done()
+    if output is Output.JSON:
+        show_json({"vault": []} | msgspec.to_builtins(checked))
+    else:
+        say(f"{checked.segments} segment files read, {checked.size_bytes / MEBIBYTE:.1f} MiB: {checked.wrong} wrong")
+        for one in checked.findings:
+            say(f"{one.what}: {one.segment} of {one.table or 'a table that is gone'}: {one.text}")
+        if checked.wrong > len(checked.findings):
+            say("..")
+    if checked.wrong:
+        raise CheckFailed(
+            f"{checked.wrong} segments are damaged, unreadable or missing in {standalone.directory}",
+            hint=f"`leasehold node start --standalone --repair --dir {standalone.directory}` for what is damaged; the"
+            " rights and the disk for what can't be read; the next start fetches what is missing",
+        )
+
+
+def _repair(standalone: Standalone, output: Output) -> None:
+    told = _Told()
+    try:
+        repaired = standalone.repair(told)
+    finally:
+        told.done()
+    left = [one for one in repaired.segments if not one.moved]
+    moved = len(repaired.segments) - len(left)
+    if output is Output.JSON:
+        to = None if repaired.folder is None else str(repaired.folder)
+        segments = msgspec.to_builtins(repaired.segments)
+        show_json({"moved": moved, "to": to, "left": len(left), "segments": segments})
+    else:
+        for one in repaired.segments:
+            segment = f"{one.finding.segment} of {one.finding.table or 'a table that is gone'}"
+            say(f"moved: {segment}" if one.moved else f"left: {segment}: {one.why}")
+        if not repaired.segments:
+            say("nothing is damaged")
+    if repaired.folder is not None:
+        note(
+            f"moved {moved} to {repaired.folder}: the next start fetches them from other nodes;"
+            " delete that folder once the node serves again and nothing is missed"
+        )
+    if left:
+        raise _left(left)
+
+
+def _left(left: list[Mended]) -> CheckFailed:
+    unreadable = [one.finding for one in left if one.finding.what == "unreadable"]
+    if unreadable:
+        return CheckFailed(
+            f"{len(left)} segments are left where they are; {len(unreadable)} can't be read: {unreadable[0].text}",
+            hint="look at the rights on these files, the limit of open files and the disk, then repair again",
+        )
+    return CheckFailed(
+        f"{len(left)} damaged segments are left where they are",
+        hint="bring their files back from a backup of this directory; until then reads of them fail",
+    )
+
+
+def _export(standalone: Standalone, segment: SegmentId, target: Path, output: Output) -> None:
+    done = export_segment(standalone, segment, target)
+    if output is Output.JSON:
+        show_json(
+            {
+                "table": done.table,
+                "segment": done.segment,
+                "file": str(target),
+                "columns": list(done.columns),
+                "rows": done.rows,
+                "hidden_rows": done.hidden,
+                "size_bytes": done.size_bytes,
+                "sha256": done.sha256.hex(),
+            }
+        )
+        return
+    say(f"{done.rows} rows of {done.table} in {target}, {done.size_bytes / MEBIBYTE:.1f} MiB")
+    if done.hidden:
+        note(f"{done.hidden} of them are deleted or expired: no scan shows them")

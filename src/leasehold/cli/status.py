@@ -1,0 +1,60 @@
+"""`leasehold status`: the nodes, their leases, and how far those are that are on their way in."""
+
+from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
+from leasehold.cli.recovery import recovery_json, recovery_words
+from leasehold.core.messages import ClusterStatus
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+
+
+def show_status(status: ClusterStatus, output: Output) -> None:
+    """The nodes and their leases."""
+    if output is Output.JSON:
+        show_json(
+            {
+                "cluster_id": status.cluster_id,
+                "term": status.term,
+                "revision": status.revision,
+                "bound_ms": milliseconds(status.bound_ns),
+                "nodes": [
+                    {
+                        "id": node.id,
+                        "name": node.name,
+                        "address": node.address,
+                        "incarnation": node.incarnation,
+                        "state": node.state,
+                        "applied_revision": node.applied_revision,
+                        "lease_remaining_ms": node.lease_remaining_ns // MILLISECOND_NS,
+                        "stage": node.stage,
+                        "recovery": recovery_json(node.recovery),
+                        "seen": node.seen,
+                    }
+                    for node in status.nodes
+                ],
+            }
+        )
+        return
+    say(
+        f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
+        f" a schema change takes at most {status.bound_ns / SECOND_NS:.1f} s"
+    )
+    columns = ["id", "name", "address", "incarnation", "state", "applied", "lease ms"]
+    rows = [
+        (
+            node.id,
+            node.name,
+            node.address,
+            node.incarnation,
+            node.state,
+            node.applied_revision,
+            node.lease_remaining_ns // MILLISECOND_NS,
+        )
+        for node in status.nodes
+    ]
+    for column, words in (
+        ("recovery", [recovery_words(node) for node in status.nodes]),
+        ("seen", [node.seen for node in status.nodes]),
+    ):
+        if set(words) - {"", "ALIVE"}:
+            columns.append(column)
+            rows = [(*row, told) for row, told in zip(rows, words, strict=True)]
+    show_table(columns, rows)

@@ -1,0 +1,92 @@
+"""`leasehold node wait`: until a node serves, with what it is doing meanwhile."""
+
+from pathlib import Path
+
+import msgspec
+
+from leasehold.cli.output import Line
+from leasehold.cli.recovery import recovery_words
+from leasehold.client.cluster import Cluster
+from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
+from leasehold.core.durations import render_duration
+from leasehold.core.messages import NodeStatus
+from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable
+from leasehold.limits import NODE_WAIT_POLL_NS
+from leasehold.local.files import read_address
+from leasehold.local.processes import Process
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+
+
+def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
+    """Returns once the node of that name, or number, is ACTIVE; of a cluster on this machine, as the process that runs.
+
+    Raises `Unreachable` with code NOT_SERVING that names its state and what to do, or what kept the cluster from
+    answering.
+    """
+    clock = BoottimeClock()
+    deadline_ns = clock.now_ns() + timeout_ns
+    line = Line()
+    try:
+        with Cluster(directory) as cluster:
+            while True:
+                node, trouble = _look(cluster, wanted)
+                if node is not None and _is_of_older_process(directory, node):
+                    node = msgspec.structs.replace(node, state="DOWN")
+                if node is not None and node.state == "ACTIVE":
+                    return node
+                state = _state(node, trouble)
+                if clock.now_ns() >= deadline_ns:
+                    raise trouble or _late(directory, wanted, node, state, timeout_ns)
+                line.show(f"{wanted}: {state}")
+                sleep_ns(NODE_WAIT_POLL_NS)
+    finally:
+        line.done()
+
+
+def _look(cluster: Cluster, wanted: str) -> tuple[NodeStatus | None, LeaseholdError | None]:
+    try:
+        nodes = cluster.status().nodes
+    except (Indefinite, NotInitialised, NotLeader) as error:
+        return None, error
+    named = [node for node in nodes if node.name == wanted] or [node for node in nodes if str(node.id) == wanted]
+    return (named[0] if named else None), None
+
+
+def _is_of_older_process(directory: Path, node: NodeStatus) -> bool:
+    """A killed node's lease runs on for a while, and must not pass for that of a process that runs now."""
+    if not (directory / CLUSTER_FILE).exists() or node.name not in read_cluster_file(directory).nodes:
+        return False
+    process = Process(directory / node.name)
+    return process.running() is None or read_address(process.directory) != node.address
+
+
+def _state(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
+    if trouble is not None:
+        return trouble.text
+    if node is None:
+        return "not registered"
+    words = recovery_words(node)
+    return f"{node.state}, {words}" if words else node.state
+
+
+def _late(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
+    where = f"--dir {directory}"
+    wanted = wanted if node is None else node.name
+    is_local = (directory / CLUSTER_FILE).exists()
+    match None if node is None else node.state:
+        case None:
+            hint = (
+                f"`leasehold status {where}` lists the nodes; start it with `leasehold node start --name {wanted} ..`"
+            )
+        case "RECOVERING":
+            hint = f"give it time: `leasehold node wait {wanted} {where} --timeout 10m`"
+        case "DOWN" if is_local:
+            hint = f"`leasehold chaos start {wanted} {where}`"
+        case "DOWN":
+            hint = "start it on its machine: `leasehold node start --dir ..`"
+        case _ if is_local:
+            hint = f"`leasehold logs {wanted} {where}`"
+        case _:
+            hint = "its log, on its machine, tells why"
+    text = f"{wanted} does not serve after {render_duration(timeout_ns)}: it is {state}"
+    return Unreachable(text, code="NOT_SERVING", hint=hint)

@@ -1,0 +1,220 @@
+"""The configuration of a process: which of file, variable and flag wins, and what each refuses."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from leasehold.cli import main
+from leasehold.cli.config import (
+    CONFIG_VARIABLE,
+    COORDINATOR_KEYS,
+    NODE_KEYS,
+    Key,
+    ProcessConfig,
+    coordinator_config,
+    keys_of,
+    node_config,
+    read_config,
+)
+from leasehold.core.settings import SETTINGS
+from leasehold.errors import BadSettings, ExitCode
+from leasehold.limits import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX
+
+BASE = Path("/etc/leasehold")
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def read(text: str, role: str = "node") -> dict[str, object]:
+    return dict(read_config("node" if role == "node" else "coordinator", text.encode(), where="f.toml", base=BASE))
+
+
+def refused(text: str, *words: str, role: str = "node") -> None:
+    with pytest.raises(BadSettings) as caught:
+        read(text, role)
+    error = caught.value
+    assert (error.code, error.exit_code) == ("BAD_CONFIG", ExitCode.USAGE)
+    assert error.hint
+    for word in ("f.toml", *words):
+        assert word in f"{error.text} {error.hint}", word
+
+
+# ---------------------------------------------------------------- the file
+
+
+def test_a_file_says_all_that_flags_can() -> None:
+    text = """
+dir = "data"
+name = "n"
+listen = "127.0.0.1:7400"
+advertise = "db1.example:7400"
+coordinators = ["127.0.0.1:7000", "[::1]:7001"]
+seeds = ["127.0.0.1:7900"]
+cluster_key = "/etc/key"
+gossip = "127.0.0.1:7900"
+"""
+    assert read(text) == {
+        "dir": BASE / "data",
+        "name": "n",
+        "listen": "127.0.0.1:7400",
+        "advertise": "db1.example:7400",
+        "coordinators": ("127.0.0.1:7000", "[::1]:7001"),
+        "seeds": ("127.0.0.1:7900",),
+        "cluster_key": Path("/etc/key"),
+        "gossip": "127.0.0.1:7900",
+    }
+    assert set(read(text)) == {key.name for key in NODE_KEYS}
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
+    refused("listn = '127.0.0.1:1'", "listn", "did you mean listen?")
+    refused("Coordinator = []", "did you mean coordinators?")
+    refused("colour = 'blue'", "colour", "the keys are dir, name")
+    refused("name = 'x'", "key of nodes", role="coordinator")
+
+
+@pytest.mark.parametrize("name", [one.name for one in SETTINGS])
+def test_a_setting_of_the_cluster_is_refused_and_says_where_it_belongs(name: str) -> None:
+    for role in ("node", "coordinator"):
+        refused(f"{name} = 5", name, f"ALTER CLUSTER SET {name}", role=role)
+
+
+def test_no_name_is_both_a_key_and_a_setting_of_the_cluster() -> None:
+    keys = {key.name for key in (*NODE_KEYS, *COORDINATOR_KEYS)}
+    settings = {name for one in SETTINGS for name in (one.name, one.field)}
+    assert not keys & settings
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("dir = 5", ["dir", "'5' is not a path"]),
+        ("dir = ''", ["dir", "not a path"]),
+        ('dir = "a\\u0000b"', ["dir", "not a path"]),
+        ("name = ['a']", ["name", "not a name"]),
+        ("listen = 7400", ["listen", "not an address"]),
+        ("listen = 'here'", ["listen", "'here' is not an address"]),
+        ("listen = '127.0.0.1:70000'", ["listen", "no port", "65535"]),
+        ("advertise = 'db1'", ["advertise", "not an address"]),
+        ("coordinators = '127.0.0.1:1'", ["coordinators", "not a list of addresses"]),
+        ("coordinators = [7000]", ["coordinators", "not an address"]),
+        ("coordinators = ['127.0.0.1:0']", ["coordinators", "no port"]),
+        (f"seeds = {['127.0.0.1:1'] * (CONFIG_ADDRESSES_MAX + 1)}", ["seeds", f"at most {CONFIG_ADDRESSES_MAX}"]),
+        ("[node]\ndir = 'x'", ["there is no key 'node'"]),
+        ("listen = ", ["no TOML"]),
+        ("a = " + "[" * 5_000, ["no TOML"]),
+        ("x" * (CONFIG_BYTES_MAX + 1), ["larger than"]),
+    ],
+)
+def test_what_is_no_configuration_is_refused(text: str, words: list[str]) -> None:
+    refused(text, *words)
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(BadSettings, match="no text"):
+        read_config("node", b"dir = '\xff'", where="f.toml", base=BASE)
+
+
+def test_an_error_repeats_no_more_than_a_little_of_a_long_value() -> None:
+    with pytest.raises(BadSettings) as caught:
+        read(f"listen = '{'x' * 60_000}'")
+    assert len(caught.value.text) < 300
+
+
+def test_a_file_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing.toml"):
+        with pytest.raises(BadSettings) as caught:
+            node_config(path, {})
+        assert (caught.value.code, caught.value.exit_code) == ("BAD_CONFIG", ExitCode.USAGE)
+        assert str(path) in caught.value.text
+
+
+# ---------------------------------------------------------------- which one wins
+
+
+def test_what_is_given_wins_over_the_file_key_by_key(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("dir = 'd'\nlisten = '127.0.0.1:1'\ncoordinators = ['127.0.0.1:2']\ncluster_key = 'key'\n")
+    told = node_config(file, {"listen": "127.0.0.1:9", "coordinators": [], "name": None})
+    assert (told.directory, told.name) == (tmp_path / "d", "d")
+    assert (told.listen, told.coordinators) == ("127.0.0.1:9", ("127.0.0.1:2",))
+    assert told.cluster_key == tmp_path / "key"
+    given = node_config(file, {"dir": Path("here"), "coordinators": ["127.0.0.1:3"]})
+    assert given.directory == Path("here"), "relative to where the command runs, not to the file"
+    assert given.coordinators == ("127.0.0.1:3",), "a list is replaced as a whole"
+
+
+def test_what_is_given_is_held_to_the_same_rules() -> None:
+    for bad in ({"listen": "x"}, {"advertise": "x:99999"}, {"coordinators": ["x:0"]}, {"name": "a/b"}, {"name": "-a"}):
+        with pytest.raises(BadSettings):
+            node_config(None, {"dir": Path("d"), **bad})
+
+
+def test_a_process_needs_a_directory() -> None:
+    for make in (node_config, coordinator_config):
+        with pytest.raises(BadSettings, match="needs a directory"):
+            make(None, {})
+
+
+def test_a_directory_without_a_name_gives_a_node_none() -> None:
+    with pytest.raises(BadSettings, match="not a node name"):
+        node_config(None, {"dir": Path("/")})
+
+
+# ---------------------------------------------------------------- addresses
+
+
+def test_the_advertised_address_takes_the_port_it_really_listens_on() -> None:
+    def told(advertise: str | None) -> str:
+        return ProcessConfig(directory=Path("d"), advertise=advertise).advertised("127.0.0.1:4711")
+
+    assert told(None) == "127.0.0.1:4711"
+    assert told("db1.example:0") == "db1.example:4711"
+    assert told("[fe80::1]:0") == "[fe80::1]:4711"
+    assert told("db1.example:7400") == "db1.example:7400"
+
+
+def test_gossip_wants_a_key() -> None:
+    for make in (node_config, coordinator_config):
+        for told in ({"seeds": ["127.0.0.1:1"]}, {"gossip": "127.0.0.1:0"}):
+            with pytest.raises(BadSettings, match="cluster_key") as refused:
+                make(None, {"dir": Path("d"), **told})
+            assert refused.value.code == "BAD_CONFIG"
+            assert "`leasehold cluster-key FILE`" in refused.value.hint
+            make(None, {"dir": Path("d"), "cluster_key": Path("key"), **told})
+
+
+# ---------------------------------------------------------------- what is told of it
+
+
+@pytest.mark.parametrize(("role", "words"), [("node", ["node", "start"]), ("coordinator", ["coordinator"])])
+def test_every_key_has_its_flag_and_its_variable(role: str, words: list[str]) -> None:
+    command = typer.main.get_command(main.app)
+    for word in words:
+        assert isinstance(command, typer.core.TyperGroup)
+        command = command.commands[word]
+    found = {(one.opts[0], one.envvar) for one in command.params if one.envvar is not None}
+    keys = keys_of("node" if role == "node" else "coordinator")
+    assert found == {(key.flag, key.variable) for key in keys} | {("--config", CONFIG_VARIABLE)}
+
+
+def test_every_key_is_told_in_the_document() -> None:
+    lines = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    told = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in lines]
+    expected = [
+        (f"`{key.name}`", who, f"`{key.flag}`", f"`{key.variable}`", key.default, key.meaning)
+        for key, who in documented()
+    ]
+    assert told == expected
+
+
+def documented() -> list[tuple[Key, str]]:
+    """Each key with whose it is; those of one name that differ have a row each."""
+    of_coordinators = {key.name: key for key in COORDINATOR_KEYS}
+    rows: list[tuple[Key, str]] = []
+    for key in NODE_KEYS:
+        other = of_coordinators.get(key.name)
+        rows.append((key, "both" if other == key else "node"))
+        if other is not None and other != key:
+            rows.append((other, "coordinator"))
+    return rows

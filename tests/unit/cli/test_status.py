@@ -1,0 +1,88 @@
+"""How far a node is on its way in, in a few words and for programs."""
+
+import json
+
+import msgspec
+import pytest
+
+from leasehold.cli.output import Output
+from leasehold.cli.recovery import recovery_words
+from leasehold.cli.status import show_status
+from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus
+from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
+
+NODE = NodeStatus(
+    id=NodeId(1),
+    name="node-1",
+    address="127.0.0.1:1",
+    incarnation=Incarnation(2),
+    state="RECOVERING",
+    applied_revision=Revision(3),
+    lease_remaining_ns=0,
+)
+REPLAY = NodeRecovery(
+    case="b",
+    why="the revisions after 1,100 are still there",
+    applied=Revision(1_200),
+    target=Revision(5_000),
+    keys=0,
+    keys_total=0,
+    segments_kept=0,
+    segments_fetched=0,
+    segments_missing=0,
+    segments_evicted=0,
+    left_ns=2_100_000_000,
+)
+
+
+def words(stage: str, recovery: NodeRecovery | None, **fields: object) -> str:
+    told = None if recovery is None else msgspec.structs.replace(recovery, **fields)
+    return recovery_words(msgspec.structs.replace(NODE, stage=stage, recovery=told))
+
+
+def test_a_leader_that_tells_nothing_leaves_nothing_to_say() -> None:
+    assert recovery_words(NODE) == ""
+
+
+def test_the_stages_before_a_recovery() -> None:
+    assert words("ADMITTED", None) == "admitted"
+    assert words("MEMBER", None) == ""
+
+
+def test_a_replay() -> None:
+    assert words("RECOVERING", REPLAY) == "b: revision 1,200 of 5,000, 3 s left"
+    assert words("RECOVERING", REPLAY, left_ns=None) == "b: revision 1,200 of 5,000"
+
+
+def test_a_snapshot_and_the_replay_behind_it() -> None:
+    assert words("RECOVERING", REPLAY, case="c", keys=10, keys_total=4_000, left_ns=None) == "c: 10 of 4,000 keys"
+    then = words("RECOVERING", REPLAY, case="c", keys=4_000, keys_total=4_000, left_ns=None)
+    assert then == "c: revision 1,200 of 5,000"
+
+
+def test_a_node_that_is_in_shows_only_what_it_still_lacks() -> None:
+    assert words("MEMBER", REPLAY, segments_missing=1_234) == "b: 1,234 segments to fetch"
+    assert words("MEMBER", REPLAY) == ""
+
+
+def shown(capsys: pytest.CaptureFixture[str], node: NodeStatus, output: Output) -> str:
+    status = ClusterStatus(
+        cluster_id=ClusterId("c" * 32), term=Term(1), revision=Revision(9), bound_ns=4_000_000_000, nodes=(node,)
+    )
+    show_status(status, output)
+    return capsys.readouterr().out
+
+
+def test_the_table_has_a_column_for_it_while_there_is_something_to_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "recovery" not in shown(capsys, NODE, Output.TABLE)
+    busy = msgspec.structs.replace(NODE, stage="RECOVERING", recovery=REPLAY)
+    assert "recovery" in shown(capsys, busy, Output.TABLE)
+
+
+def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    busy = msgspec.structs.replace(NODE, stage="RECOVERING", recovery=REPLAY)
+    told = json.loads(shown(capsys, busy, Output.JSON))["nodes"][0]
+    assert told["stage"] == "RECOVERING"
+    assert told["recovery"]["left_ms"] == 2100
+    assert set(told["recovery"]) >= set(NodeRecovery.__struct_fields__) - {"left_ns"}
+    assert json.loads(shown(capsys, NODE, Output.JSON))["nodes"][0]["recovery"] is None
