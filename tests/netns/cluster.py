@@ -168,7 +168,8 @@ class NetworkCluster:
         words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
         if name != COORDINATOR:
             words += ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
-        command = [sys.executable, "-m", "leasehold.cli.main", COORDINATOR if name == COORDINATOR else "node", *words]
+        kind = [COORDINATOR] if name == COORDINATOR else ["node", "start"]
+        command = [sys.executable, "-m", "leasehold.cli.main", *kind, *words]
         clean = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(

@@ -142,6 +142,14 @@ def a_projection_that_lost_a_key(told):
 
 
 @breaks("INV-REC-1")
+def a_leap_that_kept_a_deleted_key(told):
+    told.written()
+    image = told.image(told.revision)
+    image.items[b"c/node/0000000009"] = b""
+    told.hold(image, step=VaultStep.LEAPT)
+
+
+@breaks("INV-REC-1")
 def a_revision_that_never_was(told):
     told.written()
     told.hold(told.image(told.revision, applied=99))

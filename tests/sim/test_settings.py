@@ -133,6 +133,9 @@ def test_show_cluster() -> None:
             ("lease_duration", "2s"),
             ("lease_margin", "500ms"),
             ("min_in_sync", "2"),
+            ("catch_up_difference", "100"),
+            ("retention", "1h"),
+            ("retention_revisions", "200000"),
             ("largest_lease", "3s"),
             ("clock_drift", "1%"),
         ]

@@ -30,7 +30,7 @@ def test_the_unbroken_world_survives():
         how |= {one.how for receipt in world.oracle.receipts for one in receipt.settled}
         served += len(world.oracle.serves)
         terms += world.record.term
-        incarnations += sum(incarnation for incarnation, _ in world.registered.values())
+        incarnations += sum(one.incarnation for one in world.registered.values())
     # A campaign in which nothing happens proves nothing.
     assert how >= {SettledHow.APPLIED, SettledHow.FENCED, SettledHow.SURRENDERED}
     assert served > 50 * len(CAMPAIGN_SEEDS)

@@ -1,4 +1,4 @@
-"""Waiting for a step of a statement, whichever comes next, so that its leader can be struck just there.
+"""Waiting for a step of a statement, or of a node on its way in, so that its leader can be struck just there.
 
 A step is seen at its commit, before the leader hears that it is durable: to be killed there is the hardest case for
 whoever takes the statement up.
@@ -12,7 +12,8 @@ from typing import Final
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
 from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import ProcedureRecord, Step
+from leasehold.core.records import NodeRecord, ProcedureRecord, Step
+from leasehold.ids import Revision
 from leasehold.testing.metastorage import MemoryStore
 
 BARRIER_MAX_S: Final = 1.0
@@ -26,14 +27,20 @@ class Place(StrEnum):
     BARRIER = "barrier"
     PAST_RETURN = "point of no return"
     CLOSED = "close"
+    JOINED = "join"
+    ENTERED = "entrance"
+    LEFT = "departure"
+
+
+OF_NODES: Final = frozenset({Place.JOINED, Place.ENTERED, Place.LEFT})
 
 
 async def reached(store: MemoryStore, place: Place, random: Random, *, patience_s: float) -> bool:
-    """Waits until some statement is there; False if none came there in time."""
+    """Waits until some statement, or node, is there; False if none came there in time."""
     arrived = asyncio.Event()
 
     def hear(batch: RevisionChanges) -> None:
-        if any(_is_at(change, place) for change in batch.changes if change.key.startswith(keys.PROCEDURES)):
+        if any(_is_there(change, place, store) for change in batch.changes):
             arrived.set()
 
     store.on_commit.append(hear)
@@ -49,8 +56,29 @@ async def reached(store: MemoryStore, place: Place, random: Random, *, patience_
     return True
 
 
+def _is_there(change: Change, place: Place, store: MemoryStore) -> bool:
+    if place not in OF_NODES:
+        return change.key.startswith(keys.PROCEDURES) and _is_at(change, place)
+    if not change.key.startswith(keys.NODES) or change.value is None or store.minimum == store.newest:
+        return False
+    before = store.get(change.key, Revision(store.newest - 1))
+    return before is not None and _went(before.value, change.value, place)
+
+
 def _is_at(change: Change, place: Place) -> bool:
     if change.value is None:
         return place is Place.CLOSED
     step = decode_record(ProcedureRecord, change.value).step
     return place is Place.PAST_RETURN if step is Step.FINISHED else place in {Place.BEGUN, Place.BARRIER}
+
+
+def _went(old: bytes, new: bytes, place: Place) -> bool:
+    """Whether a node's record went there from one revision to the next."""
+    before, after = decode_record(NodeRecord, old), decode_record(NodeRecord, new)
+    match place:
+        case Place.JOINED:
+            return after.incarnation > before.incarnation
+        case Place.ENTERED:
+            return after.member and not before.member
+        case _:
+            return before.member and not after.member

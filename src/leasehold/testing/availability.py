@@ -15,7 +15,7 @@ from leasehold.testing.invariants.liveness import ID
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode
 from leasehold.testing.oracle import Oracle
 
-LOOK_EVERY_NS: Final = 250 * MILLISECOND_NS
+LOOK_EVERY_NS: Final = 500 * MILLISECOND_NS
 JOINED_LIMIT_NS: Final = 15 * SECOND_NS
 """For a process that has joined: its session to another coordinator breaks or is refused, then it comes to this one."""
 JOINING_LIMIT_NS: Final = 15 * SECOND_NS + 2 * CALL_TIMEOUT_NS

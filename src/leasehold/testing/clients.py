@@ -29,7 +29,7 @@ TURN_S: Final = 0.1
 PATIENCE_S: Final = 90.0
 """How long a question after the faults may take: everything is up by then."""
 PATIENCES_S: Final = (0.5, 5.0, 20.0)
-CLIENT_PAUSE_MAX_S: Final = 4.0
+CLIENT_PAUSE_MAX_S: Final = 6.0
 TIMEOUT_CHANCE: Final = 0.2
 TIMEOUTS_NS: Final = (200 * MILLISECOND_NS, 2 * SECOND_NS, 6 * SECOND_NS)
 CANCEL_CHANCE: Final = 0.1

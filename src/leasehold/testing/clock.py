@@ -63,7 +63,7 @@ class SimulatedClock:
 
     def now_ns(self) -> int:
         """The reading; goes on while paused."""
-        passed_ns = self._loop.now_ns() - self._base_virtual_ns
+        passed_ns = self._loop.virtual_ns - self._base_virtual_ns
         return self._base_local_ns + passed_ns * self._rate_ppm // MILLION
 
     def real_ns(self, local_ns: int) -> int:
@@ -125,7 +125,7 @@ class SimulatedClock:
 
     def call_when_due(self, local_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Asks the loop for the first virtual instant at which the reading is at least `local_ns`."""
-        return self._loop.call_at_ns(max(self.real_ns(local_ns), self._loop.now_ns()), callback)
+        return self._loop.call_at_ns(max(self.real_ns(local_ns), self._loop.virtual_ns), callback)
 
     def forget(self, timer: SimulatedTimer) -> None:
         """It has fired, or was taken back."""

@@ -33,7 +33,7 @@ from leasehold.core.messages import (
     StagedSegment,
     WriteTicket,
 )
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.reconcile import OnDisk, by_bucket
 from leasehold.core.records import ColumnStatistics, Field, TableRecord
 from leasehold.core.rewrite import hiding
 from leasehold.errors import Corrupt, LeaseholdError, Refused
@@ -51,6 +51,7 @@ from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.forwarding import Forwarding
 from leasehold.testing.hosts import Host
 from leasehold.testing.rows import Content, RowId, batch_message, fulfils, rows_in, rows_message
+from leasehold.testing.threads import NoThreads
 from leasehold.wire.ports import Clock, Duplex, Vault
 from leasehold.wire.tasks import gravest_here
 
@@ -128,9 +129,10 @@ class DataNode:
                 agent=agent,
                 published=published,
                 disk=disk,
-                since_start=self.disk.listing(),
+                since_start=by_bucket(self.disk.listing()),
                 vault=vault,
                 clock=clock,
+                threads=NoThreads(),
             )
             async with asyncio.TaskGroup() as group:
                 service = DataService(self, disk=disk, published=published, clock=clock, group=group)

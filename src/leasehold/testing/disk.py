@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from leasehold.core.messages import FetchTicket
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.reconcile import Emptied, Listing, OnDisk, by_bucket
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
@@ -49,7 +49,8 @@ class SegmentDisk:
         self._durable: _Files = {}
         self._moves: list[dict[OnDisk, Content | None]] = []
         self._staging: dict[OnDisk, None] = {}
-        self._trash: dict[OnDisk, None] = {}
+        self._trash: dict[OnDisk, int] = {}
+        """And how large each is."""
         self._damaged: set[OnDisk] = set()
         self._holder: MemoryDisk | None = None
 
@@ -77,7 +78,7 @@ class SegmentDisk:
         self._moves.clear()
         self._staging.clear()
         self._files = dict(self._durable)
-        self._trash = {one: None for one in self._trash if one not in self._files}
+        self._trash = {one: size for one, size in self._trash.items() if one not in self._files}
 
     def damage(self, one: OnDisk) -> None:
         """Changes the bytes of a finished file, not their number: its rows are others now."""
@@ -139,8 +140,8 @@ class SegmentDisk:
         gone = sorted(one for one in which if one in self._files)
         if not gone:
             return False
+        self._trash.update((one, self._files[one].size_bytes) for one in gone)
         self._move(dict.fromkeys(gone))
-        self._trash.update(dict.fromkeys(gone))
         for one in gone:
             if one not in self._damaged:
                 self.on_removed(one.table, one.bucket, one.segment)
@@ -153,12 +154,16 @@ class SegmentDisk:
             _apply(self._durable, move)
         self._moves.clear()
 
-    def delete_trash(self, max_files: int) -> int:
-        """Deletes what was trashed first; how many files."""
-        doomed = list(self._trash)[:max_files]
-        for one in doomed:
+    def delete_trash(self, max_files: int, max_bytes: int) -> Emptied:
+        """Deletes what was trashed first."""
+        files = size_bytes = 0
+        for one, length in list(self._trash.items())[:max_files]:
+            if size_bytes >= max_bytes:
+                break
             del self._trash[one]
-        return len(doomed)
+            files += 1
+            size_bytes += length
+        return Emptied(files=files, size_bytes=size_bytes)
 
     def release(self, holder: "MemoryDisk") -> None:
         """The process has ended in order."""
@@ -193,10 +198,10 @@ class MemoryDisk:
 
     # ------------------------------------------------------------ the port
 
-    async def listing(self) -> frozenset[OnDisk]:
+    async def listing(self) -> Listing:
         """The finished segments."""
         await self.wait()
-        return self.disk.listing()
+        return by_bucket(self.disk.listing())
 
     async def trash(self, one: OnDisk) -> bool:
         """Moves a segment to the trash, durably; False if it was not there."""
@@ -209,12 +214,24 @@ class MemoryDisk:
             raise Refused(f"table {table} has no folder", code="BAD_SEGMENT_NAME", hint="table ids count from 1")
         return await self._remove(lambda: [one for one in self.disk.listing() if one.table == table])
 
-    async def empty_trash(self, max_files: int) -> int:
-        """Deletes up to `max_files` files of the trash for good; how many."""
+    async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
+        """Deletes up to `max_files` files of the trash for good; the one with which `max_bytes` is reached goes too."""
         if not self.disk.trashed():
-            return 0
+            return Emptied(files=0, size_bytes=0)
         await self.wait()
-        return self.disk.delete_trash(max_files)
+        return self.disk.delete_trash(max_files, max_bytes)
+
+    async def check_sizes(self, records: Sequence[SegmentRecord]) -> tuple[SegmentRecord, ...]:
+        """Those that are here with another size than the manifest says; they go to the trash."""
+        await self.wait()
+        wrong: list[SegmentRecord] = []
+        for one in records:
+            content = self.disk.content(_of(one))
+            if content is not None and content.size_bytes != one.size_bytes:
+                wrong.append(one)
+        if wrong:
+            await self._remove(lambda: map(_of, wrong))
+        return tuple(wrong)
 
     async def verify(self, record: SegmentRecord) -> bool:
         """Whether the segment is here and what the manifest says; a file that is not goes to the trash."""

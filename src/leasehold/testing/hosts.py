@@ -69,9 +69,12 @@ class Host:
             del self._servers[server.address]
 
     def expect(self, answer: Answer) -> None:
-        """A call of this process waits for `answer`."""
+        """A call of this process waits for `answer`, until `forget`."""
         self._calls[answer] = None
-        answer.add_done_callback(lambda done: self._calls.pop(done, None))
+
+    def forget(self, answer: Answer) -> None:
+        """Nobody waits for it any more."""
+        self._calls.pop(answer, None)
 
     def end_process(self, *, silent: bool) -> None:
         """See `Network.kill`."""
@@ -123,11 +126,16 @@ class SimulatedServer:
                 reply(unreachable(self._address, "connection reset"))
             task.cancel()
 
-    def own(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Runs a handler."""
+    def own(self, work: Coroutine[Any, Any, Any], on_done: Callable[[asyncio.Task[Any]], None]) -> asyncio.Task[Any]:
+        """Runs a handler; `on_done` is told of its end, whatever that is."""
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            del self._tasks[done]
+            on_done(done)
+
         task = self._host.network.loop.create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task.add_done_callback(ended)
         return task
 
     def handler(self, method: str, request: bytes, end: End) -> Coroutine[Any, Any, None]:
@@ -136,15 +144,14 @@ class SimulatedServer:
 
     def answer(self, request: bytes, reply: Callable[[Result], None]) -> asyncio.Task[Any]:
         """Handles a call; `reply` gets its answer, or that there is none."""
-        task = self.own(self._handlers.call(request, None))
-        self._replies[task] = reply
 
         def on_done(done: asyncio.Task[bytes]) -> None:
             answer_to = self._replies.pop(done, None)
             if answer_to is not None:
                 answer_to(unreachable(self._address, "connection reset") if done.cancelled() else done.result())
 
-        task.add_done_callback(on_done)
+        task = self.own(self._handlers.call(request, None), on_done)
+        self._replies[task] = reply
         return task
 
 
@@ -164,20 +171,31 @@ class SimulatedConnection:
         """One question, one answer; a caller that gives up cancels the handler, if that message gets through."""
         peer = self._peer()
         blob = encode_bounded(request)
-        answer: Answer = self._host.network.loop.create_future()
+        network = self._host.network
+        answer: Answer = network.loop.create_future()
         task: list[asyncio.Task[Any]] = []
+
+        def withdraw() -> None:
+            network.post(self._host, peer, None, lambda: _cancel(task))
+
+        def give_up() -> None:
+            if not answer.done():
+                answer.set_result(unreachable(self._address, _late(timeout_ns)))
+                withdraw()
+
         self._calls[answer] = None
         self._host.expect(answer)
-        self._host.network.post(self._host, peer, blob, lambda: task.extend(self._ask(peer, blob, answer)))
+        network.post(self._host, peer, blob, lambda: task.extend(self._ask(peer, blob, answer)))
+        timer = network.loop.call_at_ns(network.loop.now_ns() + timeout_ns, give_up)
         try:
-            async with asyncio.timeout(timeout_ns / SECOND_NS):
-                result = await answer
-        except TimeoutError as error:
-            raise unreachable(self._address, f"no answer within {timeout_ns / SECOND_NS:g} s") from error
+            result = await answer
+        except asyncio.CancelledError:
+            withdraw()
+            raise
         finally:
+            timer.cancel()
             del self._calls[answer]
-            if not answer.done() or answer.cancelled():
-                self._host.network.post(self._host, peer, None, lambda: _cancel(task))
+            self._host.forget(answer)
         if isinstance(result, Unreachable):
             raise result
         return read_answer(result)
@@ -185,19 +203,14 @@ class SimulatedConnection:
     async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
         """One question, several answers; `timeout_ns` bounds all of them together."""
         loop = self._host.network.loop
-        deadline_s = loop.time() + timeout_ns / SECOND_NS
         end = self._open(STREAM, encode_bounded(request))
+        late = _late(timeout_ns)
+        timer = loop.call_at_ns(loop.now_ns() + timeout_ns, lambda: end.cut(late))
         try:
-            while True:
-                try:
-                    async with asyncio.timeout_at(deadline_s):
-                        blob = await end.read()
-                except TimeoutError as error:
-                    raise unreachable(self._address, f"no answer within {timeout_ns / SECOND_NS:g} s") from error
-                if blob is EOF:
-                    return
+            while (blob := await end.read()) is not EOF:
                 yield read_answer(blob)
         finally:
+            timer.cancel()
             end.cancel()
             self._streams.pop(end, None)
 
@@ -220,9 +233,10 @@ class SimulatedConnection:
     async def close(self) -> None:
         """Ends its sessions in order and everything else at once; idempotent."""
         self._closed = True
-        async with asyncio.TaskGroup() as group:
-            for duplex in tuple(self._sessions):
-                group.create_task(duplex.close())
+        if self._sessions:
+            async with asyncio.TaskGroup() as group:
+                for duplex in tuple(self._sessions):
+                    group.create_task(duplex.close())
         for end in tuple(self._streams):
             end.cancel()
         for answer in tuple(self._calls):
@@ -261,6 +275,10 @@ def settle(answer: Answer, result: Result) -> None:
     """Ends a caller's wait, unless it has given up."""
     if not answer.done():
         answer.set_result(result)
+
+
+def _late(timeout_ns: int) -> str:
+    return f"no answer within {timeout_ns / SECOND_NS:g} s"
 
 
 def _cancel(tasks: list[asyncio.Task[Any]]) -> None:

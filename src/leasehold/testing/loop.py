@@ -9,7 +9,6 @@ ends with `Deadlock`. What makes two runs equal, beyond the seed:
 """
 
 import asyncio
-import contextvars
 import gc
 import heapq
 import itertools
@@ -42,13 +41,17 @@ class Unhandled(AssertionError):
 
 
 class _NumberedFuture(asyncio.Future[Any]):
-    """Its hash is the same in every process. (Equality stays identity.)"""
+    """Its hash is the same in every process: a number, drawn when it is first asked for. (Equality stays identity.)"""
 
     __slots__ = ("number",)
     number: int
 
     def __hash__(self) -> int:
-        return self.number
+        try:
+            return self.number
+        except AttributeError:
+            self.number = _next_number(self)
+            return self.number
 
 
 class _NumberedTask(asyncio.Task[Any]):
@@ -57,57 +60,51 @@ class _NumberedTask(asyncio.Task[Any]):
     __slots__ = ("number",)
     number: int
 
-    # The parent's constructor puts the task into sets, so its number comes first.
-    def __init__(
-        self, number: int, coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, **how: Any
-    ) -> None:
-        self.number = number
-        super().__init__(coro, loop=loop, **how)
-
     def __hash__(self) -> int:
-        return self.number
+        try:
+            return self.number
+        except AttributeError:
+            self.number = _next_number(self)
+            return self.number
 
 
-class _Call(asyncio.Handle):
-    """A handle made without asyncio's constructor, which copies a context and asks whether the loop debugs: there are
-    thousands of handles to a second of a simulated cluster."""
-
-    __slots__ = ()
-
-    def __init__(
-        self, callback: Any, args: tuple[Any, ...], loop: asyncio.AbstractEventLoop, context: contextvars.Context
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+def _next_number(future: asyncio.Future[Any]) -> int:
+    loop = future.get_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop.next_number()
 
 
-class _Timer(asyncio.TimerHandle):
-    """As `_Call`, for later."""
+class _Call(list[Any]):
+    """What asyncio calls a handle: a callback and its arguments, None once it is cancelled. There are hundreds to a
+    second of a simulated cluster, so it is a list, which is made without a call of Python."""
 
     __slots__ = ()
 
-    def __init__(
-        self,
-        when: float,
-        callback: Any,
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context,
-    ) -> None:
-        self._when = when
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = context
-        self._cancelled = False
-        self._scheduled = True
-        self._repr = None
-        self._source_traceback = None
+    def cancel(self) -> None:
+        """It is not called, unless it has been."""
+        self[-2] = self[-1] = None
+
+    def cancelled(self) -> bool:
+        """Whether it was."""
+        return self[-2] is None
+
+
+class _Timer(_Call):
+    """As `_Call`, for later: before it the instant, a number that orders timers of one instant by their making, and
+    the loop as long as it waits there. So timers make a heap as they are."""
+
+    __slots__ = ()
+
+    def cancel(self) -> None:
+        """It is not called, unless it has been."""
+        loop, self[2] = self[2], None
+        super().cancel()
+        if loop is not None:
+            loop.timer_cancelled()
+
+    def when(self) -> float:
+        """When it is called, in seconds."""
+        return self[0] / SECOND_NS
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -115,30 +112,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, *, shuffle: Random | None = None) -> None:
         super().__init__()
-        self._virtual_ns = 0
+        self.virtual_ns = 0
+        """As `now_ns` says it: for those that read it all the time."""
         self._numbers = itertools.count(1)
         self._shuffle = shuffle
         self._steps = 0
         self._moved_at_step = 0
         """When time last passed."""
-        self._context = contextvars.copy_context()
-        """Of callbacks that name none: nothing that is simulated keeps anything in it."""
-        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._timers: list[_Timer] = []
         """A heap by instant, then by the order of their making."""
         self._timers_cancelled = 0
         self.unhandled: list[dict[str, Any]] = []
         """What the loop was told of errors that no one awaited, oldest first."""
         self._after_pass: Callable[[], None] | None = None
+        # Asked with each future and task that is made.
+        self.get_debug = bool  # pyright: ignore[reportAttributeAccessIssue] a false that costs no call of Python
         self.set_exception_handler(lambda _loop, context: self.unhandled.append(context))
-        self.set_task_factory(self._make_task)
 
     def now_ns(self) -> int:
         """Virtual time since the loop was made."""
-        return self._virtual_ns
+        return self.virtual_ns
 
     def time(self) -> float:
         """The same in seconds, as asyncio wants it."""
-        return self._virtual_ns / SECOND_NS
+        return self.virtual_ns / SECOND_NS
 
     def count_anew(self) -> None:
         """Forgets how many passes were made at this instant."""
@@ -149,46 +146,53 @@ class VirtualLoop(asyncio.BaseEventLoop):
         assert self._after_pass is None or self._after_pass == look, "one may look"
         self._after_pass = look
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def next_number(self) -> int:
+        """One more than the last: in the order of asking, the same in every process."""
+        return next(self._numbers)
+
+    # There are no contexts: nothing that is simulated keeps anything in one.
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ARG002 asyncio's signature
         """As asyncio's."""
         if self._closed:  # pyright: ignore[reportAttributeAccessIssue] set by `close`
             raise RuntimeError("the loop is closed")
-        handle = _Call(callback, args, self, self._context if context is None else context)
+        handle = _Call((callback, args))
         self._ready.append(handle)  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
         return handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ARG002 as above
+        """As asyncio's."""
+        return self.call_at(self.time() + delay, callback, *args)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ARG002 as above
         """As asyncio's."""
         # At least one from now on, since a time given as a float may lie between two nanoseconds.
         when_ns = round(when * SECOND_NS)
         if when > self.time():
-            when_ns = max(when_ns, self._virtual_ns + 1)
-        timer = _Timer(when, callback, args, self, self._context if context is None else context)
-        heapq.heappush(self._timers, (when_ns, next(self._numbers), timer))
+            when_ns = max(when_ns, self.virtual_ns + 1)
+        timer = _Timer((when_ns, next(self._numbers), self, callback, args))
+        heapq.heappush(self._timers, timer)
         return timer
 
-    def call_at_ns(self, when_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
+    def call_at_ns(self, when_ns: int, callback: Callable[[], object]) -> Any:
         """Like `call_at`, in nanoseconds."""
-        timer = _Timer(when_ns / SECOND_NS, callback, (), self, self._context)
-        heapq.heappush(self._timers, (when_ns, next(self._numbers), timer))
+        timer = _Timer((when_ns, next(self._numbers), self, callback, ()))
+        heapq.heappush(self._timers, timer)
         return timer
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        if not handle._scheduled:  # pyright: ignore[reportAttributeAccessIssue] it has fired
-            return
+    def timer_cancelled(self) -> None:
+        """A timer that waits was cancelled: it is swept later."""
         self._timers_cancelled += 1
         if self._timers_cancelled > TIMERS_CANCELLED_MAX and self._timers_cancelled * 2 > len(self._timers):
-            self._timers[:] = [one for one in self._timers if not one[2].cancelled() and one[2] is not handle]
+            self._timers[:] = [one for one in self._timers if not one.cancelled()]
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future with a number of its own."""
-        future = _NumberedFuture(loop=self)
-        future.number = next(self._numbers)
-        return future
+        return _NumberedFuture(loop=self)
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
         """There is one thread, so this is `call_soon`."""
         return self.call_soon(callback, *args, context=context)
 
@@ -196,10 +200,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Refused: a thread would make the run depend on the machine."""
         raise AssertionError(f"no threads in virtual time: {func!r} belongs behind a port")
 
-    def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **how: Any) -> asyncio.Task[Any]:
-        number = next(self._numbers)
-        how["name"] = how.get("name") or f"task-{number}"
-        return _NumberedTask(number, coro, loop, **how)
+    def create_task(self, coro: Any, *, name: object = None, context: Any = None) -> asyncio.Task[Any]:  # noqa: ARG002
+        """A task with a number of its own."""
+        return _NumberedTask(coro, loop=self, name=str(name or f"task-{next(self._numbers)}"))
 
     def _run_once(self) -> None:
         """Passes until the loop is told to stop: what asyncio would call for each."""
@@ -208,26 +211,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while True:
             self._steps += 1
             if self._steps - self._moved_at_step > STEPS_WITHOUT_TIME_MAX:
-                raise Livelock(f"{STEPS_WITHOUT_TIME_MAX} passes at {self._virtual_ns} ns without time passing")
+                raise Livelock(f"{STEPS_WITHOUT_TIME_MAX} passes at {self.virtual_ns} ns without time passing")
             if self._steps % COLLECT_EVERY_STEPS == 0:
                 gc.collect()
             if not ready and not self._stopping:  # pyright: ignore[reportAttributeAccessIssue] set by `stop`
                 self._jump()
-            now_ns = self._virtual_ns
+            now_ns = self.virtual_ns
             while timers and timers[0][0] <= now_ns:
-                timer: Any = heapq.heappop(timers)[2]
-                if timer._cancelled:
+                timer = heapq.heappop(timers)
+                if timer[3] is None:
                     self._timers_cancelled -= 1
                     continue
-                timer._scheduled = False  # its cancel is not told of any more
+                timer[2] = None  # its cancel is not told of any more
                 ready.append(timer)
             due = len(ready)
             if due > 1 and self._shuffle is not None:
                 _shuffle_tasks(ready, self._shuffle)
             for _ in range(due):
                 handle = ready.popleft()
-                if not handle._cancelled:
-                    handle._run()
+                callback = handle[-2]
+                if callback is None:
+                    continue
+                try:
+                    callback(*handle[-1])
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 as asyncio: what nobody catches is told
+                    self.call_exception_handler({"message": f"{callback!r} failed", "exception": error})
             if self._after_pass is not None:
                 look, self._after_pass = self._after_pass, None
                 look()
@@ -237,13 +247,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _jump(self) -> None:
         """To the first timer that still runs."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][3] is None:
             heapq.heappop(timers)
             self._timers_cancelled -= 1
         if not timers:
-            raise Deadlock(f"at {self._virtual_ns} ns nothing is ready and no timer runs")
-        if timers[0][0] > self._virtual_ns:
-            self._virtual_ns = timers[0][0]
+            raise Deadlock(f"at {self.virtual_ns} ns nothing is ready and no timer runs")
+        if timers[0][0] > self.virtual_ns:
+            self.virtual_ns = timers[0][0]
             self._moved_at_step = self._steps
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -256,9 +266,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def _shuffle_tasks(ready: deque[Any], shuffle: Random) -> None:
     # Only steps of tasks change places among themselves. A task has at most one, so its own order is kept, and plain
     # callbacks keep the order that asyncio promises.
-    places = [
-        at for at, call in enumerate(ready) if isinstance(getattr(call._callback, "__self__", None), asyncio.Task)
-    ]
+    places = [at for at, call in enumerate(ready) if isinstance(getattr(call[-2], "__self__", None), asyncio.Task)]
     if len(places) > 1:
         handles = [ready[at] for at in places]
         shuffle.shuffle(handles)

@@ -88,7 +88,10 @@ class SimulatedNode:
                 transport=self.cluster.network.host(self.name),
                 clock=self.clock,
                 entropy=self.cluster.entropy,
+                threads=NoThreads(),
                 published=self.published,
+                compares_disk=True,
+                directory=self.name,
             )
             await self.data.run_beside(
                 self.agent,

@@ -152,6 +152,11 @@ class MemoryStore:
         assert self.minimum <= revision + 1, "nothing is compacted that a watch which lags has not heard of"
         return [self._log[Revision(number)] for number in range(revision + 1, self.newest + 1)]
 
+    @property
+    def heard_by_all(self) -> Revision:
+        """The newest revision that the watches of every handle were told of, those that lag too."""
+        return min((handle.heard_to for handle in self._handles), default=self.newest)
+
     def compact(self, before: Revision) -> None:
         """Forgets what only revisions below `before` can see."""
         if before > self.newest:
@@ -276,6 +281,11 @@ class MemoryMetaStorage:
         """Hands a committed revision to the watches of this handle, unless they lag."""
         if self._heard_to is None:
             self._fanout.publish((batch,))
+
+    @property
+    def heard_to(self) -> Revision:
+        """The newest revision that its watches were told of."""
+        return self.store.newest if self._heard_to is None else self._heard_to
 
     def lag(self) -> None:
         """From now on watches of this handle hear of nothing until `catch_up`; idempotent."""

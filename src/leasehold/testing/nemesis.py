@@ -3,11 +3,14 @@
 | what       | how it breaks                                                                                        |
 | ---------- | ---------------------------------------------------------------------------------------------------- |
 | a process  | killed, killed without a word, stopped in order, paused; started again, perhaps under another address |
+| a node     | away for so long that it leaves the logical topology                                                  |
 | a machine  | crashes: what was not synced is lost                                                                  |
 | a clock    | another drift within the bound; a node's jumps forward                                                |
 | the way    | cut both ways or one way, slow, lossy, doubling late answers                                          |
-| a leader   | killed where a statement is at a step of its own                                                      |
-| the store  | slow, out of reach for one coordinator, requests or answers lost                                      |
+| a leader   | killed where a statement is at a step of its own, or a node on its way in                             |
+| the store  | slow, out of reach for one coordinator, requests or answers lost; its history is compacted by others   |
+| a copy     | of a node's directory is started beside it, or after it has moved on                                  |
+| a disk     | loses all segments; or a node is removed, and an empty machine takes its name                         |
 
 Each fault lies within what the design promises to withstand: no clock drifts beyond the bound, and a coordinator's
 clock never jumps, since nothing could be concluded from it then.
@@ -20,12 +23,15 @@ from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
 
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits import MILLISECOND_NS, SECOND_NS, TOPOLOGY_GRACE_NS
 from leasehold.testing.ambush import Place, reached
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
+from leasehold.testing.compacting import Compacting
+from leasehold.testing.copies import Copies
 from leasehold.testing.metastorage import Fate
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.replacing import Replacing
 
 Fault = Callable[[], Awaitable[str | None]]
 """Breaks or mends something and says what, None if there was nothing to break."""
@@ -33,10 +39,11 @@ PAUSES_S: Final = (0.05, 0.5, 3.0, 6.0)
 STORE_LATENCY_S: Final = 0.01
 RESTART_MAX_S: Final = 0.5
 STRIKE_PATIENCE_S: Final = 5.0
-"""How long a strike waits for a statement to come where it is aimed."""
+"""How long a strike waits for a statement, or a node, to come where it is aimed."""
 LINGER_MAX_S: Final = 2.0
 """How long a process is still there after it has handed over."""
 JUMP_MAX_NS: Final = 5 * SECOND_NS
+AWAY_MAX_NS: Final = 2 * TOPOLOGY_GRACE_NS
 
 
 class Nemesis:
@@ -57,6 +64,10 @@ class Nemesis:
         self._oracle = oracle
         self._steady = steady
         self._paused: dict[str, SimulatedNode | SimulatedCoordinator] = {}
+        self._away_until_ns: dict[str, int] = {}
+        self._compacting = Compacting(cluster.loop, cluster.store)
+        self._copies = Copies(cluster, group, random, oracle)
+        self.replacing = Replacing(cluster, oracle)
         self.faults: Counter[str] = Counter()
         """How often each kind of fault was injected."""
         self._kinds: list[tuple[float, str, Fault]] = [
@@ -69,6 +80,12 @@ class Nemesis:
             (3, "network cut", self._cut),
             (3, "network mended", self._mend),
             (1, "link worsened", self._worsen),
+            (1.2, "node away for long", self._send_away),
+            (2, "history compacted", self._compacting.compact),
+            (0.4, "clone started", self._start_a_clone),
+            (0.8, "stale copy started", self._start_a_stale_copy),
+            (0.3, "segments lost", self._wipe),
+            (0.5, "node removed", self._remove),
             (1.5, "all healed", self._heal_all),
         ]
         if not steady:
@@ -82,6 +99,9 @@ class Nemesis:
                 (1.2, "leader killed in a barrier", partial(self._strike, Place.BARRIER)),
                 (1.5, "leader killed at a point of no return", partial(self._strike, Place.PAST_RETURN)),
                 (1.2, "leader killed as a statement is closed", partial(self._strike, Place.CLOSED)),
+                (1, "leader killed as a node joins", partial(self._strike_a_node, Place.JOINED)),
+                (1, "leader killed as a node enters the topology", partial(self._strike_a_node, Place.ENTERED)),
+                (0.5, "leader killed as a node leaves the topology", partial(self._strike_a_node, Place.LEFT)),
             ]
         if len(cluster.coordinators) > 1:
             # One that holds its store by a lock ends when it can't know what it wrote: a supervisor starts it again.
@@ -93,13 +113,14 @@ class Nemesis:
         weights = [weight for weight, _, _ in self._kinds]
         while self._cluster.loop.now_ns() < end_ns:
             await asyncio.sleep(self._random.choice(PAUSES_S) * self._random.random())
+            self._compacting.look()
             _, kind, fault = self._random.choices(self._kinds, weights)[0]
             what = await fault()
             if what is not None:
                 self.faults[kind] += 1
                 self._oracle.note(f"fault: {what}")
 
-    async def heal(self) -> None:
+    async def heal(self, *, but_for_the_away: bool = False) -> None:
         """Everything runs, reaches everything and is undisturbed; clocks drift on within the bound."""
         await self._mend()
         for one in list(self._paused.values()):
@@ -110,12 +131,12 @@ class Nemesis:
                 await self.start_coordinator(coordinator)
             self._slow_store(coordinator)
         for node in self._cluster.nodes:
-            if node.task is None:
+            if node.task is None and not (but_for_the_away and self._is_away(node)):
                 node.start(self._group)
         self._oracle.note("healed")
 
     async def _heal_all(self) -> str | None:
-        await self.heal()
+        await self.heal(but_for_the_away=True)
         return None
 
     async def start_coordinator(self, coordinator: SimulatedCoordinator) -> None:
@@ -127,6 +148,8 @@ class Nemesis:
 
     async def _kill_or_start_a_node(self) -> str | None:
         node = self._random.choice(self._cluster.nodes)
+        if self._is_away(node):
+            return None
         if node.task is None:
             port = 9000 + self._random.randrange(2)
             node.start(self._group, port=port)
@@ -136,6 +159,7 @@ class Nemesis:
         return f"{node.name} is killed{' silently' if silent else ''}"
 
     async def _end(self, node: SimulatedNode, *, silent: bool = False) -> None:
+        self._copies.back_up(node)
         await node.kill(silent=silent)
         if node.name in self._paused:
             self._resume(node)
@@ -165,6 +189,47 @@ class Nemesis:
         self._paused[node.name] = node
         node.pause()
         return f"{node.name} is paused"
+
+    async def _send_away(self) -> str | None:
+        """For so long that it leaves the logical topology, and perhaps comes back below what is still kept."""
+        node = self._random.choice(self._cluster.nodes)
+        others = [one for one in self._cluster.nodes if one is not node and one.task is not None]
+        if node.task is None or not others:
+            return None
+        await self._end(node, silent=self._random.random() < 0.5)
+        away_ns = self._random.randrange(TOPOLOGY_GRACE_NS // 2, AWAY_MAX_NS)
+        self._away_until_ns[node.name] = self._cluster.loop.now_ns() + away_ns
+        return f"{node.name} is away for {away_ns} ns"
+
+    def _is_away(self, node: SimulatedNode) -> bool:
+        return node.task is None and self._cluster.loop.now_ns() < self._away_until_ns.get(node.name, 0)
+
+    async def _wipe(self) -> str | None:
+        """The segments of a node are gone when it comes back, its identity is not (I7)."""
+        node = self._random.choice(self._cluster.nodes)
+        if node.task is None or not self.replacing.is_due:
+            return None
+        await self._end(node)
+        self.replacing.wipe(node)
+        node.start(self._group)
+        return f"{node.name} has lost its segments"
+
+    async def _remove(self) -> str | None:
+        """A node is removed, while nothing else is broken, so that the person who asks hears the end of it."""
+        node = self._random.choice(self._cluster.nodes)
+        if node.task is None or not self.replacing.is_due:
+            return None
+        await self.heal()
+        await self._end(node)
+        what = await self.replacing.remove(node)
+        node.start(self._group)
+        return what
+
+    async def _start_a_clone(self) -> str | None:
+        return await self._copies.start_a_clone(self._random.choice(self._cluster.nodes))
+
+    async def _start_a_stale_copy(self) -> str | None:
+        return await self._copies.start_a_stale_copy()
 
     def _resume(self, one: SimulatedNode | SimulatedCoordinator) -> None:
         del self._paused[one.name]
@@ -249,6 +314,21 @@ class Nemesis:
             return None
         await self._restart(one)
         return f"{one.name} is killed at a {place} and starts again"
+
+    async def _strike_a_node(self, place: Place) -> str | None:
+        """The leader is killed just where a node that is made to comes to `place`."""
+        node = self._random.choice(self._cluster.nodes)
+        leaves = place is Place.LEFT
+        if node.name in self._paused or self._is_away(node) or (leaves and node.task is None):
+            return None
+        async with asyncio.TaskGroup() as both:
+            striking = both.create_task(self._strike(place))
+            await asyncio.sleep(0)
+            if node.task is not None:
+                await (node.stop() if leaves or self._random.random() < 0.5 else self._end(node))
+            if not leaves:
+                node.start(self._group)
+        return striking.result()
 
     async def _restart(self, one: SimulatedCoordinator) -> None:
         await one.kill()

@@ -16,7 +16,7 @@ virtual loop. Bytes travel, not objects, so only what `core.codec` can write get
 
 from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -50,6 +50,11 @@ class Hold(msgspec.Struct, eq=False):
     predicate: Callable[[Message], bool]
 
 
+UnaryFate: TypeAlias = Callable[[str, str, Message], tuple[int, ...] | None]
+"""After how many ns a message from one host to another arrives, each time it does: never if empty; None leaves that to
+the link."""
+
+
 class _Letter(msgspec.Struct, eq=False):
     """A unary request or answer under way."""
 
@@ -70,6 +75,8 @@ class Network:
         self._hosts: dict[str, Host] = {}
         self._blocked: set[tuple[str, str]] = set()
         self._holds: list[Hold] = []
+        self.fate: UnaryFate | None = None
+        """Decides of each unary message, where a test wants one to fare in its own way."""
         self._waiting: list[_Letter] = []
         self.streams: dict[Stream, None] = {}
         """Those open at one end at least, in the order of their opening."""
@@ -165,15 +172,21 @@ class Network:
     def stream_delay_ns(self, src: Host, dst: Host) -> int:
         """How long an item of a stream is under way: loss is a delay there."""
         link = self._links.get((src.name, dst.name), self._link)
-        delay_ns = self._random.randint(link.delay_min_ns, link.delay_max_ns)
+        delay_ns = self._delay_ns(link)
         if link.loss and self._random.random() < link.loss:
             delay_ns += RETRANSMISSION_NS
         return delay_ns
 
     def post(self, src: Host, dst: Host, blob: bytes | None, deliver: Callable[[], None]) -> None:
         """Sends a unary request or answer: calls `deliver` once it arrives, if it does."""
+        exact = None if self.fate is None or blob is None else self.fate(src.name, dst.name, decode_message(blob))
+        if exact is not None:
+            letter = _Letter(src, dst, blob or b"", deliver)
+            for delay_ns in exact:
+                self.loop.call_at_ns(self.loop.now_ns() + delay_ns, lambda: self._arrive(letter))
+            return
         link = self._links.get((src.name, dst.name), self._link)
-        delay_ns = self._random.randint(link.delay_min_ns, link.delay_max_ns)
+        delay_ns = self._delay_ns(link)
         if link.loss and self._random.random() < link.loss:
             return
         if link.late and self._random.random() < link.late:
@@ -183,6 +196,10 @@ class Network:
         if link.doubled and self._random.random() < link.doubled:
             delay_ns += self._random.randint(0, link.late_max_ns)
             self.loop.call_at_ns(self.loop.now_ns() + delay_ns, lambda: self._arrive(letter))
+
+    def _delay_ns(self, link: Link) -> int:
+        span_ns = link.delay_max_ns - link.delay_min_ns + 1
+        return link.delay_min_ns + int(span_ns * self._random.random())
 
     def watch_silence(self, stream: Stream, *, dead: bool = False) -> None:
         """Starts or stops the keepalive of a stream's ends, as the way between them is cut off or clear."""

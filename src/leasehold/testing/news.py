@@ -166,6 +166,14 @@ class LetIn(msgspec.Struct, frozen=True, kw_only=True):
     required: Revision
 
 
+class Entered(msgspec.Struct, frozen=True, kw_only=True):
+    """A leader counts this incarnation as a member of the logical topology from now on, and requires that of it."""
+
+    node: NodeId
+    incarnation: Incarnation
+    required: Revision
+
+
 class Proceeded(msgspec.Struct, frozen=True, kw_only=True):
     """A leader let a barrier proceed."""
 
@@ -319,6 +327,7 @@ News: TypeAlias = (
     Granted
     | Heard
     | LetIn
+    | Entered
     | Proceeded
     | Passed
     | Leased

@@ -20,6 +20,7 @@ from leasehold.core.grantor import (
     IncarnationJoined,
     LeadershipEnded,
     LeadershipExtended,
+    MemberEntered,
     RenewalReceived,
     ReportVerdict,
     SendGrant,
@@ -38,6 +39,7 @@ from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.metastorage import MemoryStore
 from leasehold.testing.news import (
     DiskImage,
+    Entered,
     Granted,
     Heard,
     LeaderSeen,
@@ -304,5 +306,7 @@ def _note(oracle: Oracle, seen: LeaderSeen, event: GrantorEvent, now_ns: int) ->
             seen.leads_until_ns = now_ns
         case IncarnationJoined(node=node, incarnation=incarnation):
             oracle.saw(LetIn(node=node, incarnation=incarnation, required=seen.due_floor))
+        case MemberEntered(node=node, incarnation=incarnation, required=required):
+            oracle.saw(Entered(node=node, incarnation=incarnation, required=required))
         case _:
             pass

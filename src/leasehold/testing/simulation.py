@@ -52,8 +52,8 @@ PASSWORDS: Final = ("p", "q")
 PEOPLE_CHANCE: Final = 0.4
 BY_ROLE_CHANCE: Final = 0.5
 NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table in TABLES)
-HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=2 * SECOND_NS)
-READ_PAUSE_MAX_NS: Final = SECOND_NS // 5
+HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS)
+READ_PAUSE_MAX_NS: Final = SECOND_NS
 """Short: what it reads, and that it may, is taken away now and then, and its scans have to be under way when it is."""
 VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
@@ -138,7 +138,7 @@ class Simulation:
         await cluster.start(group, late=random.choice((0, 1)) if len(cluster.nodes) > 2 else 0)
         first = Client(cluster, self._fork(), self.asked, self._on_end)
         if self._people:
-            self._login = await self._first_users(first)
+            self._login = nemesis.replacing.login = await self._first_users(first)
             first = Client(cluster, self._fork(), self.asked, self._on_end, self._login)
         for database in DATABASES:
             await first.ask(f"CREATE DATABASE {database}", patience_s=SETUP_S)

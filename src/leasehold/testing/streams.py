@@ -75,10 +75,11 @@ class Pipe:
 
     def push(self, kind: Kind, blob: bytes = b"") -> None:
         """Sends an item; it arrives after all before it."""
-        due_ns = self._network.loop.now_ns() + self._network.stream_delay_ns(self.src, self.dst)
+        due_ns = self._network.loop.virtual_ns + self._network.stream_delay_ns(self.src, self.dst)
         self._last_ns = max(self._last_ns + 1, due_ns)
         self._items.append((self._last_ns, kind, blob))
-        self.pump()
+        if self._timer is None and len(self._items) == 1:  # else it waits for the one before it
+            self._timer = self._network.loop.call_at_ns(self._last_ns, self._on_timer)
 
     @property
     def is_full(self) -> bool:
@@ -102,7 +103,7 @@ class Pipe:
         """Delivers what is due and not stuck; called again whenever either may have changed."""
         while self._items and self._timer is None:
             due_ns, kind, blob = self._items[0]
-            if due_ns > self._network.loop.now_ns():
+            if due_ns > self._network.loop.virtual_ns:
                 self._timer = self._network.loop.call_at_ns(due_ns, self._on_timer)
                 return
             if self._network.is_stuck(self.src, self.dst, blob if kind in _MESSAGES else b""):
@@ -194,10 +195,12 @@ class End:
         if self.is_over:
             return
         match kind:
-            case Kind.ACCEPTED:
-                self.accepted = True
             case Kind.DATA:
                 self._arrived.append(blob)
+                self._changed.ring()
+                return
+            case Kind.ACCEPTED:
+                self.accepted = True
             case Kind.FINISHED:
                 self.finished = True
                 self._stream.forget(self)
@@ -270,7 +273,6 @@ class Stream:
 
     def serve(self, server: "SimulatedServer", work: Coroutine[Any, Any, None]) -> None:
         """Runs the handler at the server; a broken stream cancels it, its end ends the stream."""
-        task = server.own(work)
 
         def on_done(done: asyncio.Task[Any]) -> None:
             if done.cancelled() or done.exception() is not None:
@@ -278,8 +280,7 @@ class Stream:
             else:
                 self.server.finish()
 
-        task.add_done_callback(on_done)
-        self.server.on_break = task.cancel
+        self.server.on_break = server.own(work, on_done).cancel
 
     def forget(self, end: End) -> None:
         """An end is over; with both, so is the stream."""

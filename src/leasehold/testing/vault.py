@@ -1,18 +1,22 @@
 """A vault in memory, with the crashes of a real one: what was not synced may be lost, in order, and is never torn."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+from typing import Generic
 
 import msgspec
+from rpds import HashTrieMap
 
 from leasehold.core.codec import decode_record, encode
 from leasehold.core.lineage import GENESIS
 from leasehold.core.operations import Change, RevisionChanges, StoredProjection
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
+from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, on_demand
+from leasehold.core.staging import Staged, check_same
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
-from leasehold.ids import LineageHash, Revision
+from leasehold.ids import LineageHash, ObjectId, Revision, SegmentId
 from leasehold.limits import SECOND_NS
 
 
@@ -32,6 +36,8 @@ class VaultStep(Enum):
     OPENED = auto()
     WRITTEN = auto()
     """By a transaction, or made durable."""
+    LEAPT = auto()
+    """Written, and the whole projection by it."""
     CRASHED = auto()
     """The process or the machine is gone; what is there now is what is left."""
 
@@ -55,6 +61,8 @@ class VaultDisk:
             raise BadDirectory("the directory is in use by another process", code="LOCKED", hint="Stop it first.")
         if self._damaged:
             raise Corrupt("the vault is damaged", hint="Move the directory away to start as a new node.")
+        if not self.state.identity and (self.state.applied or self.state.coordinators):
+            raise Corrupt("the identity record is lost", hint="Move the directory away to start as a new node.")
         holder = self._holder = MemoryVault(self)
         self._tell(VaultStep.OPENED)
         return holder
@@ -95,10 +103,10 @@ class VaultDisk:
         """What would survive the machine, whatever the crash."""
         return self._durable
 
-    def commit(self, state: VaultState) -> None:
+    def commit(self, state: VaultState, step: VaultStep = VaultStep.WRITTEN) -> None:
         """One transaction: it survives the process, not the machine."""
         self._later.append(state)
-        self._tell(VaultStep.WRITTEN)
+        self._tell(step)
 
     def sync(self) -> None:
         """All transactions so far survive the machine."""
@@ -129,6 +137,8 @@ class MemoryVault:
         self._gone = False
         self._closed = False
         self._turn = asyncio.Lock()
+        self._staged = Staged()
+        self._pages: tuple[Change, ...] = ()
 
     async def identity(self) -> IdentityRecord | None:
         """The identity record, or None on a new vault."""
@@ -168,10 +178,58 @@ class MemoryVault:
         items = tuple(Change(key, state.items[key]) for key in sorted(state.items))
         return StoredProjection(applied=state.applied, lineage=state.lineage, items=items)
 
+    async def reopened(self) -> Reopened:
+        """What a process goes on from: all but the segments, and those on demand."""
+        self._check()
+        state = self._disk.state
+        items = tuple(Change(key, state.items[key]) for key in sorted(state.items) if not on_demand(key))
+        return Reopened(
+            applied=state.applied,
+            lineage=state.lineage,
+            items=items,
+            segments=MemoryBase(SEGMENTS, state.items),
+            replaced=MemoryBase(REPLACED, state.items),
+        )
+
+    async def verify(self, rows_max: int) -> bool:
+        """Nothing here is ever damaged under a process."""
+        assert rows_max > 0
+        self._check()
+        return True
+
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
         """Applies whole revisions in one transaction; `Refused` with code NOT_ASCENDING changes nothing."""
         batches = tuple(batches)
         await self._write(lambda: self._disk.commit(_applied(self._disk.state, batches, lineage)))
+
+    async def stage(self, items: Sequence[Change], *, first: bool) -> None:
+        """Takes a page of a snapshot for `leap`; a page out of order is `Refused` with code BAD_SNAPSHOT."""
+        items = tuple(items)
+
+        def work() -> None:
+            self._staged, _ = (Staged() if first else self._staged).adding(items)
+            self._pages = items if first else (*self._pages, *items)
+
+        await self._write(work)
+
+    async def leap(self, revision: Revision, lineage: LineageHash, digest: bytes) -> tuple[Change, ...]:
+        """Puts what was staged in the projection's place; what changed by it, in key order."""
+        changes: tuple[Change, ...] = ()
+
+        def work() -> None:
+            nonlocal changes
+            state = self._disk.state
+            self._staged.check_leap((state.applied, state.lineage), (revision, lineage), digest)
+            items = {item.key: item.value for item in self._pages if item.value is not None}
+            changes = _differences(state.items, items)
+            if revision == state.applied:
+                check_same(changes)
+            leapt = msgspec.structs.replace(state, applied=revision, lineage=lineage, items=items)
+            self._disk.commit(leapt, VaultStep.LEAPT)
+            self._staged, self._pages = Staged(), ()
+
+        await self._write(work)
+        return changes
 
     async def sync(self) -> Revision:
         """Makes what was applied survive the machine; answers the durable applied revision."""
@@ -210,6 +268,45 @@ class MemoryVault:
             raise OutcomeUnknown("the process that held this vault is gone", code="DISK")
         if self._closed:
             raise Refused("the vault is closed", code="CLOSED")
+
+
+class MemoryBase(Generic[R]):
+    """Implements `core.shelf.Base` on the items of one state, which never change."""
+
+    def __init__(self, family: Family[R], items: Mapping[bytes, bytes]) -> None:
+        self._family = family
+        self._items = items
+        self._keys: dict[BucketKey, list[bytes]] | None = None
+        self._read: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
+
+    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":
+        """The map of one bucket, read when it is first asked for; None rather than an empty one."""
+        if bucket not in self._read:
+            found = self._sorted().get(bucket, ())
+            self._read[bucket] = self._family.decoded((key, self._items[key]) for key in found)
+        return self._read[bucket]
+
+    def tables(self) -> list[ObjectId]:
+        """The tables that have any, in order."""
+        return sorted({table for table, _ in self._sorted()})
+
+    def buckets(self, table: ObjectId) -> list[BucketKey]:
+        """The buckets of one of them that have any, in order."""
+        return sorted(one for one in self._sorted() if one[0] == table)
+
+    def _sorted(self) -> dict[BucketKey, list[bytes]]:
+        if self._keys is None:
+            self._keys = {}
+            for key in sorted(self._items):
+                if key.startswith(self._family.prefix):
+                    self._keys.setdefault(self._family.bucket_of(key), []).append(key)
+        return self._keys
+
+
+def _differences(held: Mapping[bytes, bytes], items: Mapping[bytes, bytes]) -> tuple[Change, ...]:
+    """What turns what is held into `items`, in key order."""
+    differing = sorted(key for key in {*held, *items} if held.get(key) != items.get(key))
+    return tuple(Change(key, items.get(key)) for key in differing)
 
 
 def _applied(state: VaultState, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> VaultState:

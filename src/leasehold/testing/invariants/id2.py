@@ -3,7 +3,8 @@
 Of leases, "older" is judged by what the leader itself has let in; the same incarnation under another session counts as
 older. Of what nodes report of their disks, by the store: a holder, or a member of a sync-state set, that is added, and
 a node that is struck off a drop, has reported so in the incarnation that the store says is the newest, or was until
-that revision. A process that is told to end is told SUPERSEDED, when the store's record of its node has moved past it.
+that revision; but for a node that is new to a bucket, and for one that was removed. A process that is told to end is
+told SUPERSEDED, when the store's record of its node has moved past it, or REMOVED, when that is a tombstone.
 """
 
 from typing import Final
@@ -60,6 +61,8 @@ def _heard(news: Heard) -> str | None:
 
 def _reported(oracle: Oracle, reports: Reports, news: Committed) -> str | None:
     for node, what in _changed(news):
+        if _is_removed(oracle, news, node):
+            continue
         told = reports.told.get((node, what), set())
         key = keys.node(node)
         records = (news.before.get(key), oracle.history.record_at(news.revision, key))
@@ -72,6 +75,11 @@ def _reported(oracle: Oracle, reports: Reports, news: Committed) -> str | None:
     return None
 
 
+def _is_removed(oracle: Oracle, news: Committed, node: NodeId) -> bool:
+    record = oracle.history.record_at(news.revision, keys.node(node))
+    return isinstance(record, NodeRecord) and record.removed
+
+
 def _changed(news: Committed) -> list[tuple[NodeId, What]]:
     """What only a node's report can have changed."""
     changed: list[tuple[NodeId, What]] = []
@@ -82,7 +90,9 @@ def _changed(news: Committed) -> list[tuple[NodeId, What]]:
             changed.extend((node, what) for node in after.holders if node not in before.holders)
         elif isinstance(before, BucketRecord) and isinstance(after, BucketRecord):
             whole = (before.table, before.bucket, None)
-            changed.extend((node, whole) for node in after.in_sync if node not in before.in_sync)
+            # What it holds of a bucket that it is new to is for INV-REP-1 to see.
+            added = (node for node in after.in_sync if node not in before.in_sync and node in before.replicas)
+            changed.extend((node, whole) for node in added)
         elif isinstance(before, DroppedRecord):
             left = after.pending if isinstance(after, DroppedRecord) else ()
             changed.extend((node, (before.table, None, None)) for node in before.pending if node not in left)
@@ -91,6 +101,8 @@ def _changed(news: Committed) -> list[tuple[NodeId, What]]:
 
 def _ended(news: ProcessEnded) -> str | None:
     who = f"{news.host} (node {news.node}, incarnation {news.incarnation})"
+    if news.code == "REMOVED" and news.record is not None and news.record.removed:
+        return None
     if news.code != "SUPERSEDED":
         return f"{who} ended: {news.text} ({news.code})"
     record = news.record

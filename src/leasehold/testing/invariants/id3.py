@@ -1,13 +1,15 @@
 """INV-ID-3: a crash anywhere in registration or join leads back to the same id.
 
 A directory's durable identity only moves forward: nothing, CLAIMING, ALLOCATED, JOINING, ALLOCATED with a higher
-incarnation, and so on, whatever crashes. Once the store has given an id to its token, the directory holds that token
-and, if an id, that one; where directories are followed at all, one held the token durably before. (A directory put in
-the place of another begins anew.) An incarnation is durable before its process goes on under it, and so before any
-message of it is sent.
+incarnation, and so on, whatever crashes; beside that it may forget that its files are still to be verified. Once the
+store has given an id to its token, the directory holds that token and, if an id, that one; where directories are
+followed at all, one held the token durably before. (A directory put in the place of another begins anew.) An
+incarnation is durable before its process goes on under it, and so before any message of it is sent.
 """
 
 from typing import Final
+
+import msgspec
 
 from leasehold.core import keys
 from leasehold.core.identity import hash_secret
@@ -85,6 +87,9 @@ def _forward(before: IdentityRecord | None, after: IdentityRecord | None) -> boo
             return True  # only an id binds a token: before that, a rejected one may be drawn anew
         case Claiming(), Allocated(incarnation=incarnation):
             return incarnation == 0
+        case Allocated(), Allocated():
+            # All files were verified: nothing else of who it is has changed.
+            return after == msgspec.structs.replace(before, unverified=False)
         case Allocated(node=old, incarnation=incarnation), Joining(node=new, previous=previous):
             return old == new and incarnation == previous
         case Joining(node=old, previous=previous), Allocated(node=new, incarnation=incarnation):

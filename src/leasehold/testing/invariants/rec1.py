@@ -1,8 +1,8 @@
 """INV-REC-1: projection, LV and hash agree after any crash; no disk effect is ahead of LV.
 
-A vault's hash is that of the store's history at its applied revision, after every step; whenever it is opened and
-after every crash, its projection is the fold of that history, key by key, for what the process sees and for what the
-machine would keep. A file leaves a disk only on what the vault of that host holds durably.
+A vault's hash is that of the store's history at its applied revision, after every step; whenever it is opened, after
+every leap and after every crash, its projection is the fold of that history, key by key, for what the process sees and
+for what the machine would keep. A file leaves a disk only on what the vault of that host holds durably.
 """
 
 from collections.abc import Mapping

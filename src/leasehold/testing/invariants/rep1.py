@@ -1,9 +1,9 @@
 """INV-REP-1: an acknowledged commit survives the loss of any (min_in_sync - 1) nodes.
 
 At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders (or `replication`, where
-that is less). From then on, until its table is dropped, it never has fewer durable copies than that, less the machines
-whose disks were lost, and the copies that were damaged, on purpose. Counted on the disks themselves; in a world without
-segment disks only the holders are counted.
+that is less). From then on, until its table is dropped, it never has fewer durable copies than that; each less the
+machines whose disks were lost, and the copies that were damaged, on purpose. Counted on the disks themselves; in a
+world without segment disks only the holders are counted.
 """
 
 from collections import Counter
@@ -65,7 +65,8 @@ def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord, min_i
     holders = set(segment.holders)
     if oracle.disks:
         holders &= _on_disk(oracle, spot)
-    if len(holders) < needed:
+    # A machine may have lost its disk after it held the segment and before the commit.
+    if len(holders) < needed - oracle.disks_lost:
         return f"segment {segment.id} was committed with {len(holders)} durable copies, {needed} are promised"
     promised.copies[spot] = needed
     return None

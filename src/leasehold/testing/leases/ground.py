@@ -14,6 +14,7 @@ from leasehold.core.grantor import (
     Grantor,
     GrantorEvent,
     RefuseRenewal,
+    Registered,
     ReportVerdict,
     SendGrant,
 )
@@ -100,9 +101,8 @@ class Ground:
         # The store.
         self.latest = Revision(1)
         self.record = LeaderRecordSeen(Term(0), 0, None)
-        self.registered: dict[NodeId, tuple[Incarnation, bytes | None]] = dict.fromkeys(
-            self.clocks, (Incarnation(0), None)
-        )
+        never = Registered(incarnation=Incarnation(0), session_hash=None, member=False)
+        self.registered: dict[NodeId, Registered] = dict.fromkeys(self.clocks, never)
         self.settings = self.parts.settings
         self.largest_ns = self.settings.lease_duration_ns
         self.unreturned: list[Revision] = []

@@ -14,6 +14,8 @@ from leasehold.core.grantor import (
     IncarnationClosed,
     IncarnationJoined,
     LeadershipExtended,
+    MemberEntered,
+    Registered,
     RenewalReceived,
     SettingsChanged,
     SurrenderReceived,
@@ -207,7 +209,7 @@ class ScriptedWorld(Ground):
             node=node,
             clock=self.clocks[node] if clock is None else clock,
             view=View(self.latest if view is None else view),
-            previous=self.registered[node][0],
+            previous=self.registered[node].incarnation,
         )
         self.processes.append(process)
         self.oracle.began(process)
@@ -224,7 +226,11 @@ class ScriptedWorld(Ground):
     def close_older(self, process: NodeProcess, coordinator: Coordinator) -> bool:
         """Join, first step: the leader finds the lease of the older incarnation ended, and closes that."""
         grantor = self._serving(process, coordinator, Stage.JOINING)
-        if grantor is None or not self.leads(coordinator) or self.registered[process.node][0] != process.previous:
+        if (
+            grantor is None
+            or not self.leads(coordinator)
+            or self.registered[process.node].incarnation != process.previous
+        ):
             return False
         held = grantor.held(process.node)
         if held is None or held.incarnation != process.previous or held.closed is not None:
@@ -238,19 +244,25 @@ class ScriptedWorld(Ground):
     def write_join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
         """Join, second step: the incarnation is raised by compare-and-swap, under the leader's term."""
         grantor = self._serving(process, coordinator, Stage.JOINING)
-        if grantor is None or not self.owns(coordinator) or self.registered[process.node][0] != process.previous:
+        if (
+            grantor is None
+            or not self.owns(coordinator)
+            or self.registered[process.node].incarnation != process.previous
+        ):
             return False
         held = grantor.held(process.node)
         if held is not None and (held.incarnation != process.previous or held.closed is None):
             return False
         raised = Incarnation(process.previous + 1)
-        self.registered[process.node] = (raised, hash_session(process.session))
+        session_hash = hash_session(process.session)
+        self.registered[process.node] = Registered(incarnation=raised, session_hash=session_hash, member=False)
         return self.did(f"{coordinator.name} writes incarnation {raised} of {process.name}")
 
     def finish_join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
         """Join, last step: the leader knows, and the process hears; by any later leader too (same nonce, session)."""
         grantor = self._serving(process, coordinator, Stage.JOINING)
-        incarnation, session_hash = self.registered[process.node]
+        registered = self.registered[process.node]
+        incarnation, session_hash = registered.incarnation, registered.session_hash
         if grantor is None or not self.leads(coordinator) or session_hash is None:
             return False
         if session_hash != hash_session(process.session):
@@ -277,10 +289,18 @@ class ScriptedWorld(Ground):
         return self.write_join(process, coordinator) and self.finish_join(process, coordinator)
 
     def connect(self, process: NodeProcess, coordinator: Coordinator) -> bool:
-        """A stream to a leader opens; what is under way on the old one stays there."""
-        if self._serving(process, coordinator, Stage.SERVING) is None:
+        """A stream to a leader opens; what is under way on the old one stays there. The process enters the logical
+        topology, if it is not in it; nothing is required of it but the floor, so that the lease alone is put to test.
+        """
+        grantor = self._serving(process, coordinator, Stage.SERVING)
+        if grantor is None:
             return False
         process.stream = coordinator.number
+        registered = self.registered[process.node]
+        if registered.incarnation == process.incarnation and not registered.member and self.owns(coordinator):
+            self.registered[process.node] = msgspec.structs.replace(registered, member=True)
+            entered = MemberEntered(node=process.node, incarnation=process.incarnation, required=grantor.floor)
+            self.grantor_step(coordinator, entered)
         self.holder_step(process, SessionEstablished(term=coordinator.term))
         return self.did(f"{process.name} opens a stream to {coordinator.name}")
 

@@ -1,0 +1,349 @@
+"""Recovery in whole clusters, with every invariant held: leaps against replays, leaders and nodes that go at each step
+of a recovery, the order of restarts, gaps with and without data, the logical topology.
+"""
+
+import asyncio
+
+import pytest
+
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.messages import (
+    Grant,
+    JoinAnswer,
+    RecoveryAccepted,
+    RecoveryFinished,
+    SessionOpened,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotPage,
+)
+from leasehold.core.operations import Change
+from leasehold.limits import SECOND_NS, TOPOLOGY_GRACE_NS
+from leasehold.testing.cluster import COORDINATOR
+from tests.scenarios.crash_words import STALL_NS, stall
+from tests.sim.data_words import Ground as Tables
+from tests.sim.recovery_words import (
+    case_of,
+    compact,
+    history,
+    leave_behind,
+    reach,
+    restart_leader,
+    serving,
+    settled,
+    simulate,
+    store_holds,
+    topology,
+)
+
+STEPS = (
+    JoinAnswer,
+    SessionOpened,
+    SnapshotBegin,
+    SnapshotPage,
+    SnapshotEnd,
+    RecoveryFinished,
+    RecoveryAccepted,
+    Grant,
+)
+"""What is said on the way in of a node that has to leap, in this order."""
+
+
+# ---------------------------------------------------------------- case c and replay
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leap_ends_in_the_state_that_replay_gives(seed):
+    """INV-REC-2. Two nodes lack the same history; what one replays is compacted before the other comes."""
+
+    async def scenario(cluster, group):
+        replays, leaps = cluster.nodes[1:]
+        tables = Tables(cluster, group)
+        await tables.create(replication=3, buckets=3)
+        await history(cluster, 30, of="early")  # many keys, so that a replay is shorter
+        await tables.write(20)
+        await settled(cluster)
+        for node in (replays, leaps):
+            await node.kill()
+        await cluster.sql("ALTER TABLE d.t ADD COLUMN c INT")
+        await tables.write(20)
+        await cluster.sql("DROP DATABASE early0")
+        await cluster.sql("ALTER TABLE d.t RENAME COLUMN b TO e")
+        replays.start(group)
+        await serving(cluster, replays)
+        compact(cluster)
+        leaps.start(group)
+        await serving(cluster, leaps)
+        assert (case_of(replays), case_of(leaps)) == ("b", "c")
+        await settled(cluster)
+        assert leaps.published.view == replays.published.view
+        assert leaps.disk.state.items == replays.disk.state.items == store_holds(cluster)
+        assert leaps.disk.state.lineage == replays.disk.state.lineage
+        items = [Change(key, value) for key, value in sorted(store_holds(cluster).items())]
+        fold = Catalog.restored(leaps.published.view.revision, leaps.published.view.lineage, items)
+        assert leaps.published.view == fold
+        await cluster.wait_for(lambda: all(tables.holds(leaps, one) for one in tables.manifest()))
+
+    simulate(scenario, seed=seed)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["killed", "crashed"])
+def test_a_node_that_has_leapt_restarts_from_its_vault_alone(crash):
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        await leave_behind(cluster, node)
+        node.start(group)
+        await serving(cluster, node)
+        assert case_of(node) == "c"
+        await settled(cluster)
+        leapt = node.disk.state
+        await node.kill()
+        if crash:
+            node.crash(cluster.random)
+        node.start(group)
+        await serving(cluster, node)
+        # Its own join is a revision more; nothing else has to come.
+        assert case_of(node) in {"b", "c"} if crash else case_of(node) == "b"
+        assert node.agent.durable.revision >= leapt.applied
+
+    simulate(scenario)
+
+
+# ---------------------------------------------------------------- leaders and nodes that go in the middle
+
+
+@pytest.mark.parametrize("kind", STEPS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_leader_that_goes_in_the_middle_of_a_recovery_is_followed_by_the_next(kind, rounds):
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        await leave_behind(cluster, node)
+        hold = await reach(cluster, group, node, kind)
+        for number in range(rounds):
+            await restart_leader(cluster, group)
+            await history(cluster, 2, of=f"round{number}")
+            compact(cluster)
+        cluster.network.release(hold)
+        await serving(cluster, *cluster.nodes)
+        await settled(cluster)
+        assert node.disk.state.items == store_holds(cluster)
+        assert topology(cluster)[1] == ["n1", "n2", "n3"]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("kind", STEPS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("crash", [False, True], ids=["killed", "crashed"])
+def test_a_node_that_goes_in_the_middle_of_its_recovery_recovers_again(kind, crash):
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        await leave_behind(cluster, node)
+        hold = await reach(cluster, group, node, kind)
+        await node.kill(silent=crash)
+        if crash:
+            node.crash(cluster.random)
+        cluster.network.release(hold)
+        await history(cluster, 2, of="later")
+        compact(cluster)
+        node.start(group)
+        await serving(cluster, *cluster.nodes)
+        await settled(cluster)
+        assert node.disk.state.items == store_holds(cluster)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("crash", [False, True], ids=["killed", "crashed"])
+def test_a_recovery_that_is_cut_at_any_write_of_the_vault_ends_well(number, done, crash):
+    """INV-REC-1, after each crash: staged pages, the leap itself, revisions after it, syncs."""
+
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        await leave_behind(cluster, node)
+        begun = stall(node.disk, number)
+        node.start(group)
+        async with asyncio.timeout(120):
+            await begun.wait()
+        await asyncio.sleep((3 if done else 1) * STALL_NS / 4 / SECOND_NS)
+        await node.kill()
+        node.disk.latency_ns = lambda: 0
+        if crash:
+            node.crash(cluster.random)
+        node.start(group)
+        await serving(cluster, *cluster.nodes)
+        await settled(cluster)
+        assert node.disk.state.items == store_holds(cluster)
+
+    simulate(scenario)
+
+
+# ---------------------------------------------------------------- who comes back first
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["direct", "reverse"])
+@pytest.mark.parametrize("apart_s", [0, 0.2, 30])
+@pytest.mark.parametrize("how", ["stopped", "killed", "killed with the leader"])
+def test_R13_two_nodes_come_back_in_either_order(order, apart_s, how):
+    """Neither calls the other, or itself, stale: the leader decides alone, by incarnations."""
+
+    async def scenario(cluster, group):
+        await history(cluster, 2)
+        for node in cluster.nodes:
+            await (node.stop() if how == "stopped" else node.kill())
+        if how == "killed with the leader":
+            await restart_leader(cluster, group)
+        for place in order:
+            cluster.nodes[place].start(group)
+            await asyncio.sleep(apart_s)
+        await serving(cluster, *cluster.nodes)
+        status = await cluster.status()
+        assert {one.name: (one.incarnation, one.state, one.stage) for one in status.nodes} == dict.fromkeys(
+            ("n1", "n2"), (2, "ACTIVE", "MEMBER")
+        )
+
+    simulate(scenario, nodes=2)
+
+
+# ---------------------------------------------------------------- gaps
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["replayed", "leapt"])
+@pytest.mark.parametrize("what", ["nothing", "statements", "rows", "a table dropped", "a table made again"])
+def test_a_node_comes_back_over_a_gap(compacted, what):
+    async def scenario(cluster, group):
+        tables = Tables(cluster, group)
+        await tables.create(replication=3, buckets=2)
+        await tables.write(20)
+        node = cluster.nodes[0]
+        await cluster.wait_for(lambda: all(tables.holds(node, one) for one in tables.manifest()))
+        await settled(cluster)
+        await node.kill()
+        match what:
+            case "statements":
+                await history(cluster, 5)
+            case "rows":
+                await tables.write(20)
+            case "a table dropped" | "a table made again":
+                await cluster.sql("DROP TABLE d.t")
+            case _:
+                pass
+        if what == "a table made again":
+            await cluster.sql("CREATE TABLE d.t (a INT, b STRING) TBLPROPERTIES ('replication' = '3')")
+            await tables.write(10)
+        if compacted:
+            compact(cluster)
+        node.start(group)
+        await serving(cluster, *cluster.nodes)
+        await settled(cluster)
+        await cluster.wait_for(lambda: all(tables.holds(node, one) for one in tables.manifest()))
+        # What it holds and the manifest does not name is on its way out.
+        await cluster.wait_for(lambda: len(node.data.disk.listing()) == len(tables.manifest()))
+        rows = {"nothing": 20, "statements": 20, "rows": 40, "a table made again": 10}
+        if what in rows:
+            for other in cluster.nodes[1:]:
+                await other.kill()
+            assert sum((await tables.read()).values()) == rows[what], "all of it from this node"
+
+    simulate(scenario)
+
+
+# ---------------------------------------------------------------- the logical topology
+
+
+def test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders():
+    async def scenario(cluster, group):
+        assert topology(cluster) == (3, ["n1", "n2", "n3"])
+        node = cluster.nodes[0]
+        await node.kill()
+        await cluster.wait_for(lambda: topology(cluster) == (4, ["n2", "n3"]))
+        for _ in range(3):
+            await restart_leader(cluster, group)
+            await serving(cluster, *cluster.nodes[1:])
+            assert topology(cluster) == (4, ["n2", "n3"]), "a leader that is new moves nobody"
+        node.start(group)
+        await serving(cluster, node)
+        assert topology(cluster) == (5, ["n1", "n2", "n3"])
+        await node.stop()
+        await cluster.wait_for(lambda: topology(cluster) == (6, ["n2", "n3"]))
+        await asyncio.sleep(3 * TOPOLOGY_GRACE_NS / SECOND_NS)
+        assert topology(cluster) == (6, ["n2", "n3"])
+
+    simulate(scenario)
+
+
+def test_a_node_sees_itself_in_the_topology_once_it_has_recovered():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        await leave_behind(cluster, node)
+        node.start(group)
+        await serving(cluster, node)
+        mine = node.published.view.nodes[node.published.node]
+        assert (mine.name, mine.member, mine.incarnation) == ("n1", True, 2)
+        shown = next(one for one in (await cluster.status()).nodes if one.name == "n1")
+        assert (shown.stage, shown.state) == ("MEMBER", "ACTIVE")
+        assert shown.recovery is not None
+        assert shown.recovery.case == "c"
+        rows = await cluster.sql("SHOW NODES")
+        (row,) = (dict(zip(rows.columns, one, strict=True)) for one in rows.rows if "n1" in one)
+        assert row["stage"] == "MEMBER"
+
+    simulate(scenario)
+
+
+def test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        incarnation = node.published.incarnation
+        cluster.network.partition(node.name, COORDINATOR)
+        await cluster.wait_for(lambda: topology(cluster)[1] == ["n2", "n3"])
+        assert node.guard() is None
+        await history(cluster, 3)
+        compact(cluster)
+        cluster.network.heal_all()
+        await serving(cluster, node)
+        assert topology(cluster) == (5, ["n1", "n2", "n3"])
+        assert node.published.incarnation == incarnation, "the same process"
+        assert case_of(node) == "c"
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["killed", "crashed"])
+def test_I19_a_node_under_another_address_keeps_its_id_its_buckets_and_its_place_in_each(crash):
+    """Whoever fetches, forwards or reads learns of it by the watch: it alone has what is asked for then."""
+
+    async def scenario(cluster, group):
+        tables = Tables(cluster, group)
+        await tables.create(replication=2, buckets=6)
+        await tables.write(60)
+        node = cluster.nodes[0]
+        await settled(cluster)
+        records = cluster.watch.oracle.history.records
+
+        def buckets():
+            return {key: (one.replicas, one.in_sync) for key, one in records.items() if key.startswith(keys.BUCKETS)}
+
+        before, mine = buckets(), node.published.node
+        assert any(mine in replicas for replicas, _ in before.values())
+        await node.kill(silent=crash)
+        if crash:
+            node.crash(cluster.random)
+        node.start(group, port=9555)
+        await serving(cluster, node)
+        await settled(cluster)
+        assert node.published.node == mine
+        assert buckets() == before
+        for other in cluster.nodes[1:]:
+            assert other.published.view.nodes[mine].address == "n1:9555"
+        for other in cluster.nodes[1:]:  # each bucket has another replica, and at times that is this node alone
+            await other.kill()
+            assert sum((await tables.read()).values()) == 60
+            other.start(group)
+            await serving(cluster, other)
+        await tables.write(60)
+        assert sum((await tables.read()).values()) == 120
+
+    simulate(scenario)
