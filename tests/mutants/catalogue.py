@@ -1,11 +1,12 @@
 """All mutants, by the part of the protocol that they break."""
 
-from tests.mutants import identities, leaders, leases, people, statements, tables
+from tests.mutants import identities, leaders, leases, people, recoveries, statements, tables
 
 MUTANTS = (
     *leases.MUTANTS,
     *leaders.MUTANTS,
     *identities.MUTANTS,
+    *recoveries.MUTANTS,
     *tables.MUTANTS,
     *statements.MUTANTS,
     *people.MUTANTS,

@@ -4,6 +4,7 @@ from tests.mutants.model import Edit, Mutant
 
 COMMIT = "core/commit.py"
 AGENT = "node/agent.py"
+PROJECTION = "node/projection.py"
 CATALOG = "core/catalog.py"
 SIMULATED = "testing/dataplane.py"
 """The data plane that stands in for Flight in the simulator takes the same steps: where a break of the real one can't
@@ -201,15 +202,18 @@ MUTANTS = (
     Mutant(
         name="files deleted before the vault is durable",
         invariant="INV-REC-1",
-        rule="the revision that lets a file go is durable on the machine before the file goes",
+        rule="the revision that lets a file go, or the leap, is durable on the machine before the file goes (R1, R9)",
         edits=(
             Edit(
                 "node/reconciler.py",
-                "            await self._vault.sync()\n        for table in planned.clean:",
-                "            pass\n        for table in planned.clean:",
+                "            await self._vault.sync()\n            for table in clean:",
+                "            for table in clean:",
             ),
         ),
-        hunters=(f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
+        hunters=(
+            f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
+            "tests/scenarios/test_recovery.py::test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine",
+        ),
     ),
     Mutant(
         name="files deleted on the view that is served",
@@ -218,13 +222,13 @@ MUTANTS = (
         edits=(
             Edit(
                 "node/reconciler.py",
-                "        durable = self._agent.durable\n        self._remember(",
-                "        durable = self._published.view\n        self._remember(",
+                "        durable = self._agent.durable\n        due = due if",
+                "        durable = self._published.view\n        due = due if",
             ),
             Edit(
                 "node/reconciler.py",
-                "            await self._vault.sync()\n        for table in planned.clean:",
-                "            pass\n        for table in planned.clean:",
+                "            await self._vault.sync()\n            for table in clean:",
+                "            for table in clean:",
             ),
         ),
         hunters=(f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
@@ -234,14 +238,14 @@ MUTANTS = (
         name="a vault that loses revisions",
         invariant="INV-REC-1",
         rule="every revision goes into the vault, in order",
-        edits=(Edit(AGENT, "[batch for batch, _ in batches]", "[batch for batch, _ in batches][-1:]"),),
+        edits=(Edit(PROJECTION, "[batch for batch, _ in batches]", "[batch for batch, _ in batches][-1:]"),),
         hunters=(f"{FILES}::test_a_vault_holds_every_revision_up_to_its_own",),
     ),
     Mutant(
         name="a vault whose hash is behind",
         invariant="INV-REC-1",
         rule="projection, applied revision and hash change together",
-        edits=(Edit(AGENT, "batches], durable.lineage)", "batches], batches[0][1].lineage)"),),
+        edits=(Edit(PROJECTION, "batches], durable.lineage)", "batches], batches[0][1].lineage)"),),
         hunters=(f"{FILES}::test_a_vault_holds_every_revision_up_to_its_own",),
     ),
     Mutant(

@@ -12,6 +12,7 @@ import pytest
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.codec import encode
 from leasehold.core.grantor import Held
+from leasehold.core.identity import CAPABILITIES
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import (
     Allocate,
@@ -119,6 +120,7 @@ class Ground:
                 protocol=1,
                 applied=Revision(0),
                 lineage=GENESIS,
+                capabilities=CAPABILITIES,
             )
         )
         assert isinstance(joined, JoinAnswer), joined

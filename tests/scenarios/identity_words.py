@@ -9,7 +9,7 @@ from leasehold.coordinator.registration import Registration
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core.grantor import Grantor
-from leasehold.core.identity import hash_secret
+from leasehold.core.identity import CAPABILITIES, hash_secret
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, Join
 from leasehold.core.operations import Txn
@@ -143,4 +143,5 @@ def join(node=1, token=1, *, nonce, session, previous=0, name="n1"):
         protocol=1,
         applied=0,
         lineage=GENESIS,
+        capabilities=CAPABILITIES,
     )

@@ -13,6 +13,8 @@ from leasehold.core.messages import (
     Grant,
     Initialise,
     Message,
+    RecoveryAccepted,
+    RecoveryFinished,
     RenewalRefused,
     SegmentsHeld,
     SessionOpened,
@@ -238,7 +240,12 @@ async def test_garbled_bytes_are_refused_and_end_their_session_and_no_other(open
         other = made.transport.connect(made.address)
         lasting = await other.session()
         await lasting.send(opening(2, session=ANOTHER, incarnation=1))
-        assert isinstance(await lasting.receive(), SessionOpened)
+        opened_for = await lasting.receive()
+        assert isinstance(opened_for, SessionOpened)
+        speaker = {"node": NodeId(2), "incarnation": Incarnation(1), "session": ANOTHER}
+        await lasting.send(RecoveryFinished(**speaker, applied=opened_for.latest))
+        while not isinstance(await lasting.receive(), RecoveryAccepted):
+            pass
         before = made.state()
         for what, blob in [*GARBLED.items(), ("truncated", TRUNCATED[-1])]:
             async with raw(made) as channel:
@@ -262,7 +269,6 @@ async def test_garbled_bytes_are_refused_and_end_their_session_and_no_other(open
         leader = made.coordinator.leader
         assert leader is not None
         view = leader._writer.catalog
-        speaker = {"node": NodeId(2), "incarnation": Incarnation(1), "session": ANOTHER}
         await lasting.send(renewal(**speaker, applied=view.revision, lineage=view.lineage))
         while not isinstance(answer := await lasting.receive(), Grant | RenewalRefused):
             assert isinstance(answer, Watched)

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core.grantor import Grantor
+from leasehold.core.grantor import Grantor, Registered
 from leasehold.core.identity import hash_secret
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import (
@@ -19,6 +19,7 @@ from leasehold.core.messages import (
     Join,
     JoinAnswer,
     Message,
+    RecoveryProgress,
     Renewal,
     RenewalRefused,
     SessionOpened,
@@ -40,9 +41,12 @@ from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SeededEntropy
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.network import Network
+from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 from leasehold.wire.ports import Duplex
 from tests.scenarios.bad_words import CLUSTER, OWN, renewal, until
+
+OWNED = Registered(incarnation=Incarnation(2), session_hash=hash_secret(OWN), member=True)
 
 # ---------------------------------------------------------------- terms
 
@@ -59,7 +63,7 @@ def test_a_renewal_to_a_deposed_leader_is_refused_and_notes_nothing() -> None:
             floor=Revision(1),
             settings=DEFAULT_SETTINGS,
             largest_outstanding_ns=LEASE_DURATION_NS,
-            registered={NodeId(1): (Incarnation(2), hash_secret(OWN))},
+            registered={NodeId(1): OWNED},
             hash_session=hash_secret,
             leads_until_ns=clock.now_ns() + SECOND_NS,
             now_ns=clock.now_ns(),
@@ -90,7 +94,7 @@ def test_a_revision_that_has_never_been_settles_nothing() -> None:
             floor=Revision(1),
             settings=DEFAULT_SETTINGS,
             largest_outstanding_ns=LEASE_DURATION_NS,
-            registered={NodeId(1): (Incarnation(2), hash_secret(OWN))},
+            registered={NodeId(1): OWNED},
             hash_session=hash_secret,
             leads_until_ns=None,
             now_ns=clock.now_ns(),
@@ -136,11 +140,13 @@ class Impostor:
 
     async def session(self, duplex: Duplex) -> None:
         await duplex.receive()
-        await duplex.send(SessionOpened(term=Term(5), renew_every_ns=SECOND_NS, latest=Revision(0)))
+        await duplex.send(SessionOpened(term=Term(5), renew_every_ns=SECOND_NS, latest=Revision(0), member=True))
         while True:
             message = await duplex.receive()
             if message is None:
                 return
+            if isinstance(message, RecoveryProgress):
+                continue
             assert isinstance(message, Renewal)
             self.renewals.append(message)
             if self.said < len(self._script):
@@ -190,7 +196,9 @@ def test_a_grant_that_answers_nothing_or_is_of_an_older_term_moves_no_deadline(s
             transport=network.host("n1"),
             clock=SimulatedClock(loop),
             entropy=SeededEntropy(random),
+            threads=NoThreads(),
             published=published,
+            compares_disk=False,
         )
         async with asyncio.TaskGroup() as group:
             life = group.create_task(agent.run())

@@ -9,14 +9,16 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.lineage import next_lineage
 from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.reconcile import Emptied, OnDisk, by_bucket
 from leasehold.core.records import DroppedRecord
+from leasehold.core.recovering import Comparison
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits import VAULT_DELAY_NS
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 from tests.scenarios.test_lease_shortcuts import run, simulate
 
@@ -30,22 +32,42 @@ class Disk:
     def __init__(self, vault_disk):
         self._vault_disk = vault_disk
         self.went_at = None
+        self.listings = 0
 
     async def listing(self):
-        return [] if self.went_at is not None else [FILE]
+        self.listings += 1
+        return by_bucket([] if self.went_at is not None else [FILE])
 
     async def trash_table(self, _table):
         self.went_at = self._vault_disk.durable.applied
 
-    async def empty_trash(self, _most):
-        pass
+    async def empty_trash(self, _files, _size_bytes):
+        return Emptied(files=0, size_bytes=0)
+
+    async def check_sizes(self, _records):
+        return ()
 
 
 class Following:
-    caught_up = True
+    """Of a node whose recovery is finished as soon as its disk was compared, or is not, if that is so."""
 
-    def __init__(self, durable):
+    caught_up = True
+    must_verify = False
+
+    def __init__(self, durable, *, accepted=True):
         self.durable = durable
+        self.comparison_due = Comparison(number=1, revision=Revision(0))
+        self.recovered = False
+        self.compared = asyncio.Event()
+        self._accepted = accepted
+
+    def on_disk_compared(self, comparison, *, kept, missing):
+        assert (comparison, kept, missing) == (self.comparison_due, 0, 0)
+        self.comparison_due, self.recovered = None, self._accepted
+        self.compared.set()
+
+    def counted(self, **_counts):
+        pass
 
     async def report_cleaned(self, _table):
         pass
@@ -80,20 +102,82 @@ def test_no_file_goes_before_the_revision_that_lets_it_go_is_durable(in_the_vaul
             agent=Following(view if in_the_vault else Catalog()),
             published=published,
             disk=disk,
-            since_start=(),
+            since_start={},
             vault=vault,
             clock=SimulatedClock(asyncio.get_running_loop()),
+            threads=NoThreads(),
         )
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(reconciler.run())
-                await asyncio.sleep(10)
-                raise Over
-        except* Over:
-            pass
+        await ten_seconds(reconciler)
         assert disk.went_at == (1 if in_the_vault else None)
 
     run_virtual(main, 1)
+
+
+def test_nothing_is_deleted_on_the_evidence_of_an_unfinished_recovery():
+    """What the catalog says is durable, but the leader has not accepted yet that this node has recovered."""
+
+    async def main(_random):
+        view, batch = a_drop()
+        vault_disk = VaultDisk()
+        vault = vault_disk.open()
+        await vault.apply([batch], view.lineage)
+        published, disk = Published(), Disk(vault_disk)
+        published.node = NodeId(1)
+        published.publish(view)
+        agent = Following(view, accepted=False)
+        reconciler = Reconciler(
+            agent=agent,
+            published=published,
+            disk=disk,
+            since_start={},
+            vault=vault,
+            clock=SimulatedClock(asyncio.get_running_loop()),
+            threads=NoThreads(),
+        )
+        await ten_seconds(reconciler)
+        assert agent.compared.is_set()
+        assert disk.went_at is None
+        agent.recovered = True
+        await ten_seconds(reconciler)
+        assert disk.went_at == 1
+
+    run_virtual(main, 1)
+
+
+@pytest.mark.parametrize("due", [None, Comparison(number=1, revision=Revision(2))], ids=["not settled", "not reached"])
+def test_nothing_is_compared_before_the_vault_holds_what_the_recovery_goes_by(due):
+    async def main(_random):
+        view, _ = a_drop()
+        vault_disk = VaultDisk()
+        published, disk = Published(), Disk(vault_disk)
+        published.node = NodeId(1)
+        published.publish(view)
+        agent = Following(view)
+        agent.comparison_due = due
+        reconciler = Reconciler(
+            agent=agent,
+            published=published,
+            disk=disk,
+            since_start={},
+            vault=vault_disk.open(),
+            clock=SimulatedClock(asyncio.get_running_loop()),
+            threads=NoThreads(),
+        )
+        await ten_seconds(reconciler)
+        assert disk.listings == 0
+
+    run_virtual(main, 1)
+
+
+async def ten_seconds(reconciler):
+    """Of simulated time."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reconciler.run())
+            await asyncio.sleep(10)
+            raise Over
+    except* Over:
+        pass
 
 
 def test_a_vault_holds_every_revision_up_to_its_own():

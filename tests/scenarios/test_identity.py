@@ -85,19 +85,20 @@ def test_I1_killed_anywhere_on_its_way_in_a_node_gets_the_same_id(seed):
 # ---------------------------------------------------------------- I2: many nodes start at once
 
 
-def test_I2_nodes_that_start_at_once_get_an_id_each():
+@pytest.mark.parametrize("count", [8, 32])
+def test_I2_nodes_that_start_at_once_get_an_id_each(count):
     async def scenario(cluster, group):
         for node in cluster.nodes:
             node.start(group)
         await serving(cluster, *cluster.nodes)
         owned = [(await identity(node)).node for node in cluster.nodes]
-        assert sorted(owned) == list(range(1, 9))
+        assert sorted(owned) == list(range(1, count + 1))
         status = await cluster.status()
         assert {one.id: one.name for one in status.nodes} == {
             mine: node.name for mine, node in zip(owned, cluster.nodes, strict=True)
         }
 
-    simulate(scenario, nodes=8)
+    simulate(scenario, nodes=count)
 
 
 def test_I2_in_one_transaction_each_token_gets_its_own_and_a_doubled_one_the_same():
@@ -163,7 +164,7 @@ def test_I4_of_two_copies_started_together_one_serves_and_the_other_is_refused(s
         ends = {}
 
         async def life(node):
-            cluster.revive(node.name)
+            node._begin()
             try:
                 await node._run(9000)
             except (Refused, BaseExceptionGroup) as error:

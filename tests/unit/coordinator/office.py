@@ -12,7 +12,7 @@ from leasehold.coordinator.procedures import Procedures
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
-from leasehold.core.grantor import Grantor
+from leasehold.core.grantor import Grantor, registrations
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Receipt, Renewal
 from leasehold.core.operations import Txn
@@ -40,6 +40,7 @@ NODE = NodeRecord(
     nonce=None,
     session_hash=hash_secret(SESSION),
     removed=False,
+    member=True,
 )
 
 
@@ -55,7 +56,7 @@ class Office:
             floor=catalog.revision,
             settings=catalog.settings,
             largest_outstanding_ns=catalog.largest_lease.duration_ns,
-            registered={node.id: (node.incarnation, node.session_hash) for node in catalog.nodes.values()},
+            registered=registrations(catalog.nodes.values()),
             hash_session=hash_secret,
             leads_until_ns=leadership.deadline_ns(),
             now_ns=clock.now_ns(),

@@ -56,6 +56,33 @@ def test_a_name_is_given_again_once_no_node_may_know_it_as_what_went_with_cascad
     simulated(main)
 
 
+def test_what_goes_with_cascade_and_was_changed_a_moment_ago_is_settled_first():
+    """Its change used the table together with others, so the table itself has nothing to wait for."""
+
+    async def work(office):
+        await office.silent()
+        for number, statement in enumerate((DATABASE, TABLE)):
+            await office.execute(asked(number, statement))
+        await office.silent()
+        office.renew()
+        created = await office.execute(asked(2, VIEW, timeout_ns=SECOND_NS // 5))
+        assert created.outcome is Outcome.COMMITTED_PENDING
+        dropping = begin(office, 5, DROP)
+        await office.sleep(SECOND_NS // 10)
+        assert asked(5, DROP).id not in office.catalog.statements, "the node may be at the revision before the view"
+        office.renew()
+        await office.number(asked(5, DROP).id)
+        office.renew()
+        assert (await dropping).outcome is Outcome.COMMITTED
+        assert office.catalog.find_view(V) is None
+        return True
+
+    async def main(store, clock):
+        assert await term(store, clock, work)
+
+    simulated(main)
+
+
 def test_a_later_leader_holds_that_name_too():
     async def first(office):
         await opened(office)

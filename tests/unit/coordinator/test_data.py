@@ -1,14 +1,17 @@
 """Plans of tables with many segments."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from leasehold.coordinator.data import Data
+from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
-from leasehold.core.messages import PlanScan
+from leasehold.core.messages import PlanScan, SegmentsHeld
 from leasehold.core.records import ColumnStatistics, SegmentRecord
 from leasehold.errors import Refused
-from leasehold.limits import MESSAGE_BYTES_MAX
+from leasehold.limits import MESSAGE_BYTES_MAX, REPORTED_SEGMENTS_AT_ONCE_MAX
 from leasehold.wire.clock import BoottimeClock
 from tests.unit.node.cluster import Cluster
 
@@ -71,3 +74,32 @@ def test_a_plan_of_too_many_segments_is_refused_with_advice(many):
     assert caught.value.code == "TOO_MANY_SEGMENTS"
     assert "db.t" in caught.value.text
     assert "larger appends" in caught.value.hint
+
+
+async def test_only_so_many_reported_segments_can_meet_in_one_transaction():
+    class Slow:
+        def __init__(self):
+            self.catalog = Catalog()
+            self.waiting = []
+
+        async def submit(self, _decide):
+            answer = asyncio.get_running_loop().create_future()
+            self.waiting.append(answer)
+            await answer
+
+    writer = Slow()
+    data = Data(writer, None, BoottimeClock())
+    per = REPORTED_SEGMENTS_AT_ONCE_MAX // 4
+    report = SegmentsHeld(node=1, incarnation=1, session="5" * 32, table=2, bucket=0, segments=("s",) * per)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        reports = [group.create_task(data.acknowledge(report)) for _ in range(11)]
+        met = []
+        while not all(one.done() for one in reports):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            met.append(len(writer.waiting))
+            while writer.waiting:
+                writer.waiting.pop().set_result(None)
+            for _ in range(5):
+                await asyncio.sleep(0)
+    assert [one for one in met if one] == [4, 4, 3]

@@ -5,22 +5,33 @@ import logging
 
 import pytest
 
-from leasehold.coordinator import sessions
+from leasehold.coordinator import queues, sessions
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.queues import Outbox, Reports
+from leasehold.coordinator.retaining import Retaining
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
-from leasehold.coordinator.sessions import Outbox, Sessions
+from leasehold.coordinator.sessions import Sessions
+from leasehold.coordinator.topology import Topology
+from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.grantor import Grantor
+from leasehold.core.grantor import Grantor, registrations
 from leasehold.core.identity import hash_secret
-from leasehold.core.messages import OpenSession, SegmentsHeld, SurrenderAccepted, TableCleaned, Watched
+from leasehold.core.messages import OpenSession, SegmentsHeld, SegmentsMissing, SurrenderAccepted, TableCleaned, Watched
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord
 from leasehold.errors import Indefinite, Refused
-from leasehold.limits import LEASE_DURATION_NS, SECOND_NS, SESSION_QUEUE_MESSAGES_MAX, SESSION_REVISIONS_MAX
+from leasehold.limits import (
+    LEASE_DURATION_NS,
+    SECOND_NS,
+    SEGMENTS_PER_REPORT_MAX,
+    SESSION_QUEUE_MESSAGES_MAX,
+    SESSION_REVISIONS_MAX,
+)
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.wire.clock import BoottimeClock
+from tests.scenarios.admission_words import at_a_desk
 
 CLUSTER = "c" * 32
 SESSION = "5" * 32
@@ -62,6 +73,7 @@ async def serve(acknowledge, *messages):
         nonce=None,
         session_hash=hash_secret(SESSION),
         removed=False,
+        member=True,
     )
     catalog = Catalog().changed([*first_records(CLUSTER, DEFAULT_SETTINGS), put(keys.node(1), node)])
     clock = BoottimeClock()
@@ -70,7 +82,7 @@ async def serve(acknowledge, *messages):
         floor=0,
         settings=DEFAULT_SETTINGS,
         largest_outstanding_ns=LEASE_DURATION_NS,
-        registered={1: (1, node.session_hash)},
+        registered=registrations([node]),
         hash_session=hash_secret,
         leads_until_ns=clock.now_ns() + 60 * SECOND_NS,
         now_ns=clock.now_ns(),
@@ -92,8 +104,19 @@ async def serve(acknowledge, *messages):
     stream.incoming.put_nowait(OpenSession(cluster_id=CLUSTER, node=1, incarnation=1, session=SESSION, watch_from=1))
     for message in messages:
         stream.incoming.put_nowait(message)
-    served = Sessions(storage, 1, lambda: catalog, counted)
     leasing = Leasing(grantor, clock)
+    leadership = await storage.campaign("c1")
+    writer = Writer(storage, leadership, catalog, lambda _batch, _after: None, clock.now_ns)
+    served = Sessions(
+        storage,
+        1,
+        lambda: catalog,
+        counted,
+        clock=clock,
+        topology=Topology(writer, leasing, clock, lambda _: None),
+        retaining=Retaining(storage, leadership, writer, clock),
+        live_keys=lambda: 0,
+    )
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             task = group.create_task(served.serve(stream, leasing))
@@ -160,6 +183,70 @@ async def test_a_report_too_large_for_one_transaction_is_taken_in_parts(caplog: 
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("kind", [SegmentsHeld, SegmentsMissing])
+def test_a_report_of_more_segments_than_a_node_sends_at_once_is_refused_unworked(kind):
+    async def scenario(desk):
+        node = await desk.node()
+        line, _ = await node.open()
+        before = desk.catalog.revision
+        segments = tuple(f"{number:032x}-{0:032x}" for number in range(SEGMENTS_PER_REPORT_MAX + 1))
+        speaker = {"node": node.id, "incarnation": node.incarnation, "session": node.session}
+        line.say(kind(**speaker, table=2, bucket=0, segments=segments))
+        async with asyncio.timeout(10):
+            await line.ended.wait()
+        assert line.error.code == "BAD_MESSAGE"
+        assert desk.catalog.revision == before
+
+    at_a_desk(scenario)
+
+
+def test_a_store_that_fails_is_no_fault_of_the_node_whose_session_asks_it():
+    async def scenario(desk):
+        node = await desk.node()
+
+        async def busy():
+            raise Refused("too many requests wait", code="BUSY")
+
+        undisturbed, desk.storage.status = desk.storage.status, busy
+        line = node.connect()
+        line.say(node.opening())
+        await line.ended.wait()
+        desk.storage.status = undisturbed
+        assert isinstance(line.error, Indefinite)
+
+        async def broken(*_args):
+            raise Refused("the disk can't be read", code="EIO")
+            yield
+
+        undisturbed, desk.storage.watch = desk.storage.watch, broken
+        line = node.connect()
+        line.say(node.opening())
+        await line.ended.wait()
+        desk.storage.watch = undisturbed
+        assert isinstance(line.error, Indefinite)
+
+    at_a_desk(scenario)
+
+
+def test_only_the_open_stream_of_a_node_gives_up_what_it_holds():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(3)
+        told = []
+        served = desk.leader._sessions
+        served._retaining.delivered = lambda _node, revision: told.append(revision)
+        _, opened = await node.open()
+        await desk.sleep(SECOND_NS)
+        assert told[-1] >= opened.latest
+        told.clear()
+        del served._open[node.id]  # as while an older stream ends
+        await desk.write(1)
+        await desk.sleep(SECOND_NS)
+        assert told == []
+
+    at_a_desk(scenario)
+
+
 # ---------------------------------------------------------------- what waits for a node
 
 
@@ -175,7 +262,7 @@ async def waits(put):
 
 
 async def test_revisions_wait_by_their_bytes_and_grants_do_not(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sessions, "SESSION_REVISIONS_BYTES_MAX", 1_000)
+    monkeypatch.setattr(queues, "SESSION_REVISIONS_BYTES_MAX", 1_000)
     outbox = Outbox()
     await outbox.put_in_turn(revision(1, 2_000))  # larger than the limit, alone: it must go out some day
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -206,3 +293,23 @@ async def test_many_small_revisions_leave_room_for_grants():
         outbox.put(SurrenderAccepted())
     with pytest.raises(asyncio.QueueFull):
         outbox.put(SurrenderAccepted())
+
+
+async def test_what_a_node_reports_waits_outside_by_its_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(queues, "SESSION_REPORTS_BYTES_MAX", 1_000)
+    reports = Reports()
+    await reports.put(held("a" * 2_000))  # larger than the limit, alone: it is to be taken some day
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        second = group.create_task(reports.put(held("b" * 600)))
+        assert await waits(second)
+        first = await reports.get()
+        assert await waits(second), "it is being worked at"
+        reports.done(first)
+        await second
+        third = group.create_task(reports.put(held("c" * 600)))
+        assert await waits(third)
+        reports.done(await reports.get())
+        await third
+        everything = group.create_task(reports.all_done())
+        assert await waits(everything)
+        reports.done(await reports.get())

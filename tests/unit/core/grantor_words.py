@@ -5,6 +5,7 @@ from leasehold.core.grantor import (
     Grantor,
     Held,
     RefuseRenewal,
+    Registered,
     RenewalReceived,
     ReportVerdict,
     SendGrant,
@@ -21,10 +22,14 @@ SETTINGS = SettingsRecord(
 ELECTED, SEED_BOUND = 1_000, 4_500
 
 
+def member(incarnation, session_hash):
+    return Registered(incarnation=incarnation, session_hash=session_hash, member=True)
+
+
 def grantor(*, leads_until_ns=None, largest=0, settings=SETTINGS, registered=None):
     """Of term 4, floor 7; nodes 1 and 2 have incarnations 3 and 5, node 9 has never joined."""
     if registered is None:
-        registered = {2: (5, b"s5"), 1: (3, b"s3"), 9: (0, None)}
+        registered = {2: member(5, b"s5"), 1: member(3, b"s3"), 9: member(0, None)}
     return Grantor(
         term=4,
         floor=7,
@@ -62,8 +67,15 @@ def refused(code, text, *, node=1, request=1):
     return RefuseRenewal(node=node, refused=RenewalRefused(request=request, code=code, text=text))
 
 
-def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3"):
-    return Held(incarnation=incarnation, session_hash=session_hash, bound_ns=bound_ns, applied=applied, closed=closed)
+def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3", required=0):
+    return Held(
+        incarnation=incarnation,
+        session_hash=session_hash,
+        bound_ns=bound_ns,
+        applied=applied,
+        closed=closed,
+        required=required,
+    )
 
 
 def proceeded(number, revision, *settled, sequence=0):

@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.admission import (
+    REQUIRED_CAPABILITIES,
     Admit,
+    Adopt,
+    AdoptAsked,
     Fresh,
     History,
     Known,
@@ -14,12 +17,14 @@ from leasehold.core.admission import (
     Same,
     WaitUntil,
     closing,
+    decide_adopt,
     decide_allocate,
     decide_join,
+    spoken_protocol,
 )
 from leasehold.core.grantor import Held
-from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Allocate, Join
+from leasehold.core.identity import CAPABILITIES, hash_secret
+from leasehold.core.messages import Allocate, AskIncarnation, Join
 from leasehold.core.records import CountersRecord, SettledHow
 from leasehold.limits import NODES_MAX
 from tests.unit.core.catalog_words import CLUSTER, hex_128, node
@@ -106,7 +111,7 @@ def test_an_id_belongs_to_one_token_for_ever(requests):
 # ---------------------------------------------------------------- joins
 
 
-def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=None, **fields):
+def request_to_join(**fields):
     request = Join(
         cluster_id=CLUSTER.cluster_id,
         generation=1,
@@ -121,8 +126,12 @@ def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=N
         applied=7,
         lineage=LINEAGE,
     )
+    return msgspec.structs.replace(request, **fields)
+
+
+def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=None, required=frozenset(), **fields):
     return decide_join(
-        msgspec.structs.replace(request, **fields),
+        request_to_join(**fields),
         cluster=CLUSTER,
         nodes=[record, *others],
         history=history or History(latest=9, lineage_at_applied=LINEAGE),
@@ -130,6 +139,7 @@ def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=N
         first_bound_ns=first,
         alive_after_ns=3_000,
         now_ns=now,
+        required=required,
     )
 
 
@@ -209,7 +219,12 @@ def test_a_copy_is_refused_at_once_and_not_made_to_wait():
     [
         ({"cluster_id": "d" * 32}, "OTHER_CLUSTER"),
         ({"generation": 2}, "OTHER_GENERATION"),
-        ({"protocol": 2}, "OTHER_PROTOCOL"),
+        ({"protocol": 3, "protocol_min": 2}, "OTHER_PROTOCOL"),
+        ({"protocol": 0, "protocol_min": 0}, "OTHER_PROTOCOL"),
+        ({"capabilities": ("Upper",)}, "BAD_CAPABILITIES"),
+        ({"capabilities": ("c",) * 33}, "BAD_CAPABILITIES"),
+        ({"capabilities": ("",)}, "BAD_CAPABILITIES"),
+        ({"capabilities": ("leap",), "required": frozenset({"leap", "fly"})}, "LACKS_CAPABILITY"),
         ({"node": 8}, "UNKNOWN_NODE"),
         ({"token": hex_128(4)}, "WRONG_TOKEN"),
         ({"record": msgspec.structs.replace(MINE, removed=True)}, "REMOVED"),
@@ -241,3 +256,76 @@ def test_a_history_that_can_not_be_read_any_more_is_left_to_the_watch():
 )
 def test_only_an_open_incarnation_is_closed(held, expected):
     assert closing(held) is expected
+
+
+def test_a_join_tells_what_its_program_can_do_and_leaves_the_logical_topology():
+    member = msgspec.structs.replace(MINE, member=True, left=True, capabilities=("old",))
+    after = admitted(6, member, member=False, left=False, capabilities=("fly", "leap"))
+    required = frozenset({"leap"})
+    assert join(record=member, capabilities=("leap", "fly", "leap"), required=required) == after
+
+
+def test_this_program_can_do_what_is_required():
+    assert join(capabilities=CAPABILITIES, required=REQUIRED_CAPABILITIES) == admitted(
+        6, capabilities=tuple(sorted(CAPABILITIES))
+    )
+    assert code(join(capabilities=CAPABILITIES[1:], required=REQUIRED_CAPABILITIES)) == "LACKS_CAPABILITY"
+
+
+def test_the_protocol_that_is_spoken_is_the_newest_of_both():
+    assert spoken_protocol(request_to_join(protocol_min=1, protocol=1)) == 1
+    assert spoken_protocol(request_to_join(protocol_min=1, protocol=7)) == 1
+    assert spoken_protocol(request_to_join(protocol_min=2, protocol=7)) is None
+    refusal = join(protocol_min=2, protocol=7)
+    assert "2 to 7" in refusal.text
+    assert "1 to 1" in refusal.text
+
+
+# ---------------------------------------------------------------- adopting an older copy
+
+
+def adopt(*, record=MINE, held=None, connected=False, first=None, now=10_000, **fields):
+    request = AskIncarnation(cluster_id=CLUSTER.cluster_id, token=TOKEN, node=3)
+    return decide_adopt(
+        msgspec.structs.replace(request, **fields),
+        cluster=CLUSTER,
+        node=record,
+        held=held,
+        connected=connected,
+        first=first,
+        alive_after_ns=3_000,
+        now_ns=now,
+    )
+
+
+@pytest.mark.parametrize("held", [None, lease(10_000), lease(99_000, SettledHow.SURRENDERED)])
+def test_a_copy_may_take_the_place_of_a_node_that_does_not_live(held):
+    assert adopt(held=held) == Adopt(node=MINE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"cluster_id": "d" * 32}, "OTHER_CLUSTER"),
+        ({"record": None}, "UNKNOWN_NODE"),
+        ({"token": hex_128(4)}, "WRONG_TOKEN"),
+        ({"record": msgspec.structs.replace(MINE, removed=True)}, "REMOVED"),
+    ],
+)
+def test_who_may_not_adopt_is_told_at_once(fields, expected):
+    assert code(adopt(**fields)) == expected
+    assert code(adopt(held=lease(99_000), connected=True, **fields)) == expected, "nor does it wait first"
+
+
+def test_an_adoption_waits_for_the_lease_and_for_the_session():
+    first = AdoptAsked(since_ns=9_000, bound_ns=10_500)
+    assert adopt(held=lease(10_001)) == WaitUntil(bound_ns=10_001)
+    assert adopt(held=lease(13_500), first=first) == WaitUntil(bound_ns=13_500)
+    assert adopt(connected=True) == WaitUntil(bound_ns=10_000)
+    assert adopt(connected=True, first=first, now=12_000) == WaitUntil(bound_ns=12_000)
+
+
+def test_a_node_that_keeps_its_lease_or_its_session_is_alive_elsewhere():
+    first = AdoptAsked(since_ns=9_000, bound_ns=10_500)
+    assert code(adopt(held=lease(13_501), first=first)) == "ALIVE_ELSEWHERE"
+    assert code(adopt(connected=True, first=first, now=12_001)) == "ALIVE_ELSEWHERE"

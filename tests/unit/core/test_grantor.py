@@ -9,10 +9,15 @@ from leasehold.core.grantor import (
     BarrierRequested,
     IncarnationClosed,
     IncarnationJoined,
+    MemberEntered,
+    MemberLeft,
     NodeRemoved,
+    Registered,
     SettingsChanged,
+    registrations,
 )
 from leasehold.core.records import SettledHow
+from tests.unit.core.catalog_words import node
 from tests.unit.core.grantor_words import (
     ELECTED,
     SEED_BOUND,
@@ -21,6 +26,7 @@ from tests.unit.core.grantor_words import (
     grantor,
     held,
     other,
+    proceeded,
     refused,
     renewal,
     surrender,
@@ -204,16 +210,72 @@ def test_a_join_starts_with_a_clean_record():
     leader.step(surrender(), 2_100)
     joined = IncarnationJoined(node=1, incarnation=4, session_hash=b"s4")
     assert leader.step(joined, 2_200) == ()
-    assert leader.held(1) == held(2_200, incarnation=4, session_hash=b"s4")
+    assert leader.held(1) == held(2_200, incarnation=4, session_hash=b"s4", required=None)
     assert leader.step(renewal(), 2_300) == (refused("SUPERSEDED", "incarnation 4 has joined since"),)
     assert leader.step(surrender(), 2_300) == ()
+    leader.step(MemberEntered(node=1, incarnation=4, required=7), 2_350)
     assert leader.step(renewal(incarnation=4, session="s4"), 2_400) == (granted(2),)
 
 
 def test_a_node_joins_for_the_first_time():
     leader = grantor()
     assert leader.step(IncarnationJoined(node=9, incarnation=1, session_hash=b"s1"), 2_000) == ()
-    assert leader.held(9) == held(2_000, incarnation=1, session_hash=b"s1")
+    assert leader.held(9) == held(2_000, incarnation=1, session_hash=b"s1", required=None)
+
+
+# ---------------------------------------------------------------- the logical topology
+
+
+def test_a_node_that_is_no_member_gets_no_grant_whatever_it_has_applied():
+    leader = grantor(registered={1: Registered(incarnation=3, session_hash=b"s3", member=False)})
+    answer = leader.step(renewal(applied=9), 2_000)
+    assert answer == (refused("RECOVERING", "incarnation 3 is not in the logical topology"),)
+    assert leader.held(1) == held(applied=9, required=None)
+    assert not leader.held(1).admitted
+
+
+def test_a_member_gets_a_grant_once_it_has_applied_what_was_required_of_it():
+    leader = grantor(registered={1: Registered(incarnation=3, session_hash=b"s3", member=False)})
+    assert leader.step(MemberEntered(node=1, incarnation=3, required=9), 2_000) == ()
+    assert leader.step(renewal(applied=8), 2_100) == (refused("RECOVERING", "applied 8, 9 was required"),)
+    assert leader.step(renewal(applied=9), 2_200) == (granted(1),)
+    assert leader.held(1).admitted
+
+
+def test_whoever_leaves_gets_no_grant_any_more_and_keeps_the_bound_it_had():
+    leader = grantor()
+    leader.step(renewal(), 2_000)
+    before = leader.held(1)
+    assert leader.step(MemberLeft(node=1, incarnation=3), 2_100) == ()
+    assert leader.held(1) == msgspec.structs.replace(before, required=None)
+    assert leader.step(renewal(), 2_200) == (refused("RECOVERING", "incarnation 3 is not in the logical topology"),)
+    assert leader.held(1).bound_ns == before.bound_ns
+
+
+@pytest.mark.parametrize("event", [MemberEntered(node=1, incarnation=2, required=7), MemberLeft(node=1, incarnation=2)])
+def test_what_concerns_another_incarnation_changes_nothing(event):
+    leader = grantor()
+    assert leader.step(event, 2_000) == ()
+    assert leader.held(1) == held()
+
+
+def test_a_barrier_waits_for_one_that_recovers_only_while_it_may_hold_a_lease_and_hears_its_reports():
+    leader = grantor()
+    leader.step(other(), 2_000)
+    leader.step(MemberLeft(node=2, incarnation=5), 2_000)
+    leader.step(surrender(), 2_000)
+    leader.step(BarrierRequested(number=1, revision=8), 2_000)
+    (refusal, verdict) = leader.step(other(applied=8), 2_100)
+    assert refusal == refused("RECOVERING", "incarnation 5 is not in the logical topology", node=2)
+    assert verdict == proceeded(1, 8, (2, SettledHow.APPLIED, 100), sequence=1)
+
+
+def test_removed_nodes_are_not_registered_any_more():
+    nodes = [node(1, session_hash=b"s", member=True), node(2, removed=True)]
+    assert registrations(nodes) == {1: Registered(incarnation=1, session_hash=b"s", member=True)}
+
+
+# ---------------------------------------------------------------- joins that are illegal, and removal
 
 
 @pytest.mark.parametrize(("incarnation", "why"), [(3, "INV-ID-2"), (2, "INV-ID-2"), (4, "one live session")])

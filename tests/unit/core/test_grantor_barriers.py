@@ -9,6 +9,7 @@ from leasehold.core.grantor import (
     IncarnationClosed,
     IncarnationJoined,
     LeadershipExtended,
+    MemberEntered,
     NodeRemoved,
     ReportVerdict,
 )
@@ -20,6 +21,7 @@ from tests.unit.core.grantor_words import (
     granted,
     grantor,
     held,
+    member,
     other,
     proceeded,
     refused,
@@ -84,13 +86,13 @@ def test_what_was_reported_before_the_barrier_counts():
 
 
 def test_a_closed_incarnation_is_not_waited_for():
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(surrender(), 2_000)
     assert leader.step(BarrierRequested(number=1, revision=8), 2_100) == (proceeded(1, 8),)
 
 
 def test_a_surrender_settles():
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     verdict = proceeded(1, 8, (1, SettledHow.SURRENDERED, 100))
     assert leader.step(surrender(), 2_100) == (AcceptSurrender(node=1), verdict)
@@ -101,13 +103,13 @@ def test_a_surrender_settles():
     [(IncarnationClosed(node=1, incarnation=3), SettledHow.FENCED), (NodeRemoved(node=1), SettledHow.REMOVED)],
 )
 def test_closing_and_removing_settle(event, how):
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     assert leader.step(event, SEED_BOUND) == (proceeded(1, 8, (1, how, 2_500)),)
 
 
 def test_an_older_incarnation_settles_nobody():
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     for event in (renewal(incarnation=2, applied=8), renewal(session="s9", applied=8), surrender(incarnation=2)):
         leader.step(event, 2_100)
@@ -115,10 +117,11 @@ def test_an_older_incarnation_settles_nobody():
 
 
 def test_whoever_joins_later_is_not_waited_for_and_needs_the_floor():
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     leader.step(IncarnationJoined(node=9, incarnation=1, session_hash=b"s1"), 2_100)
     assert leader.verdict(1, 2_100) == Wait(pending=(1,), until_ns=SEED_BOUND)
+    leader.step(MemberEntered(node=9, incarnation=1, required=7), 2_150)
     answer = leader.step(renewal(node=9, incarnation=1, session="s1"), 2_200)
     assert answer == (refused("BEHIND", "applied 7, the floor is 8", node=9),)
 
@@ -139,7 +142,7 @@ def test_a_barrier_number_is_used_once():
 
 
 def test_giving_up_leaves_the_floor():
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8, give_up_ns=3_000), 2_000)
     assert leader.next_deadline_ns() == 3_000
     receipt = BarrierReceipt(revision=8, term=4, sequence=0, settled=())
@@ -150,7 +153,7 @@ def test_giving_up_leaves_the_floor():
 
 
 def test_a_verdict_that_was_looked_at_is_still_reported():
-    leader = grantor(registered={1: (3, b"s3")})
+    leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     verdict = proceeded(1, 8, (1, SettledHow.FENCED, 2_500))
     assert leader.verdict(1, SEED_BOUND) == verdict.verdict
@@ -191,7 +194,7 @@ def test_a_leadership_held_by_a_lock_has_no_deadline():
     "event", [TimePassed(), surrender(), NodeRemoved(node=1), IncarnationClosed(node=1, incarnation=3)]
 )
 def test_an_ended_leadership_lets_no_barrier_proceed_and_asks_for_no_timer(event):
-    leader = grantor(registered={1: (3, b"s3")}, leads_until_ns=4_000)
+    leader = grantor(registered={1: member(3, b"s3")}, leads_until_ns=4_000)
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     effects = leader.step(event, SEED_BOUND)
     assert effects == ((AcceptSurrender(node=1),) if event == surrender() else ())

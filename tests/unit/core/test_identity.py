@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from leasehold.core.admission import Admit, Fresh, History, Known, Reject, Same, WaitUntil, decide_allocate, decide_join
 from leasehold.core.grantor import Held
 from leasehold.core.identity import (
+    CAPABILITIES,
     Admitted,
     Claim,
     ClusterLearned,
@@ -24,6 +25,7 @@ from leasehold.core.identity import (
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, ClusterFacts, Join
 from leasehold.core.records import Allocated, Claiming, ClusterRecord, CountersRecord, Joining, SettledHow
+from leasehold.limits import PROTOCOL_VERSION_MIN
 from tests.unit.core.catalog_words import hex_128
 
 CLUSTER_ID = "c" * 32
@@ -56,6 +58,8 @@ def join_request(**fields):
         protocol=1,
         applied=7,
         lineage=GENESIS,
+        protocol_min=PROTOCOL_VERSION_MIN,
+        capabilities=CAPABILITIES,
     )
     return msgspec.structs.replace(whole, **fields)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leasehold.core import keys
 from leasehold.core.records import BucketRecord, SegmentRecord
-from leasehold.core.replication import after_commit, after_fetch, missing, place
+from leasehold.core.replication import after_commit, after_fetch, after_loss, place
 from leasehold.errors import Refused
 from tests.unit.core.catalog_words import Ground, hex_128, node
 
@@ -121,16 +121,77 @@ def test_a_node_that_is_not_a_replica_never_gets_into_the_set():
     assert after_fetch(BUCKET, by_id(segment(1, 1)), 7, [segment(1).id]) == (BUCKET, [])
 
 
-def test_what_is_missing_is_what_is_visible_in_assigned_buckets_and_not_on_disk():
-    ground = Ground()
-    mine, other = BUCKET, BucketRecord(table=2, bucket=1, replicas=(1, 3), in_sync=(1, 3))
-    ground.put(keys.bucket(2, 0), mine)
-    ground.put(keys.bucket(2, 1), other)
-    ground.put(keys.bucket(3, 0), BucketRecord(table=3, bucket=0, replicas=(2,), in_sync=(2,)))
-    segments = [segment(3, 1), segment(1, 1, 2), segment(2, 1), segment(4, 1, bucket=1)]
-    for one in segments:
-        ground.put(keys.segment(2, one.bucket, one.id), one)
-    assert missing(ground.catalog, 2, [segments[2].id]) == [segments[1], segments[0]]
-    assert missing(ground.catalog, 2, [one.id for one in segments]) == []
-    assert missing(ground.catalog, 1, []) == [segments[1], segments[2], segments[0], segments[3]]
-    assert missing(ground.catalog, 7, []) == []
+class Watchful(dict):
+    """Counts how many of its values were looked at in turn."""
+
+    seen = 0
+
+    def values(self):
+        for one in super().values():
+            self.seen += 1
+            yield one
+
+
+def test_a_report_costs_what_it_names_and_not_what_the_bucket_holds():
+    segments = Watchful({segment(number).id: segment(number, 1, 3) for number in range(1_000)})
+    names = [segment(number).id for number in range(500, 510)]
+    bucket, changed = after_fetch(BUCKET, segments, 2, names)
+    assert (bucket, len(changed)) == (BUCKET, 10)
+    assert segments.seen == 1, "it lacks the first one"
+    bucket, changed = after_fetch(BUCKET, segments, 1, names)
+    assert (bucket, changed, segments.seen) == (BUCKET, [], 1)
+
+
+# ---------------------------------------------------------------- what a node lacks after all
+
+
+def lost(segments, *, node_id=1, names, removed=(), bucket=BUCKET):
+    ground = Ground(nodes=(1, 2, 3))
+    for one in removed:
+        ground.put(keys.node(one), node(one, removed=True))
+    by_id = {one.id: one for one in segments}
+    after, changed, alone = after_loss(bucket, by_id, node_id, [one.id for one in names], catalog=ground.catalog)
+    return after, {one.id: one.holders for one in changed}, alone
+
+
+def test_I7_a_node_that_lacks_what_it_is_thought_to_hold_is_struck_off_and_leaves_the_sync_state_set():
+    first, second = segment(1, 1, 3), segment(2, 3, 1, 2)
+    after, changed, alone = lost([first, second], names=[first])
+    assert (after.in_sync, changed, alone) == ((3,), {first.id: (3,)}, [])
+    assert after.replicas == BUCKET.replicas, "it is to fetch it"
+    after, changed, alone = lost([first, second], names=[second, first])
+    assert changed == {first.id: (3,), second.id: (3, 2)}
+
+
+def test_I7_the_last_holder_stays_one():
+    only, shared = segment(1, 1), segment(2, 1, 3)
+    assert lost([only, shared], names=[only]) == (BUCKET, {}, [only.id])
+    after, changed, alone = lost([only, shared], names=[only, shared])
+    assert (after.in_sync, changed, alone) == ((3,), {shared.id: (3,)}, [only.id])
+
+
+def test_I7_a_removed_node_is_no_other_holder():
+    one = segment(1, 1, 3)
+    assert lost([one], names=[one], removed=(3,)) == (BUCKET, {}, [one.id])
+
+
+def test_I7_what_a_node_does_not_hold_by_the_manifest_it_can_not_lose():
+    one = segment(1, 3)
+    assert lost([one], names=[one, segment(9, 1)]) == (BUCKET, {}, [])
+
+
+def test_I7_what_was_lost_counts_again_once_it_was_fetched():
+    one = segment(1, 1, 3)
+    after, changed, _ = lost([one], names=[one])
+    struck = msgspec.structs.replace(one, holders=changed[one.id])
+    back, again = after_fetch(after, {one.id: struck}, 1, [one.id])
+    assert (set(back.in_sync), [set(entry.holders) for entry in again]) == ({1, 3}, [{1, 3}])
+
+
+def test_a_new_table_is_not_placed_on_a_node_that_is_about_to_be_removed():
+    catalog = Ground(nodes=(1, 2, 3)).catalog
+    records = place(catalog, table=9, buckets=4, replication=2, serving=(1, 2, 3), leaving={2})
+    assert {node for one in records for node in one.replicas} == {1, 3}
+    with pytest.raises(Refused) as caught:
+        place(catalog, table=9, buckets=1, replication=3, serving=(1, 2, 3), leaving={2})
+    assert caught.value.code == "TOO_FEW_NODES"

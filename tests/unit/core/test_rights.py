@@ -19,6 +19,7 @@ from leasehold.core.messages import (
     CommitTransaction,
     OpenTransaction,
     PlanScan,
+    RemoveNode,
     Replaced,
 )
 from leasehold.core.operations import Change
@@ -359,6 +360,7 @@ REQUESTS = [
         ),
         [(INSERT, TABLE), (DROP, TABLE)],
     ),
+    (asks(RemoveNode, name="n1"), [(ALTER, CLUSTER)]),
 ]
 
 

@@ -103,6 +103,9 @@ def test_what_is_shown():
         ("lease_duration", "2s", "1s600ms to 10m"),
         ("lease_margin", "500ms", "100ms to 10s"),
         ("min_in_sync", "2", "1 to 7"),
+        ("catch_up_difference", "100", "1 to 1000000"),
+        ("retention", "1h", "1s to 30d"),
+        ("retention_revisions", "200000", "100 to 100000000"),
         ("largest_lease", "1m30s", "fixed"),
         ("clock_drift", "0%", "fixed"),
     ]

@@ -15,21 +15,24 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord, ReplacedRecord, SegmentRecord
+from leasehold.core.recovering import Comparison
 from leasehold.core.statements import CreateTable, DropTable, TableName
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits import MILLISECOND_NS, RECONCILE_RESTS_KEPT
-from leasehold.node import reconciler, segments
+from leasehold.node import findings, segments
 from leasehold.node.fetch import fetch_segment
 from leasehold.node.published import Published
-from leasehold.node.reconciler import Reconciler, Rests
+from leasehold.node.reconciler import Reconciler
+from leasehold.node.rests import Rests
 from leasehold.node.segments import LocalDisk
 from leasehold.node.serving import NodeFlight
-from leasehold.storage.files import SegmentFile, SegmentFiles
+from leasehold.storage.files import Folder, SegmentFile, SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.testing.vault import VaultDisk
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
+from leasehold.wire.threads import OneThread
 from tests.unit.node.cluster import DROP_TABLE, Cluster, Node, cluster, columns, rows
 
 WITHIN_S = 20
@@ -43,7 +46,13 @@ class Agent:
     def __init__(self, made: Cluster) -> None:
         self._made = made
         self.held: asyncio.Queue[Held] = asyncio.Queue()
+        self.missing: asyncio.Queue[Held] = asyncio.Queue()
         self.cleaned: asyncio.Queue[ObjectId] = asyncio.Queue()
+        self.compared: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self.comparison_due: Comparison | None = Comparison(number=1, revision=Revision(0))
+        self.recovered = True
+        self.must_verify = False
+        self.fetched = self.evicted = 0
 
     @property
     def durable(self) -> Catalog:
@@ -56,8 +65,23 @@ class Agent:
     async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
         self.held.put_nowait((table, bucket, segments))
 
+    async def report_missing(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        self.missing.put_nowait((table, bucket, segments))
+
     async def report_cleaned(self, table: ObjectId) -> None:
         self.cleaned.put_nowait(table)
+
+    def on_disk_compared(self, comparison: Comparison, *, kept: int, missing: int) -> None:
+        if comparison == self.comparison_due:
+            self.comparison_due = None
+            self.compared.put_nowait((kept, missing))
+
+    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
+        self.fetched += fetched
+        self.evicted += evicted
+
+    async def verified(self) -> None:
+        self.must_verify = False
 
     async def held_segments(self, count: int) -> list[tuple[SegmentId, ...]]:
         """The reports until so many segments are in them."""
@@ -89,9 +113,9 @@ class Watched(SegmentFiles):
         self.trashed = threading.Event()
         self.listings = threading.Semaphore(0)
 
-    def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
+    def folders(self) -> Iterator[Folder]:
         self.listings.release()
-        return super().listing()
+        return super().folders()
 
     def looked_over(self) -> bool:
         """Waits until the reconciler has compared all that lies here now with the catalog."""
@@ -129,10 +153,12 @@ class _Over(Exception):
 
 
 @asynccontextmanager
-async def reconciling(made: Cluster, *, files: SegmentFiles | None = None) -> AsyncIterator[Agent]:
+async def reconciling(
+    made: Cluster, *, files: SegmentFiles | None = None, agent: Agent | None = None
+) -> AsyncIterator[Agent]:
     """The second node's reconciler at work."""
-    agent, node = Agent(made), made.node(2)
-    disk = LocalDisk(files or node.files, node.published)
+    agent, node = agent or Agent(made), made.node(2)
+    disk = LocalDisk(files or node.files, node.published, BoottimeClock().now_ns)
     reconciler = Reconciler(
         agent=agent,
         published=node.published,
@@ -140,6 +166,7 @@ async def reconciling(made: Cluster, *, files: SegmentFiles | None = None) -> As
         since_start=await disk.listing(),
         vault=VaultDisk().open(),
         clock=BoottimeClock(),
+        threads=OneThread(),
     )
     try:
         async with asyncio.TaskGroup() as group:
@@ -207,7 +234,7 @@ async def test_what_is_missing_is_fetched_and_reported_together(made: Cluster) -
 
 
 async def test_a_report_is_cut_to_the_limit(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "SEGMENTS_PER_REPORT_MAX", 2)
+    monkeypatch.setattr(findings, "SEGMENTS_PER_REPORT_MAX", 2)
     async with reconciling(made) as agent:
         reports = await agent.held_segments(3)
     assert max(len(one) for one in reports) <= 2

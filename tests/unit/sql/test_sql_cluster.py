@@ -18,6 +18,10 @@ from leasehold.sql.render import render
             {"lease_duration": 90 * SECOND_NS, "lease_margin": 300 * MILLISECOND_NS},
         ),
         ("ALTER CLUSTER SET min_in_sync = 2", {"min_in_sync": 2}),
+        (
+            "ALTER CLUSTER SET catch_up_difference = 7, retention = '2h', retention_revisions = 1000",
+            {"catch_up_difference": 7, "retention": 7200 * 10**9, "retention_revisions": 1000},
+        ),
         ("ALTER CLUSTER SET min_in_sync = '2', lease_margin = '100ms'", {"min_in_sync": 2, "lease_margin": 10**8}),
     ],
 )
@@ -64,7 +68,10 @@ def refused(text: str) -> Refused:
         ("min_in_sync = '\u0662'", "BAD_SETTING", "not a whole number"),
         ("min_in_sync = " + "9" * 5_000, "BAD_SETTING", "not a whole number"),
         ("lease_length = '2s'", "NO_SUCH_SETTING", "lease_length"),
-        ("catch_up_difference = 10", "FIXED_SETTING", "nothing in this version uses it"),
+        ("catch_up_difference = 0", "BAD_SETTING", "1 to 1000000"),
+        ("retention = '999ms'", "BAD_SETTING", "1s to 30d"),
+        ("retention = 3600", "BAD_SETTING", "a number with a unit"),
+        ("retention_revisions = 99", "BAD_SETTING", "100 to 100000000"),
         ("clock_drift = '1%'", "FIXED_SETTING", "clock_drift"),
         ("Largest_Lease = '2s'", "FIXED_SETTING", "follows lease_duration"),
         ("lease_margin = '1s', LEASE_MARGIN = '1s'", "SETTING_TWICE", "lease_margin is set twice"),

@@ -144,7 +144,7 @@ def test_the_trash_takes_segments_and_tables_and_is_emptied_in_steps(root: Path,
         assert files.trash_table(TABLE), "a write that was under way brought the folder back"
         assert list(files.listing()) == []
         assert len(left_in(root, "trash")) == 7
-        assert [files.empty_trash(n) for n in (0, 3, 3, 3, 3)] == [0, 3, 3, 1, 0]
+        assert [files.empty_trash(n, 2**20).files for n in (0, 3, 3, 3, 3)] == [0, 3, 3, 1, 0]
         assert list((root / "trash").iterdir()) == []
         assert scan.read() == b"read on", "a scan that has it open reads on"
 

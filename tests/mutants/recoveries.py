@@ -1,0 +1,227 @@
+"""Breaks of recovery, of the logical topology and of what is kept of the history."""
+
+from tests.mutants.model import Edit, Mutant
+
+GRANTOR = "core/grantor.py"
+RECOVERY = "tests/sim/test_recovery.py"
+NODES = "tests/scenarios/test_recovery.py"
+SNAPSHOTS = "tests/scenarios/test_snapshots.py"
+ADMISSION = "tests/scenarios/test_admission.py"
+AGENT = "tests/unit/node/test_agent.py"
+
+MUTANTS = (
+    Mutant(
+        name="a lease before what was required",
+        invariant="INV-REC-3",
+        rule="a member is granted a lease once it has applied what was required of it when it entered",
+        edits=(Edit(GRANTOR, "        if renewal.applied < held.required:\n", "        if False:\n"),),
+        hunters=(
+            f"{ADMISSION}::test_R4_a_node_that_is_nearly_there_gets_its_lease_only_with_the_revision_that_let_it_in",
+            f"{NODES}::test_R4_a_node_that_is_let_in_many_revisions_behind_serves_nothing_before_it_has_them",
+        ),
+        unseen="a node of a random cluster has what is required before its next renewal: few revisions are made there",
+    ),
+    Mutant(
+        name="a lease before recovery is finished",
+        invariant="INV-REC-3",
+        rule="only a member of the logical topology is granted a lease",
+        edits=(
+            Edit(
+                GRANTOR,
+                '        if held.required is None:\n            return "RECOVERING"',
+                '        if False:\n            return "RECOVERING"',
+            ),
+            Edit(
+                GRANTOR,
+                "        if renewal.applied < held.required:\n",
+                "        if held.required is not None and renewal.applied < held.required:\n",
+            ),
+        ),
+        hunters=(
+            f"{ADMISSION}::test_R4_a_node_that_is_nearly_there_gets_its_lease_only_with_the_revision_that_let_it_in",
+            "tests/unit/core/test_grantor.py",
+        ),
+    ),
+    Mutant(
+        name="a member that left goes on with its leases",
+        invariant="INV-REC-3",
+        rule="whoever leaves the logical topology is granted nothing from that step on, even if the write is unclear",
+        edits=(
+            Edit(
+                "coordinator/topology.py",
+                "            self._leasing.step(MemberLeft(node=node.id, incarnation=node.incarnation))\n",
+                "",
+            ),
+        ),
+        hunters=(
+            f"{ADMISSION}::test_R14_who_leaves_is_granted_nothing_any_more_even_if_that_can_not_be_written",
+            f"{ADMISSION}::test_R14_a_node_that_was_cut_off_loses_its_place_and_gets_it_back_only_by_recovering",
+        ),
+    ),
+    Mutant(
+        name="a node that is connected taken out of the topology",
+        invariant="INV-REC-3",
+        rule="a member leaves when its lease has ended and no session of it has been open for the grace time (R15)",
+        edits=(
+            Edit(
+                "core/topology.py",
+                "    if absent_since_ns is None or now_ns < held.bound_ns:\n        return False\n",
+                "    if now_ns < held.bound_ns:\n        return False\n    absent_since_ns = absent_since_ns or 0\n",
+            ),
+        ),
+        hunters=(f"{ADMISSION}::test_R15_a_node_that_is_connected_stays_however_long_it_is_fenced",),
+        unseen="the node comes back by itself: nothing is wrong but that it had to",
+    ),
+    Mutant(
+        name="compaction without regard to holds",
+        invariant="INV-REC-3",
+        rule="what follows a snapshot is held for the node that takes it (R3; liveness)",
+        edits=(
+            Edit(
+                "core/retention.py",
+                "        return min([oldest, *(one.revision for one in self._holds.values())])\n",
+                "        return oldest\n",
+            ),
+        ),
+        hunters=(f"{SNAPSHOTS}::test_R3_what_follows_a_snapshot_is_held_until_the_next_session_has_delivered_it",),
+        unseen="in a random cluster the history is compacted by others too, who know of no holds",
+    ),
+    Mutant(
+        name="holds of an older leader forgotten",
+        invariant="INV-REC-3",
+        rule="a new leader lets nothing be forgotten before holds that it does not know of have ended (R3; liveness)",
+        edits=(Edit("core/retention.py", "        if now_ns < self._nothing_until_ns:\n", "        if False:\n"),),
+        hunters=(f"{SNAPSHOTS}::test_R3_a_new_leader_keeps_what_the_old_one_held",),
+        unseen="in a random cluster the history is compacted by others too, who know of no holds",
+    ),
+    Mutant(
+        name="a leap without deletes",
+        invariant="INV-REC-2",
+        rule="a leap deletes what the snapshot lacks (R2)",
+        edits=(
+            Edit(
+                "node/projection.py",
+                "lambda: held.leaping(end.revision, end.lineage, changes))\n",
+                "lambda: held.leaping(end.revision, end.lineage, tuple(one for one in changes if one.value)))\n",
+            ),
+        ),
+        hunters=(f"{NODES}::test_R2_what_was_deleted_while_a_node_was_away_is_deleted_by_its_leap",),
+    ),
+    Mutant(
+        name="a leap of the file without deletes",
+        invariant="INV-REC-1",
+        rule="the vault deletes what a snapshot lacks, in the transaction of the leap (R2)",
+        edits=(
+            Edit(
+                "vault/leap.py",
+                "DELETE FROM projection WHERE key IN (SELECT key FROM differing WHERE value IS NULL)",
+                "DELETE FROM projection WHERE FALSE",
+            ),
+        ),
+        hunters=("tests/conformance/test_vault_leap.py",),
+        unseen="a simulated vault lies in memory",
+    ),
+    Mutant(
+        name="a snapshot believed uncounted",
+        invariant="INV-REC-2",
+        rule="a leap is made of exactly the items that were sent: the digest is compared",
+        edits=(Edit("core/staging.py", "        if digest_bytes(self.digest) != digest:\n", "        if False:\n"),),
+        hunters=("tests/conformance/test_vault_leap.py", f"{AGENT}::test_a_snapshot_that_is_not_whole_is_taken_again"),
+        unseen="no simulated network loses part of a message",
+    ),
+    Mutant(
+        name="pages that go on behind the wrong key",
+        invariant="INV-REC-2",
+        rule="the next page begins behind the last key (R11)",
+        edits=(
+            Edit(
+                "coordinator/snapshots.py",
+                "            start = page.next_start\n",
+                '            start = None if page.next_start is None else page.next_start[:-1] + b"0"\n',
+            ),
+        ),
+        hunters=(f"{SNAPSHOTS}::test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_with_it",),
+        unseen="all that a random cluster holds is one page",
+    ),
+    Mutant(
+        name="pages of several revisions",
+        invariant="INV-REC-2",
+        rule="all pages of a snapshot are of one revision, while writes go on",
+        edits=(Edit("coordinator/snapshots.py", "revision=at, limit=RANGE_PAGE_MAX)", "limit=RANGE_PAGE_MAX)"),),
+        hunters=(f"{SNAPSHOTS}::test_a_snapshot_is_all_of_the_watched_range_at_one_revision_while_writes_go_on",),
+        unseen="all that a random cluster holds is one page",
+    ),
+    Mutant(
+        name="a leap shown before the vault has made it",
+        invariant="INV-REC-1",
+        rule="the vault leaps first, then the view and what follows it",
+        edits=(
+            Edit(
+                "node/projection.py",
+                "            changes = await self._vault.leap(end.revision, end.lineage, end.digest)\n",
+                "            self.durable = held.leaping(end.revision, end.lineage, ()) if end.revision > held.revision"
+                " else held\n            self._published.publish(self.durable)\n"
+                "            changes = await self._vault.leap(end.revision, end.lineage, end.digest)\n",
+            ),
+        ),
+        hunters=(f"{RECOVERY}::test_a_leap_ends_in_the_state_that_replay_gives",),
+    ),
+    Mutant(
+        name="a node that ends because it recovers",
+        invariant="INV-ID-2",
+        rule="a refusal of a node that recovers is no end: it goes on, and asks again",
+        edits=(
+            Edit(
+                "node/agent.py",
+                'FINAL = frozenset({"SUPERSEDED",',
+                'FINAL = frozenset({"RECOVERING", "SUPERSEDED",',
+            ),
+        ),
+        hunters=(f"{RECOVERY}::test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join",),
+    ),
+    Mutant(
+        name="a history that nobody knows believed",
+        invariant="INV-REC-2",
+        rule="a node whose hash can't be compared any more takes a snapshot",
+        edits=(Edit("core/recovery.py", "    if not history_known and applied > 0:\n", "    if False:\n"),),
+        hunters=(
+            "tests/unit/core/test_recovery.py",
+            f"{AGENT}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",
+        ),
+        unseen="in a random cluster every directory has the history of its cluster",
+    ),
+    Mutant(
+        name="a revision delivered again applied again",
+        invariant="INV-REC-2",
+        rule="revisions at or below the view are dropped (R10)",
+        edits=(
+            Edit("node/projection.py", "        if batch.revision <= view.revision:\n            return None\n", ""),
+        ),
+        hunters=(f"{NODES}::test_R10_a_revision_that_is_delivered_again_changes_nothing",),
+        unseen="a watch delivers a revision once on each stream, and a stream begins behind the view",
+    ),
+    Mutant(
+        name="a recovery finished without its disk",
+        invariant="INV-REC-3",
+        rule="the leader hears of segments that the disk lacks before a node enters the topology (I7)",
+        edits=(
+            Edit(
+                "core/recovering.py",
+                "        self._compared = not self._compares_disk\n",
+                "        self._compared = True\n",
+            ),
+        ),
+        hunters=(f"{AGENT}::test_the_disk_is_compared_on_the_stream_that_says_so",),
+        unseen="a random cluster loses no disk",
+    ),
+    Mutant(
+        name="a topology without a version",
+        invariant="INV-REC-3",
+        rule="each entrance and each departure is a version of the logical topology",
+        edits=(
+            Edit("core/topology.py", "topology=catalog.counters.topology + 1", "topology=catalog.counters.topology"),
+        ),
+        hunters=(f"{RECOVERY}::test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders",),
+        unseen="nobody in a random cluster asks for it",
+    ),
+)

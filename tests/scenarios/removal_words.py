@@ -1,0 +1,96 @@
+"""Words of the scenarios in which nodes are removed: nodes whose end is a result, and a person who removes them."""
+
+import asyncio
+from typing import Any
+
+from leasehold.core.messages import NodeRemoved, RemoveNode, WaitingFor
+from leasehold.errors import Definite, Unreachable
+from leasehold.limits import CALL_TIMEOUT_NS
+from leasehold.testing.cluster import SimulatedCluster
+from leasehold.testing.invariants import INVARIANTS
+from leasehold.testing.loop import run_virtual
+from leasehold.testing.oracle import Oracle
+from tests.scenarios.identity_words import serving
+from tests.sim.test_leaders import run
+
+
+class Over(Exception):
+    pass
+
+
+def simulate(scenario, *, nodes=3, started=None, coordinators=1, seed=1, oracle=True):
+    """The first `started` nodes serve, by default all; d.t is on two of them; an oracle holds every invariant,
+    unless the scenario makes up entries of the manifest that no file is behind."""
+
+    async def main(random: Any) -> None:
+        kept = INVARIANTS if oracle else ()
+        watching = Oracle(kept, now_ns=asyncio.get_running_loop().now_ns)
+        cluster = SimulatedCluster(random, nodes=nodes, coordinators=coordinators, oracle=watching)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for coordinator in cluster.coordinators:
+                    await coordinator.start(group)
+                await cluster.initialise()
+                first = cluster.nodes[: nodes if started is None else started]
+                for node in first:
+                    begin(group, node)
+                    await serving(cluster, node)  # so that n2 gets id 2
+                await run(cluster, "CREATE DATABASE d")
+                await run(cluster, "CREATE TABLE d.t (a INT) TBLPROPERTIES ('replication' = '2')")
+                await scenario(cluster, group)
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, seed)
+
+
+def begin(group, node):
+    """Starts a process; the error that ends it, once one does."""
+    ended = asyncio.get_running_loop().create_future()
+
+    async def life():
+        try:
+            await node._run(9000)
+        except Definite as error:
+            if error.code == "REMOVED":
+                node._tell_end(error)
+            node._end()
+            node.task = None
+            ended.set_result(error)
+
+    node._begin()
+    node.task = group.create_task(life())
+    return ended
+
+
+async def remove(cluster, name, *, force=False, node=None, on_wait=lambda _: None):
+    """As a client does: asks again where an answer is lost. What the leader says, or raises."""
+    request = RemoveNode(cluster_id=None, name=name, force=force, node=node)
+
+    async def ask(connection):
+        async for message in connection.stream(request, timeout_ns=CALL_TIMEOUT_NS):
+            if isinstance(message, WaitingFor):
+                on_wait(message)
+                continue
+            assert isinstance(message, NodeRemoved)
+            return message
+        raise Unreachable("the stream ended without an answer")
+
+    return await cluster.ask_a_leader(ask)
+
+
+async def refused(cluster, name, **how):
+    """The code with which it is refused."""
+    try:
+        await remove(cluster, name, **how)
+    except Definite as error:
+        assert error.hint
+        return error.code
+    raise AssertionError("it was not refused")
+
+
+def replicas(cluster):
+    """Of the one bucket of d.t, as its leader has it."""
+    catalog = cluster.leading.leader._writer.catalog
+    return next(iter(catalog.buckets.values())).replicas

@@ -1,0 +1,474 @@
+"""Weak points of admission (facts/recovery.md), as a coordinator has to answer them: each by its id."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core import messages
+from leasehold.core.messages import (
+    Grant,
+    JoinAnswer,
+    JoinWait,
+    RecoveryAccepted,
+    RecoveryBehind,
+    Watched,
+)
+from leasehold.core.messages.base import Base
+from leasehold.errors import Refused, Superseded
+from leasehold.limits import (
+    LEASE_DURATION_NS,
+    SECOND_NS,
+    SESSION_IDLE_NS,
+    SESSION_OPENING_NS,
+    TOPOLOGY_GRACE_NS,
+    TOPOLOGY_LOOK_NS,
+)
+from leasehold.testing.metastorage import Fate
+from tests.scenarios.admission_words import Node, at_a_desk
+
+GONE_NS = TOPOLOGY_GRACE_NS + 2 * TOPOLOGY_LOOK_NS
+"""By then whoever is gone has left the logical topology."""
+
+
+# ---------------------------------------------------------------- what is required of whom
+
+
+def test_R4_a_node_that_is_nearly_there_gets_its_lease_only_with_the_revision_that_let_it_in():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(40)
+        line, opened = await node.open()
+        assert (opened.member, opened.catch_up_difference) == (False, 100)
+        applied = opened.latest - 40
+        assert (await node.renew(line, opened.latest)).code == "RECOVERING", "it has not said that it has recovered"
+        required = await node.enter(line, applied)
+        assert required == desk.catalog.revision == opened.latest + 1
+        assert desk.catalog.nodes[node.id].member
+        assert desk.catalog.counters.topology == 1
+        assert (await node.renew(line, opened.latest)).code == "RECOVERING"
+        granted = await node.renew(line, required)
+        assert isinstance(granted, Grant)
+        assert await node.enter(line, required) == required, "said again, nothing changes"
+        assert desk.catalog.counters.topology == 1
+
+    at_a_desk(scenario)
+
+
+def test_R4_a_node_that_is_too_far_behind_is_told_so_and_gets_nothing():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(6)
+        line, opened = await node.open()
+        line.say(node.finished(opened.latest - 6))
+        behind = await line.hear(RecoveryBehind, RecoveryAccepted)
+        assert behind == RecoveryBehind(latest=opened.latest, catch_up_difference=5)
+        assert not desk.catalog.nodes[node.id].member
+
+    at_a_desk(scenario, settings=msgspec.structs.replace(DEFAULT_SETTINGS, catch_up_difference=5))
+
+
+def test_R5_a_session_watches_before_it_reads_what_is_newest():
+    async def scenario(desk):
+        node = await desk.node()
+        asked = []
+
+        async def noted(request):
+            asked.append(request)
+            await asyncio.sleep(0)
+            if request == "status":
+                # A revision between the beginning of the watch and the answer: it is in one of the two, or in both.
+                await desk.sql("CREATE DATABASE between")
+            return Fate.ANSWERED
+
+        undisturbed, desk.storage.before = desk.storage.before, noted
+        line = node.connect()
+        line.say(node.opening(watch_from=desk.catalog.revision + 1))
+        opened = await line.hear(messages.SessionOpened)
+        desk.storage.before = undisturbed
+        assert asked.index("history") < asked.index("status")
+        delivered = await line.hear(Watched)
+        assert delivered.batch.revision <= opened.latest
+
+    at_a_desk(scenario)
+
+
+# ---------------------------------------------------------------- histories
+
+
+def test_R6_a_directory_with_another_past_is_refused_and_its_node_stays_as_it_was():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(3)
+        applied = desk.catalog.revision - 1
+        before = desk.catalog.nodes[node.id]
+        lineage = await node.lineage(applied)
+        for fields, code in (
+            ({"applied": desk.catalog.revision + 1, "lineage": lineage}, "AHEAD_OF_CLUSTER"),
+            ({"applied": applied, "lineage": b"X" * 32}, "DIVERGED"),
+            ({"applied": applied - 1, "lineage": lineage}, "DIVERGED"),
+            ({"generation": 2}, "OTHER_GENERATION"),
+            ({"cluster_id": "d" * 32}, "OTHER_CLUSTER"),
+        ):
+            with pytest.raises(Refused) as caught:
+                await node.ask(node.begin(**fields))
+            assert caught.value.code == code
+            assert caught.value.hint
+        assert desk.catalog.nodes[node.id] == before
+        answer = await node.join(applied=applied, lineage=lineage)
+        assert answer == JoinAnswer(incarnation=2, history_known=True, protocol=1)
+
+    at_a_desk(scenario)
+
+
+def test_R6_a_session_from_beyond_the_newest_revision_is_refused():
+    async def scenario(desk):
+        node = await desk.node()
+        line = node.connect()
+        line.say(node.opening(watch_from=desk.catalog.revision + 2))
+        await line.ended.wait()
+        assert line.error.code == "AHEAD_OF_CLUSTER"
+
+    at_a_desk(scenario)
+
+
+def test_R6_the_past_is_compared_as_long_as_it_can_be_replayed_and_is_unknown_below_that():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(6)
+        revisions = {one: await node.lineage(one) for one in range(1, desk.catalog.revision + 1)}
+        minimum = desk.catalog.revision - 2
+        await desk.storage.compact(minimum)
+        for applied, known in ((minimum, True), (minimum - 1, True), (minimum - 2, False)):
+            answer = await node.join(applied=applied, lineage=revisions[applied])
+            assert answer.history_known is known
+            if known:
+                with pytest.raises(Refused) as caught:
+                    await node.ask(node.begin(applied=applied, lineage=b"X" * 32))
+                assert caught.value.code == "DIVERGED"
+
+    at_a_desk(scenario)
+
+
+def test_R6_the_past_is_compared_with_the_newest_change_however_far_others_compact():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(6)
+        newest = desk.catalog.revision
+        lineage, older = await node.lineage(newest), await node.lineage(newest - 1)
+        await desk.compact_beyond()
+        with pytest.raises(Refused) as caught:
+            await node.ask(node.begin(applied=newest, lineage=b"X" * 32))
+        assert caught.value.code == "DIVERGED"
+        assert (await node.join(applied=newest, lineage=lineage)).history_known
+        assert not (await node.join(applied=newest - 1, lineage=older)).history_known
+
+    at_a_desk(scenario)
+
+
+# ---------------------------------------------------------------- requests that come again, late, or too early
+
+
+def test_R12_a_join_that_is_asked_again_much_later_and_of_another_leader_is_answered_the_same():
+    async def scenario(desk):
+        node, other = await desk.node(), await desk.node("n2")
+        request = node.begin()
+        first = await node.ask(request)
+        assert isinstance(first, JoinAnswer)
+        for _ in range(20):
+            await other.join()
+        await desk.sleep(24 * 3600 * SECOND_NS)
+        assert await node.ask(request) == first
+        await desk.another_leads()
+        assert await node.ask(request) == first
+        again = await desk.coordinator.call(node.allocate())
+        assert again.node == node.id, "a token is remembered for ever"
+
+    at_a_desk(scenario)
+
+
+def test_R13_of_two_processes_of_one_node_the_leader_names_the_one_that_is_stale():
+    async def scenario(desk):
+        node, line = await desk.member()
+        older = node.opening(), node.session, node.incarnation
+        await node.surrender(line)
+        await node.join()
+        newer, opened = await node.open()
+        stale = node.connect()
+        stale.say(older[0])
+        await stale.ended.wait()
+        assert isinstance(stale.error, Superseded)
+        assert f"{node.incarnation} is" in stale.error.text
+        # The newer one goes on, on the same stream, whatever the stale one said.
+        required = await node.enter(newer, opened.latest)
+        assert isinstance(await node.renew(newer, required), Grant)
+
+    at_a_desk(scenario)
+
+
+def test_R14_a_node_that_was_cut_off_loses_its_place_and_gets_it_back_only_by_recovering():
+    async def scenario(desk):
+        node, line = await desk.member()
+        await node.cut(line)
+        bound_ns = desk.held(node).bound_ns
+        await desk.sleep(TOPOLOGY_GRACE_NS - SECOND_NS)
+        assert desk.catalog.nodes[node.id].member, "the grace time is not over"
+        await desk.sleep(GONE_NS)
+        assert bound_ns < desk.clock.now_ns(), "its lease had ended long before"
+        gone = desk.catalog.nodes[node.id]
+        assert (gone.member, gone.left, desk.catalog.counters.topology) == (False, True, 2)
+        assert (await desk.status())["n1"].stage == "LEFT"
+        await desk.write(3)
+        # It comes back as it is, without another join.
+        line, opened = await node.open()
+        assert not opened.member
+        assert (await node.renew(line)).code == "RECOVERING"
+        required = await node.enter(line, opened.latest)
+        assert (await node.renew(line, opened.latest)).code == "RECOVERING"
+        assert isinstance(await node.renew(line, required), Grant)
+        assert node.incarnation == 1
+        back = desk.catalog.nodes[node.id]
+        assert (back.member, back.left, desk.catalog.counters.topology) == (True, False, 3)
+
+    at_a_desk(scenario)
+
+
+def test_R14_who_leaves_is_granted_nothing_any_more_even_if_that_can_not_be_written():
+    async def scenario(desk):
+        node, line = await desk.member()
+        await node.cut(line)
+        undisturbed = desk.storage.before
+
+        async def full(request):
+            await asyncio.sleep(0)
+            if request == "txn":
+                raise Refused("no space", code="DISK_FULL", hint="make room")
+            return Fate.ANSWERED
+
+        desk.storage.before = full
+        await desk.sleep(GONE_NS)
+        assert desk.catalog.nodes[node.id].member, "the store has it still"
+        line, opened = await node.open()
+        assert (await node.renew(line)).code == "RECOVERING"
+        desk.storage.before = undisturbed
+        # It recovers; nothing has to be written for it, and all that is known by now is required.
+        assert await node.enter(line, opened.latest) == desk.catalog.revision
+        assert isinstance(await node.renew(line), Grant)
+        assert desk.catalog.counters.topology == 1
+
+    at_a_desk(scenario)
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_R15_a_fresh_leader_takes_out_only_who_stays_away_after_its_lease_has_ended(returns):
+    async def scenario(desk):
+        node, line = await desk.member()
+        await desk.another_leads()
+        assert desk.catalog.nodes[node.id].member
+        await desk.sleep(TOPOLOGY_GRACE_NS - 2 * SECOND_NS)
+        assert desk.catalog.nodes[node.id].member, "it has not been heard of by this leader, and that proves nothing"
+        if returns:
+            line, opened = await node.open()
+            assert opened.member
+            assert isinstance(await node.renew(line), Grant)
+        await desk.sleep(GONE_NS)
+        assert desk.catalog.nodes[node.id].member is returns
+
+    at_a_desk(scenario)
+
+
+def test_R15_a_node_that_is_connected_stays_however_long_it_is_fenced():
+    async def scenario(desk):
+        node, _ = await desk.member()
+        await desk.sleep(SESSION_IDLE_NS - SECOND_NS)
+        assert desk.catalog.nodes[node.id].member
+        assert (await desk.status())["n1"].state == "FENCED"
+
+    at_a_desk(scenario)
+
+
+def test_R16_a_late_request_of_a_dead_incarnation_changes_nothing_for_the_live_one():
+    async def scenario(desk):
+        node = await desk.node()
+        dead = node.begin(previous=0)
+        await node.join()
+        line, opened = await node.open(session=node.session)
+        required = await node.enter(line, opened.latest)
+        await node.renew(line, required)
+        before = desk.catalog.nodes[node.id]
+        with pytest.raises(Refused) as caught:
+            await desk.coordinator.call(dead)
+        assert caught.value.code == "STALE_COPY"
+        assert desk.catalog.nodes[node.id] == before
+        assert isinstance(await node.renew(line), Grant)
+
+    at_a_desk(scenario)
+
+
+def test_R17_a_join_that_is_not_valid_closes_nothing():
+    async def scenario(desk):
+        await desk.node("n2")
+        node, line = await desk.member()
+        session = node.session
+        for fields, code in (
+            ({"name": "n2"}, "NAME_TAKEN"),
+            ({"token": "e" * 32}, "WRONG_TOKEN"),
+            ({"capabilities": ("NO",)}, "BAD_CAPABILITIES"),
+            ({"capabilities": ("leap",)}, "LACKS_CAPABILITY"),
+            ({"protocol": 9, "protocol_min": 8}, "OTHER_PROTOCOL"),
+        ):
+            # Even once its lease has ended, so that a valid one would be let in at once.
+            await desk.sleep(2 * LEASE_DURATION_NS)
+            with pytest.raises(Refused) as caught:
+                await node.ask(node.begin(**fields))
+            assert caught.value.code == code
+            node.session = session
+            assert desk.held(node).closed is None
+            assert isinstance(await node.renew(line), Grant)
+
+    at_a_desk(scenario)
+
+
+def test_R18_the_end_of_an_older_stream_does_not_end_the_newer_process():
+    async def scenario(desk):
+        node, older = await desk.member()
+        await node.surrender(older)
+        await node.join()
+        line, opened = await node.open()
+        required = await node.enter(line, opened.latest)
+        await node.renew(line, required)
+        older.say(None)
+        await older.ended.wait()
+        status = (await desk.status())["n1"]
+        assert (status.stage, status.incarnation, status.state) == ("MEMBER", 2, "ACTIVE")
+        for _ in range(int(GONE_NS / SECOND_NS)):
+            await desk.sleep(SECOND_NS)
+            assert isinstance(await node.renew(line), Grant)
+        assert desk.catalog.nodes[node.id].member
+
+    at_a_desk(scenario)
+
+
+def test_R18_a_fast_restart_waits_for_its_own_older_lease_and_no_longer():
+    async def scenario(desk):
+        node, line = await desk.member()
+        bound_ns = desk.held(node).bound_ns
+        await node.cut(line)
+        request = node.begin()
+        answer = await node.ask(request)
+        assert answer == JoinWait(wait_ns=bound_ns - desk.clock.now_ns())
+        await desk.sleep(answer.wait_ns)
+        assert await node.ask(request) == JoinAnswer(incarnation=2)
+        joined = desk.catalog.nodes[node.id]
+        assert (joined.member, joined.left, desk.catalog.counters.topology) == (False, False, 2)
+
+    at_a_desk(scenario)
+
+
+# ---------------------------------------------------------------- whoever dies on the way
+
+
+def test_R20_a_stream_on_which_nobody_speaks_is_ended():
+    async def scenario(desk):
+        line = (await desk.node()).connect()
+        began_ns = desk.clock.now_ns()
+        await line.ended.wait()
+        assert line.error.code == "SILENT"
+        assert desk.clock.now_ns() - began_ns <= SESSION_OPENING_NS + SECOND_NS
+
+    at_a_desk(scenario)
+
+
+def test_R20_a_session_of_which_nothing_is_heard_any_more_is_ended_at_whatever_stage():
+    async def scenario(desk):
+        recovering, entered = await desk.node("n1"), await desk.node("n2")
+        first, _ = await recovering.open()
+        second, opened = await entered.open()
+        await entered.enter(second, opened.latest)
+        assert {one.stage for one in (await desk.status()).values()} == {"CONNECTED", "MEMBER"}
+        began_ns = desk.clock.now_ns()
+        await first.ended.wait()
+        await second.ended.wait()
+        assert SESSION_IDLE_NS <= desk.clock.now_ns() - began_ns <= SESSION_IDLE_NS + SECOND_NS
+        await desk.sleep(GONE_NS)
+        status = await desk.status()
+        assert (status["n1"].stage, status["n2"].stage) == ("ADMITTED", "LEFT")
+
+    at_a_desk(scenario)
+
+
+def test_R20_a_session_on_which_something_is_said_now_and_then_stays():
+    async def scenario(desk):
+        node = await desk.node()
+        line, opened = await node.open()
+        for _ in range(5):
+            await desk.sleep(SESSION_IDLE_NS - SECOND_NS)
+            await node.renew(line, opened.latest)
+        assert not line.ended.is_set()
+
+    at_a_desk(scenario)
+
+
+def test_R20_a_process_that_dies_before_it_connects_stops_neither_a_statement_nor_its_successor():
+    async def scenario(desk):
+        node = await desk.node()
+        assert (await desk.status())["n1"].stage == "ADMITTED"
+        began_ns = desk.clock.now_ns()
+        await desk.write()
+        assert await node.ask(node.begin()) == JoinAnswer(incarnation=2)
+        assert desk.clock.now_ns() - began_ns < SECOND_NS, "nobody waited for it"
+
+    at_a_desk(scenario)
+
+
+def test_R20_a_node_with_an_id_and_nothing_else_is_shown_as_that():
+    async def scenario(desk):
+        await Node(desk, "n1").register()
+        status = (await desk.status())["n1"]
+        assert (status.stage, status.state, status.incarnation) == ("REGISTERED", "DOWN", 0)
+
+    at_a_desk(scenario)
+
+
+# ---------------------------------------------------------------- leaders and clocks
+
+
+def test_I13_a_new_leader_that_has_heard_of_nobody_waits_a_whole_lease_before_it_takes_anybody_for_dead():
+    async def scenario(desk):
+        node, _ = await desk.member()
+        await desk.another_leads()
+        elected_ns = desk.clock.now_ns()
+        answer = await node.ask(node.begin())
+        assert isinstance(answer, JoinWait)
+        assert answer.wait_ns > LEASE_DURATION_NS - SECOND_NS
+        await desk.write()
+        assert desk.clock.now_ns() - elected_ns >= LEASE_DURATION_NS, "nor did a statement go by it"
+
+    at_a_desk(scenario)
+
+
+def test_I14_no_message_carries_a_reading_of_a_clock():
+    """Durations are sent, instants never: a name that ends in `_ns` must be one of these."""
+    durations = {
+        "after_ns",
+        "at_most_ns",
+        "bound_ns",
+        "duration_ns",
+        "elapsed_ns",
+        "lease_remaining_ns",
+        "left_ns",
+        "renew_every_ns",
+        "timeout_ns",
+        "wait_ns",
+        "worst_case_ns",
+    }
+    sent = {
+        name
+        for kind in vars(messages).values()
+        if isinstance(kind, type) and issubclass(kind, Base)
+        for name in kind.__struct_fields__
+        if name.endswith(("_ns", "_us", "_ms", "_s", "_at"))
+    }
+    assert sent
+    assert sent <= durations

@@ -1,0 +1,140 @@
+"""What is counted before a node is removed, and what changes while its lease is waited for: nothing is lost unasked."""
+
+import pytest
+
+from leasehold.coordinator import removal
+from leasehold.core import keys
+from leasehold.core.plan import put
+from leasehold.core.records import BucketRecord
+from leasehold.errors import Refused
+from leasehold.testing.cluster import COORDINATOR
+from leasehold.testing.metastorage import undisturbed
+from tests.scenarios.identity_words import serving, stored
+from tests.scenarios.removal_words import refused, remove, replicas, simulate
+from tests.scenarios.test_removal import housekeeping
+from tests.sim.test_leaders import run
+from tests.unit.core.test_replication import segment
+
+
+async def written(cluster, key, *holders):
+    """An entry of the manifest, as commits make them."""
+    entry = segment(1, *holders, table=key[0], bucket=key[1])
+    await cluster.leading.leader._writer.submit(lambda _: (put(keys.segment(*key, entry.id), entry),))
+
+
+async def outcome(cluster, name):
+    try:
+        return (await remove(cluster, name)).lost
+    except Refused as error:
+        return error.code
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_of_two_holders_that_are_removed_at_once_one_stays(seed):
+    """Both leases run out at about the same time, and the other's tombstone is not in the first census of either."""
+
+    async def scenario(cluster, group):
+        for node in cluster.nodes[:2]:
+            cluster.network.partition(node.name, COORDINATOR)
+        await written(cluster, (2, 0), 1, 2)
+        both = [group.create_task(outcome(cluster, name)) for name in ("n1", "n2")]
+        assert sorted([await one for one in both], key=str) == [0, "ONLY_HOLDER"]
+        catalog = await stored(cluster)
+        assert [catalog.nodes[one].removed for one in (1, 2)].count(True) == 1
+
+    simulate(scenario, nodes=4, seed=seed, oracle=False)
+
+
+def test_a_table_that_is_made_meanwhile_is_placed_on_nodes_that_stay():
+    async def scenario(cluster, group):
+        removing = group.create_task(remove(cluster, "n4"))
+        await cluster.wait_for(lambda: cluster.leading.leader._removal.leaving(4))
+        assert cluster.nodes[3].guard(), "it serves still"
+        for number in range(4):
+            await run(cluster, f"CREATE TABLE d.u{number} (a INT) TBLPROPERTIES ('replication' = '1')")
+        buckets = (await stored(cluster)).buckets.values()
+        assert 4 not in {node for one in buckets for node in one.replicas}
+        await removing
+
+    simulate(scenario, nodes=4)
+
+
+def test_what_is_written_to_a_bucket_that_came_meanwhile_is_not_lost():
+    async def scenario(cluster, group):
+        removing = group.create_task(outcome(cluster, "n4"))
+        await cluster.wait_for(lambda: cluster.leading.leader._removal.leaving(4))
+        await run(cluster, "CREATE TABLE d.u (a INT) TBLPROPERTIES ('replication' = '1')")
+        key = max((await stored(cluster)).buckets)
+        moved = BucketRecord(table=key[0], bucket=0, replicas=(4,), in_sync=(4,))
+        await cluster.leading.leader._writer.submit(lambda _: (put(keys.bucket(*key), moved),))
+        await written(cluster, key, 4)
+        assert await removing == "ONLY_HOLDER"
+        assert not (await stored(cluster)).nodes[4].removed
+
+    simulate(scenario, nodes=4, oracle=False)
+
+
+def test_a_removal_counts_again_after_more_changes_than_it_looks_through(monkeypatch):
+    async def scenario(cluster, group):
+        counted = []
+        threads = cluster.leading.leader._removal._threads
+
+        class Threads:
+            async def run(self, work):
+                counted.append(work)
+                return await threads.run(work)
+
+        cluster.leading.leader._removal._threads = Threads()
+        monkeypatch.setattr(removal, "RECOUNTED_MAX", 2)
+        removing = group.create_task(remove(cluster, "n4"))
+        await cluster.wait_for(lambda: cluster.leading.leader._removal.leaving(4))
+        for number in range(2):
+            await run(cluster, f"CREATE TABLE d.u{number} (a INT)")
+        assert (await removing).node == 4
+        assert len(counted) == 2
+
+    simulate(scenario, nodes=4)
+
+
+def test_a_removal_is_refused_where_the_tables_change_faster_than_it_counts(monkeypatch):
+    async def scenario(cluster, group):
+        monkeypatch.setattr(removal, "RECOUNTED_MAX", -1)
+        assert await refused(cluster, "n4") == "BUSY"
+        assert not (await stored(cluster)).nodes[4].removed
+        await serving(cluster, cluster.nodes[3])
+
+    simulate(scenario, nodes=4)
+
+
+def test_a_node_that_stays_after_all_gets_what_it_was_passed_over_for():
+    async def scenario(cluster, _group):
+        leaving = cluster.leading.leader._removal._leaving
+        leaving.add(3)
+        await remove(cluster, "n2")
+        await housekeeping()
+        assert replicas(cluster) == (1,)
+        leaving.discard(3)
+        await housekeeping()
+        assert replicas(cluster) == (1, 3)
+
+    simulate(scenario)
+
+
+def test_tombstones_that_are_decided_in_one_transaction_count_on_each_other():
+    async def scenario(cluster, group):
+        for node in cluster.nodes[:2]:
+            await node.stop()
+        waiting = cluster.leading.leader._writer._commands
+
+        async def until_both_wait(request):
+            if request == "txn":
+                await cluster.wait_for(lambda: waiting.qsize() == 2)
+                cluster.coordinators[0].before = undisturbed
+            return await undisturbed(request)
+
+        cluster.coordinators[0].before = until_both_wait
+        group.create_task(written(cluster, (2, 0), 1, 2))
+        both = [group.create_task(outcome(cluster, name)) for name in ("n1", "n2")]
+        assert sorted([await one for one in both], key=str) == [0, "ONLY_HOLDER"]
+
+    simulate(scenario, nodes=4, oracle=False)

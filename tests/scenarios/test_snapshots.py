@@ -1,0 +1,378 @@
+"""Snapshots and the compaction that goes on beside them, at a coordinator: what is sent, and what is held for whom."""
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+import pytest
+
+from leasehold.coordinator import snapshots
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.snapshots import Snapshots
+from leasehold.core import keys
+from leasehold.core.catalog import Catalog
+from leasehold.core.digest import digest_bytes, item_digest
+from leasehold.core.messages import AskSnapshot, SnapshotBegin, SnapshotEnd, SnapshotPage, Watched, WatchFailed
+from leasehold.core.operations import Change, Txn
+from leasehold.errors import Refused, Superseded
+from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS, SNAPSHOTS_AT_ONCE
+from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from tests.scenarios.admission_words import at_a_desk
+
+FEW = msgspec.structs.replace(DEFAULT_SETTINGS, retention_revisions=100)
+SHORT = msgspec.structs.replace(DEFAULT_SETTINGS, retention_ns=100 * SECOND_NS)
+REQUEST = AskSnapshot(cluster_id="c" * 32, node=1, incarnation=1, session="5" * 32)
+"""Whose speaker nobody looks at."""
+LOOKED_NS = 2 * COMPACTION_INTERVAL_NS
+"""By then the leader has looked what may be forgotten."""
+
+
+async def told(stream):
+    """All messages of a snapshot."""
+    return [message async for message in stream]
+
+
+def items(whole):
+    return [item for page in whole if isinstance(page, SnapshotPage) for item in page.items]
+
+
+def digest(changes):
+    value = 0
+    for one in changes:
+        value ^= item_digest(one.key, one.value)
+    return digest_bytes(value)
+
+
+async def settled(desk):
+    """Long enough after its election, a leader knows what is held."""
+    await desk.sleep(RETENTION_HOLD_NS + LOOKED_NS)
+
+
+# ---------------------------------------------------------------- what a snapshot holds
+
+
+def test_a_snapshot_is_all_of_the_watched_range_at_one_revision_while_writes_go_on():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(30)
+        at = desk.catalog
+        expected = (await desk.storage.range(keys.WATCH_START, keys.WATCH_END, limit=1_000)).items
+        async with aclosing(desk.coordinator.stream(node.snapshot())) as stream:
+            begun = await anext(stream)
+            await desk.write(5)
+            rest = await told(stream)
+        assert begun == SnapshotBegin(revision=at.revision, keys=len(expected))
+        assert [(one.key, one.value) for one in items(rest)] == [(one.key, one.value) for one in expected]
+        assert rest[-1] == SnapshotEnd(
+            revision=at.revision, lineage=at.lineage, keys=len(expected), digest=digest(items(rest))
+        )
+        assert Catalog.restored(at.revision, at.lineage, items(rest)) == at
+
+    at_a_desk(scenario)
+
+
+class NoHolds:
+    """Retention that is not asked for."""
+
+    def hold(self, node, revision):
+        del node, revision
+
+    def renew(self, node):
+        del node
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+async def test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_with_it(monkeypatch, limit):
+    monkeypatch.setattr(snapshots, "RANGE_PAGE_MAX", limit)
+    storage = MemoryMetaStorage(MemoryStore())
+    names = [b"c/a", b"c/a\x00", b"c/a\x00\x00", b"c/ab", b"c/a\xff", b"c/b", b"c/b/1", b"c/b/10", b"c/b/2"]
+    await storage.txn(Txn(then=tuple(Change(name, name) for name in names)))
+    at = 1
+    # What is written and deleted later is no part of it.
+    await storage.txn(Txn(then=(Change(b"c/aa", b"late"), Change(b"c/b", None))))
+    served = Snapshots(storage, NoHolds(), lambda: 9, lambda: 0)
+    whole = await told(served.serve(REQUEST, Catalog(revision=at)))
+    assert [one.key for one in items(whole)] == names
+    assert whole[-1].keys == len(names)
+    assert len(whole) == 2 + -(-len(names) // limit)
+    await storage.close()
+
+
+async def test_a_page_is_cut_where_it_would_grow_too_large():
+    storage = MemoryMetaStorage(MemoryStore())
+    large = bytes(1024 * 1024 - 100)
+    for number in range(12):
+        await storage.txn(Txn(then=(Change(b"c/%02d" % number, large),)))
+    whole = await told(Snapshots(storage, NoHolds(), lambda: 12, lambda: 0).serve(REQUEST, Catalog(revision=12)))
+    assert [len(page.items) for page in whole[1:-1]] == [5, 5, 2]
+    assert whole[-1].digest == digest(items(whole))
+    await storage.close()
+
+
+def test_a_snapshot_is_only_for_the_newest_process_of_a_node():
+    async def scenario(desk):
+        node = await desk.node()
+        older = node.snapshot()
+        await node.join()
+        for request, kind, code in (
+            (older, Superseded, "SUPERSEDED"),
+            (node.snapshot(session="e" * 32), Superseded, "SUPERSEDED"),
+            (node.snapshot(cluster_id="d" * 32), Refused, "OTHER_CLUSTER"),
+        ):
+            with pytest.raises(kind) as caught:
+                await told(desk.coordinator.stream(request))
+            assert caught.value.code == code
+
+    at_a_desk(scenario)
+
+
+def test_only_so_many_snapshots_are_sent_at_once_and_the_next_asks_again():
+    async def scenario(desk):
+        nodes = [await desk.node(f"n{number}") for number in range(SNAPSHOTS_AT_ONCE + 1)]
+        *running, last = [desk.coordinator.stream(node.snapshot()) for node in nodes]
+        for one in running:
+            await anext(one)
+        with pytest.raises(Refused) as caught:
+            await anext(last)
+        assert caught.value.code == "BUSY"
+        await running[0].aclose()
+        assert (await told(desk.coordinator.stream(nodes[-1].snapshot())))[-1].keys
+        for one in running[1:]:
+            await one.aclose()
+
+    at_a_desk(scenario)
+
+
+def test_a_snapshot_that_is_compacted_away_under_way_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(snapshots, "RANGE_PAGE_MAX", 2)
+
+    async def scenario(desk):
+        node = await desk.node()
+        stream = desk.coordinator.stream(node.snapshot())
+        await anext(stream)
+        await anext(stream)
+        await desk.write(5)
+        await desk.storage.compact(desk.catalog.revision)  # as if nobody held it
+        with pytest.raises(Refused) as caught:
+            await told(stream)
+        assert caught.value.code == "BUSY"
+        assert isinstance((await told(desk.coordinator.stream(node.snapshot())))[-1], SnapshotEnd)
+
+    at_a_desk(scenario)
+
+
+# ---------------------------------------------------------------- what is forgotten, and what is not
+
+
+def test_a_leader_compacts_by_itself_what_is_more_than_is_to_be_kept():
+    async def scenario(desk):
+        await desk.write(200)
+        await desk.sleep(RETENTION_HOLD_NS - SECOND_NS)
+        assert await desk.minimum() == 1, "an older leader may have promised something to somebody"
+        await settled(desk)
+        assert await desk.minimum() == desk.catalog.revision - 100
+        await desk.write(50)
+        await desk.sleep(LOOKED_NS)
+        assert await desk.minimum() == desk.catalog.revision - 100
+
+    at_a_desk(scenario, settings=FEW)
+
+
+def test_a_leader_compacts_by_itself_what_is_older_than_is_to_be_kept():
+    async def scenario(desk):
+        await desk.write(5)
+        await desk.sleep(LOOKED_NS)
+        old = desk.catalog.revision
+        await desk.sleep(50 * SECOND_NS)
+        await desk.write(5)
+        await desk.sleep(40 * SECOND_NS)
+        assert await desk.minimum() < old
+        await desk.sleep(60 * SECOND_NS)
+        assert old <= await desk.minimum() <= desk.catalog.revision
+        await desk.sql("ALTER CLUSTER SET retention = '1s'")
+        await desk.sleep(2 * LOOKED_NS)
+        assert await desk.minimum() == desk.catalog.revision
+
+    at_a_desk(scenario, settings=SHORT)
+
+
+def test_a_compaction_that_is_declined_is_tried_again():
+    async def scenario(desk):
+        await desk.write(150)
+        undisturbed = desk.storage.before
+        declined = 0
+
+        async def busy(request):
+            nonlocal declined
+            await asyncio.sleep(0)
+            if request == "compact" and declined < 3:
+                declined += 1
+                raise Refused("too many requests wait", code="BUSY", hint="ask again later")
+            return Fate.ANSWERED
+
+        desk.storage.before = busy
+        await settled(desk)
+        await desk.sleep(5 * COMPACTION_INTERVAL_NS)
+        desk.storage.before = undisturbed
+        assert declined == 3
+        assert await desk.minimum() == desk.catalog.revision - 100
+
+    at_a_desk(scenario, settings=FEW)
+
+
+def test_a_watch_that_compaction_has_overtaken_is_told_so():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(200)
+        await settled(desk)
+        line, opened = await node.open(watch_from=1)
+        assert opened.minimum == await desk.minimum() > 1
+        assert opened.live_keys == len((await desk.storage.range(keys.WATCH_START, keys.WATCH_END, limit=1_000)).items)
+        assert await line.hear(WatchFailed, Watched) == WatchFailed(code="COMPACTED", minimum=opened.minimum)
+
+    at_a_desk(scenario, settings=FEW)
+
+
+def test_R3_what_follows_a_snapshot_is_held_until_the_next_session_has_delivered_it():
+    async def scenario(desk):
+        node = await desk.node()
+        await settled(desk)
+        async with aclosing(desk.coordinator.stream(node.snapshot())) as stream:
+            at = (await anext(stream)).revision
+            await desk.write(300)
+            await desk.sleep(LOOKED_NS)
+            assert await desk.minimum() <= at, "its pages are read at that revision"
+            await told(stream)
+        await desk.sleep(RETENTION_HOLD_NS - 2 * LOOKED_NS)
+        assert await desk.minimum() <= at, "so long a node may take to apply it"
+        line, opened = await node.open(watch_from=at + 1)
+        assert opened.minimum <= at + 1
+        revision = at
+        while revision < opened.latest:
+            revision = (await line.hear(Watched, WatchFailed)).batch.revision
+        await desk.sleep(LOOKED_NS)
+        assert await desk.minimum() == desk.catalog.revision - 100, "nothing is held any more"
+
+    at_a_desk(scenario, settings=FEW)
+
+
+def test_R3_a_node_that_never_comes_back_for_the_rest_holds_it_no_longer_than_the_ttl():
+    async def scenario(desk):
+        node = await desk.node()
+        await settled(desk)
+        await told(desk.coordinator.stream(node.snapshot()))
+        await desk.write(300)
+        await desk.sleep(RETENTION_HOLD_NS + LOOKED_NS)
+        assert await desk.minimum() == desk.catalog.revision - 100
+
+    at_a_desk(scenario, settings=FEW)
+
+
+def test_R3_a_new_leader_keeps_what_the_old_one_held():
+    async def scenario(desk):
+        node = await desk.node()
+        await settled(desk)
+        at = (await told(desk.coordinator.stream(node.snapshot())))[0].revision
+        await desk.write(300)
+        await desk.another_leads()
+        await desk.sleep(RETENTION_HOLD_NS - SECOND_NS)
+        assert await desk.minimum() <= at
+        line, opened = await node.open(watch_from=at + 1)
+        assert opened.minimum <= at + 1
+        assert isinstance(await line.hear(Watched, WatchFailed), Watched)
+
+    at_a_desk(scenario, settings=FEW)
+
+
+# ---------------------------------------------------------------- MM beyond LM, by compactions of others
+
+
+@pytest.mark.parametrize("page", [2, 1_000])
+def test_R3_a_snapshot_of_the_newest_change_is_read_where_only_beats_were_compacted(monkeypatch, page):
+    """Before its first page, and between two."""
+    monkeypatch.setattr(snapshots, "RANGE_PAGE_MAX", page)
+
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(5)
+        at = desk.catalog
+        await desk.compact_beyond()
+        async with aclosing(desk.coordinator.stream(node.snapshot())) as stream:
+            whole = [await anext(stream), await anext(stream)]
+            MemoryStore.lead(desk.store, "another")
+            await desk.storage.compact(desk.store.newest)
+            whole += await told(stream)
+        assert whole[-1].revision == at.revision
+        assert Catalog.restored(at.revision, at.lineage, items(whole)) == at
+
+    at_a_desk(scenario)
+
+
+def test_R3_a_session_follows_from_the_newest_change_on_where_only_beats_were_compacted():
+    async def scenario(desk):
+        node = await desk.node()
+        await desk.write(5)
+        newest = desk.catalog.revision
+        await desk.compact_beyond()
+        line, opened = await node.open(watch_from=newest + 1)
+        assert (opened.latest, opened.minimum) == (newest, newest + 2)
+        behind, _ = await (await desk.node("n2")).open(watch_from=newest)
+        assert (await behind.hear(WatchFailed, Watched)).code == "COMPACTED", "that change can't be told any more"
+        await desk.write()
+        batches = [(await line.hear(WatchFailed, Watched)).batch for _ in range(desk.catalog.revision - newest - 2)]
+        assert [one.revision for one in batches] == list(range(newest + 3, desk.catalog.revision + 1))
+
+    at_a_desk(scenario)
+
+
+def test_R3_a_change_that_was_compacted_is_not_passed_over_however_far_others_compact():
+    """Only what did not change is passed over: a change that was compacted is told by a snapshot."""
+
+    async def scenario(desk):
+        node = await desk.node()
+        newest = desk.catalog.revision
+        await desk.write()
+        await desk.compact_beyond()
+        line, opened = await node.open(watch_from=newest + 1)
+        assert await line.hear(WatchFailed, Watched) == WatchFailed(code="COMPACTED", minimum=opened.minimum)
+
+    at_a_desk(scenario)
+
+
+# ---------------------------------------------------------------- how many at once
+
+
+def test_a_node_takes_one_snapshot_at_a_time_and_the_newer_one_goes_on():
+    async def scenario(desk):
+        node = await desk.node()
+        streams = [desk.coordinator.stream(node.snapshot()) for _ in range(SNAPSHOTS_AT_ONCE + 1)]
+        for one in streams:
+            await anext(one)
+        for one in streams[:-1]:
+            with pytest.raises(Refused) as caught:
+                await told(one)
+            assert caught.value.code == "BUSY"
+        other = await desk.node("n2")
+        assert isinstance((await told(desk.coordinator.stream(other.snapshot())))[-1], SnapshotEnd)
+        assert isinstance((await told(streams[-1]))[-1], SnapshotEnd)
+
+    at_a_desk(scenario)
+
+
+def test_who_does_not_take_its_pages_loses_its_place_to_the_next():
+    async def scenario(desk):
+        nodes = [await desk.node(f"n{number}") for number in range(SNAPSHOTS_AT_ONCE + 1)]
+        *slow, last = [desk.coordinator.stream(node.snapshot()) for node in nodes]
+        for one in slow:
+            await anext(one)
+        await desk.sleep(RETENTION_HOLD_NS - SECOND_NS)
+        await anext(slow[0])  # this one still takes some
+        await desk.sleep(SECOND_NS)
+        assert isinstance((await told(last))[-1], SnapshotEnd)
+        assert isinstance((await told(slow[0]))[-1], SnapshotEnd)
+        for one in slow[1:]:
+            with pytest.raises(Refused) as caught:
+                await told(one)
+            assert caught.value.code == "BUSY"
+
+    at_a_desk(scenario)
