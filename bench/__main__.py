@@ -1,11 +1,11 @@
-"""`python -m bench [guard|ddl|statements|scale|fences|renewals|simulation|spark ..]`: all of them by default; figures
-also go to `artifacts/bench`."""
+"""`python -m bench [guard|ddl|statements|scale|fences|renewals|gossip|simulation|spark|vault ..]`: all of them by
+default; figures also go to `artifacts/bench`."""
 
 import argparse
 from functools import partial
 from pathlib import Path
 
-from bench import ddl, fences, guard, renewals, scale, simulation, spark, statements
+from bench import ddl, fences, gossip, guard, renewals, scale, simulation, spark, statements, vault
 
 PARTS = {
     "guard": guard.run,
@@ -13,8 +13,10 @@ PARTS = {
     "statements": statements.run,
     "scale": scale.run,
     "renewals": renewals.run,
+    "gossip": gossip.run,
     "simulation": simulation.run,
     "spark": spark.run,
+    "vault": vault.run,
     "fences": fences.run,
 }
 

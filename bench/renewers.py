@@ -18,6 +18,7 @@ import uvloop
 
 from leasehold.core import keys
 from leasehold.core.codec import decode_message, encode
+from leasehold.core.identity import CAPABILITIES
 from leasehold.core.lease import (
     Applied,
     GrantReceived,
@@ -38,6 +39,9 @@ from leasehold.core.messages import (
     JoinAnswer,
     Message,
     OpenSession,
+    RecoveryAccepted,
+    RecoveryBehind,
+    RecoveryFinished,
     RenewalRefused,
     SessionOpened,
     Watched,
@@ -211,6 +215,7 @@ class Node:
         self._lineage = lineage
         self._sent_ns: dict[RequestNumber, int] = {}
         self.opened: asyncio.Future[SessionOpened] = asyncio.get_running_loop().create_future()
+        self.accepted: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
         self.advanced = asyncio.Event()
         self.seen = Seen()
         self.holder: Holder | None = None
@@ -238,6 +243,25 @@ class Node:
             )
         )
         return await self.opened
+
+    def finish(self) -> None:
+        """Says that it has recovered."""
+        assert self.stream is not None
+        self.stream.send(
+            RecoveryFinished(
+                node=self._join.node,
+                incarnation=self._incarnation,
+                session=self._join.session,
+                applied=self._applied,
+            )
+        )
+
+    async def enter(self) -> None:
+        """Waits until it is in the logical topology and has applied what was required of it."""
+        required = await self.accepted
+        while self._applied < required:
+            self.advanced.clear()
+            await self.advanced.wait()
 
     def follow(self, every_ns: int, seen: Seen) -> None:
         """Begins a phase."""
@@ -284,6 +308,10 @@ class Node:
                 self._on_revision(APPLYING.read(blob, message))
             case SessionOpened():
                 self.opened.set_result(message)
+            case RecoveryAccepted(required=required):
+                self.accepted.set_result(required)
+            case RecoveryBehind():
+                self.finish()
             case _:
                 raise AssertionError(message)
 
@@ -320,6 +348,7 @@ async def _join(connection: GrpcConnection, facts: ClusterFacts, number: int) ->
         protocol=PROTOCOL_VERSION,
         applied=Revision(0),
         lineage=GENESIS,
+        capabilities=CAPABILITIES,
     )
     joined = await connection.call(join, timeout_ns=CALL_TIMEOUT_NS)
     assert isinstance(joined, JoinAnswer)
@@ -346,6 +375,10 @@ async def _open_all(address: str, count: int) -> list[Node]:
     nodes = [Node(join, incarnation, reader.applied, reader.lineage) for join, incarnation in joined]
     for node in nodes:
         await node.open(address)
+    for node in nodes:
+        node.finish()
+    for node in nodes:
+        await node.enter()
     return nodes
 
 
