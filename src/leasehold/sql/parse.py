@@ -4,9 +4,11 @@ The tokens are sqlglot's, and so is the syntax tree of a view's SELECT; every ot
 with a module for each group. What is not known is refused by name, never ignored.
 """
 
+from functools import lru_cache
+
 from leasehold.core.records.principals import PrincipalKind
 from leasehold.core.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
-from leasehold.limits import PARSE_INLINE_CHARACTERS
+from leasehold.limits import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
 from leasehold.sql import alter, databases, principals, questions
 from leasehold.sql.cluster import alter_cluster
 from leasehold.sql.create_view import create_view, drop_view
@@ -26,10 +28,20 @@ def parse(text: str) -> AnyStatement:
     NO_SUCH_COLUMN, TOO_MANY_COLUMNS, NOT_NULL_ADDED, OTHER_DATABASE, VIEW_TOO_LONG, NO_SUCH_SETTING, FIXED_SETTING,
     BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the text, and prints nothing.
     """
+    if len(text) > PARSE_KEPT_CHARACTERS or "PASSWORD" in text.upper():
+        return _parse(text)
+    return _parse_once(text)
+
+
+def _parse(text: str) -> AnyStatement:
     cursor = Cursor(read(text))
     statement = _statement(cursor)
     cursor.end()
     return statement
+
+
+_parse_once = lru_cache(PARSED_STATEMENTS_KEPT)(_parse)
+"""Short texts come again and again. A statement never changes; one with a secret in it is not kept."""
 
 
 def parses_at_once(text: str) -> bool:
