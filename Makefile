@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINUTES ?= 10
 
-.PHONY: setup java demo test test-processes test-nodes test-pure test-spark lint format bench soak mutants clean
+.PHONY: setup java demo test test-processes test-nodes test-pure test-netns test-spark lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -28,15 +28,15 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Processes mostly wait, the rest mostly computes: three of the four at once.
+# Processes mostly wait, the rest mostly computes: three at once, the longest first.
 test: lint java
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-processes test-nodes test-pure test-spark
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-processes test-nodes test-pure test-netns test-spark
 
 # How nodes come, go and come back; all else of processes is in `test-processes`.
-NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py eviction.py gossip.py identity.py \
-  node_commands.py removal.py)
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e tests/netns --ignore=tests/e2e/spark $(NODES:%=--ignore=%)
+NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py gossip.py identity.py node_commands.py removal.py)
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(NODES:%=--ignore=%)
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
+test-netns: setup ; $(BIN)/python -m pytest tests/netns
 test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns
 test-spark: setup java ; $(BIN)/python -m pytest tests/e2e/spark
 
@@ -47,6 +47,7 @@ bench: setup java
 	$(BIN)/python -m bench
 
 soak: setup
+	$(BIN)/python -m pytest -m long tests
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 mutants: setup

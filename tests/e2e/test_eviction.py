@@ -16,7 +16,7 @@ from leasehold.node.serving import HEALTH
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.test_faults import wait_until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.long]  # a new leader forgets nothing for a minute
 
 ROWS = 1_000
 AWAY, GIVER = "node-2", "node-1"
