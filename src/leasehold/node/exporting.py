@@ -12,6 +12,7 @@ from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
 from leasehold.node.hiding import Hidings
 from leasehold.node.standalone import Standalone
+from leasehold.storage.files import sync_folder
 from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
 
 
@@ -94,11 +95,7 @@ def _whole(target: Path) -> Generator[_File]:
             os.close(descriptor)
             with suppress(FileNotFoundError):
                 scratch.unlink()
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(target.parent)
     except FileExistsError as error:
         raise _exists(Path(str(error.filename2 or error.filename))) from error
     except OSError as error:

@@ -17,7 +17,7 @@ import msgspec
 
 from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused
 from leasehold.limits import RESET_MARKER_BYTES_MAX, RESETS_MAX
-from leasehold.storage.files import SegmentFiles
+from leasehold.storage.files import SegmentFiles, sync_folder
 from leasehold.storage.mounts import FOLDERS, check_one_mount
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.store import FILE_NAME
@@ -86,13 +86,13 @@ def reset(directory: Path) -> Moved:
     try:
         folder = _marked(directory)
         folder.mkdir(mode=0o700, exist_ok=True)
-        _sync(directory)
+        sync_folder(directory)
         for name in _present(directory):
             _move(directory / name, folder / name)
-        _sync(folder)
-        _sync(directory)
+        sync_folder(folder)
+        sync_folder(directory)
         (directory / MARKER).unlink()
-        _sync(directory)
+        sync_folder(directory)
         return Moved(folder=folder, names=tuple(sorted(path.name for path in folder.iterdir())))
     except OSError as error:
         raise BadDirectory(
@@ -147,7 +147,7 @@ def _marked(directory: Path) -> Path:
         file.flush()
         os.fsync(file.fileno())
     scratch.rename(marker)
-    _sync(directory)
+    sync_folder(directory)
     return directory / name
 
 
@@ -171,11 +171,3 @@ def _move(source: Path, target: Path) -> None:
             hint="something was written here during the reset: move one of them elsewhere, then run it again",
         )
     source.rename(target)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -68,7 +68,7 @@ class SegmentFiles:
             buckets = [table / str(bucket) for table in tables for bucket in _numbers_in(table)]
             for folder in (self._segments, *tables, *buckets):
                 with suppress(NotADirectoryError):
-                    _sync_folder(folder)
+                    sync_folder(folder)
         return stale
 
     def create(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> "SegmentFile":
@@ -109,7 +109,7 @@ class SegmentFiles:
         """Waits until a finished segment survives a loss of power; harmless if it is not there any more."""
         path = self.path(table, bucket, segment)
         with _naming(path), suppress(FileNotFoundError):
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
         """The finished segments in order of their names; anything else in the folders is passed over."""
@@ -179,10 +179,10 @@ class SegmentFiles:
                 path.rename(target)
             except FileNotFoundError:
                 return False
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
             # The folder may be on its way to the trash itself, with all that is in it.
             with suppress(FileNotFoundError):
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         return True
 
 
@@ -223,8 +223,8 @@ class SegmentFile:
             self._fd = None
             os.close(fd)
             self._into_place()
-            _sync_folder(self.path.parent)
-            _sync_folder(self._staged.parent)
+            sync_folder(self.path.parent)
+            sync_folder(self._staged.parent)
 
     def discard(self) -> None:
         """Removes what was written. Idempotent, and without effect on a finished segment."""
@@ -327,10 +327,11 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes durable which names a folder holds."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
