@@ -527,6 +527,11 @@ LOST_TABLES_NAMED_MAX: Final = 5
 """Tables that the refusal of a removal names."""
 ADOPT_WAIT_MAX_NS: Final = 1_300 * SECOND_NS
 """How long an adoption waits for the lease of the newest process to end."""
+GENERATION_GAP: Final = 1_000_000
+"""By so much every counter, incarnation and term jumps when a lost meta storage is recovered: more than a lost history
+gave out of each."""
+ORIGINS_MAX: Final = 64
+"""Beginnings of generations that a cluster remembers."""
 
 assert TRASH_FILES_PER_SECOND * RECONCILE_INTERVAL_NS <= TRASH_ROUND_FILES_MAX * SECOND_NS, "a round takes its share"
 assert SEGMENTS_PER_REPORT_MAX <= MISSING_ROUND_SEGMENTS_MAX

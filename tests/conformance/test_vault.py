@@ -78,6 +78,30 @@ async def test_an_identity_record_is_there_after_it_is_opened_again(open_vault: 
     await vault.close()
 
 
+async def test_a_vault_that_begins_anew_keeps_who_it_is_and_nothing_that_it_followed(open_vault: Open) -> None:
+    vault = await open_vault()
+    await vault.write_identity(JOINING)
+    await vault.write_coordinators(("a:1",))
+    await vault.apply((revision(3, a=b"1", b=b"2"),), SOME_HASH)
+    await vault.sync()
+    await vault.begin_anew(ALLOCATED)
+    assert await vault.projection() == EMPTY
+    await vault.close()
+    vault = await open_vault()
+    assert await vault.identity() == ALLOCATED
+    assert await vault.coordinators() == ("a:1",)
+    assert await vault.projection() == EMPTY
+    assert await vault.sync() == 0
+    assert await vault.verify(100)
+    # An older revision than it had before: it may follow another history.
+    await vault.apply((revision(2, c=b"3"),), OTHER_HASH)
+    await vault.close()
+    vault = await open_vault()
+    stored = await vault.projection()
+    assert (stored.applied, stored.lineage, stored.items) == (2, OTHER_HASH, (Change(b"c", b"3"),))
+    await vault.close()
+
+
 async def test_coordinators_are_replaced_and_keep_their_order(open_vault: Open) -> None:
     vault = await open_vault()
     await vault.write_identity(CLAIMING)

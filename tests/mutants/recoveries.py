@@ -7,6 +7,7 @@ RECOVERY = "tests/sim/test_recovery.py"
 NODES = "tests/scenarios/test_recovery.py"
 SNAPSHOTS = "tests/scenarios/test_snapshots.py"
 ADMISSION = "tests/scenarios/test_admission.py"
+RECOVERED = "tests/scenarios/test_recovered.py"
 AGENT = "tests/unit/node/test_agent.py"
 
 MUTANTS = (
@@ -189,6 +190,51 @@ MUTANTS = (
             f"{AGENT}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",
         ),
         unseen="in a random cluster every directory has the history of its cluster",
+    ),
+    Mutant(
+        name="a lost history believed",
+        invariant="INV-REC-2",
+        rule="a directory that went beyond what a recovered cluster keeps is refused",
+        edits=(Edit("core/generations.py", "end is None or applied > end.revision\n", "end is None\n"),),
+        hunters=(
+            "tests/unit/core/test_generations.py",
+            f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
+        ),
+        unseen="no random cluster loses its meta storage",
+    ),
+    Mutant(
+        name="a lost lease forgotten",
+        invariant="INV-DDL-1",
+        rule="leases that were granted after the backup are waited for",
+        edits=(Edit("core/generations.py", "max(longest_lease_ns, settings", "max(settings"),),
+        hunters=(
+            f"{RECOVERED}::test_R6_no_statement_returns_while_a_lease_of_the_lost_state_may_serve",
+            "tests/unit/core/test_generations.py",
+        ),
+        unseen="no random cluster loses its meta storage",
+    ),
+    Mutant(
+        name="incarnations given out again",
+        invariant="INV-ID-2",
+        rule="what was numbered since the backup is never given out again",
+        edits=(
+            Edit(
+                "core/generations.py", "Incarnation(node.incarnation + GENERATION_GAP)", "Incarnation(node.incarnation)"
+            ),
+        ),
+        hunters=("tests/unit/core/test_generations.py",),
+        unseen="no random cluster loses its meta storage",
+    ),
+    Mutant(
+        name="an adopted directory that keeps a lost history",
+        invariant="INV-REC-2",
+        rule="what was applied in a generation that is lost is forgotten when its directory is adopted",
+        edits=(Edit("node/adopting.py", "if view.revision > 0 and generation_of(view) != generation:", "if False:"),),
+        hunters=(
+            "tests/unit/node/test_adopting.py",
+            f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
+        ),
+        unseen="no random cluster loses its meta storage",
     ),
     Mutant(
         name="a revision delivered again applied again",

@@ -30,6 +30,7 @@ from leasehold.cli.options import (
     NodeName,
     Out,
     Seeds,
+    read_directory,
 )
 from leasehold.cli.output import (
     Countdown,
@@ -368,6 +369,38 @@ def init(
         show_json({"cluster_id": facts.cluster_id})
     else:
         say(f"cluster {facts.cluster_id}")
+
+
+@app.command()
+def recover(
+    directory: Annotated[
+        Path,
+        typer.Option(
+            "--dir",
+            envvar="LEASEHOLD_COORDINATOR_DIR",
+            help="The coordinator's data.",
+            parser=read_directory,
+            metavar="PATH",
+        ),
+    ],
+    longest_lease: Annotated[
+        str | None,
+        typer.Option(
+            "--longest-lease",
+            help="As 3s: the longest lease_duration since the backup. Leases of the lost state are waited for.",
+            show_default="600s, the longest that can be set",
+        ),
+    ] = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Go on from an older state of the metadata, where the newest is lost: begin a new generation of the cluster.
+
+    For a coordinator that does not run, whose meta storage was restored from a backup. What was created, changed,
+    dropped, written or revoked since that backup is undone. Nodes that have seen none of it come back by themselves.
+    """
+    from leasehold.cli.recover import recover as run
+
+    run(directory, longest_lease, output)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from leasehold.core.swim.messages import Role
 from leasehold.errors import BadSettings, gravest
 from leasehold.ids import NodeId
 from leasehold.local.files import make_directory, write_address
+from leasehold.metastorage.sqlite import FILE_NAME as META_FILE_NAME
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
@@ -71,7 +72,7 @@ def _no_coordinator(config: NodeConfig) -> BadSettings:
 async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
     directory, listen = config.directory, config.listen
     clock, sightings = BoottimeClock(), Sightings()
-    storage = await SqliteMetaStorage.open(directory / "meta.db")
+    storage = await SqliteMetaStorage.open(directory / META_FILE_NAME)
     faults: asyncio.Queue[BaseException] = asyncio.Queue()
     _report_callbacks(faults)
     try:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.generations import end_of, is_beyond
 from leasehold.core.grantor import Held
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Allocate, AskIncarnation, Join
@@ -21,6 +22,8 @@ CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
 """What a program must be able to do, beyond what its protocol version says, to be let in: one that takes no snapshot
 could never come back once it is too far behind, and one that hides what its disk lacks would be counted on for it."""
+
+ADOPT_AFTER_RECOVERY: Final = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +130,7 @@ def decide_join(
     """
     known = sorted(nodes, key=lambda one: one.id)
     node = next((one for one in known if one.id == request.node), None)
-    rejected = _invalid(request, cluster, node, known, required) or _bad_history(request, history)
+    rejected = _invalid(request, cluster, node, known, required) or _bad_history(request, cluster, history)
     if rejected is not None or node is None:
         return rejected or _unknown(request.node)
     session_hash = hash_secret(request.session)
@@ -136,6 +139,8 @@ def decide_join(
     # Late copies of an attempt raise the incarnation again, and no other directory knows its nonce.
     own_attempt = node.nonce is not None and node.nonce in {request.nonce, request.finished}
     if not own_attempt and node.incarnation != request.previous:
+        if 0 < request.generation < cluster.generation:
+            return _started_since(request, node)
         return Reject(
             code="STALE_COPY",
             text=f"node {node.id} has reached incarnation {node.incarnation}, this directory says"
@@ -222,9 +227,6 @@ def _invalid(
 ) -> Reject | None:
     if request.cluster_id != cluster.cluster_id:
         return _other_cluster(request.cluster_id, cluster)
-    if request.generation != cluster.generation:
-        text = f"generation {request.generation}, this cluster is at {cluster.generation}"
-        return Reject(code="OTHER_GENERATION", text=text, hint="restart the node so that it asks again")
     if spoken_protocol(request) is None:
         text = (
             f"this program speaks the protocol versions {request.protocol_min} to {request.protocol}, this"
@@ -257,7 +259,9 @@ def _bad_capabilities(request: Join, required: frozenset[str]) -> Reject | None:
     return None
 
 
-def _bad_history(request: Join, history: History) -> Reject | None:
+def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Reject | None:
+    if is_beyond(cluster, request.generation, request.applied):
+        return _beyond(request, cluster)
     hint = "restore the newest meta storage, or start with an empty directory and another --name"
     if request.applied > history.latest:
         text = f"this directory has applied revision {request.applied}, the cluster is only at {history.latest}"
@@ -267,6 +271,26 @@ def _bad_history(request: Join, history: History) -> Reject | None:
         text = f"this directory has another history than the cluster at revision {request.applied}"
         return Reject(code="DIVERGED", text=text, hint=hint)
     return None
+
+
+def _started_since(request: Join, node: NodeRecord) -> Reject:
+    return Reject(
+        code="BEYOND_RECOVERY",
+        text=f"this directory has reached incarnation {request.previous} of node {node.id}; the cluster was recovered"
+        " from a state in which it had not, or had got further",
+        hint=ADOPT_AFTER_RECOVERY,
+    )
+
+
+def _beyond(request: Join, cluster: ClusterRecord) -> Reject:
+    end = end_of(cluster, request.generation)
+    known = "knows nothing of that" if end is None else f"keeps of that what was there up to {end.revision}"
+    return Reject(
+        code="BEYOND_RECOVERY",
+        text=f"this directory has applied revision {request.applied} of generation {request.generation}; the cluster"
+        f" was recovered from an older state, goes on as generation {cluster.generation}, and {known}",
+        hint=ADOPT_AFTER_RECOVERY,
+    )
 
 
 def _bad_attributes(request: Allocate | Join, own: NodeId | None, known: Iterable[NodeRecord]) -> Reject | None:

@@ -26,7 +26,7 @@ import msgspec
 
 from leasehold.core.messages import Allocate, ClusterFacts, Join
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
-from leasehold.ids import Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
+from leasehold.ids import Generation, Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
 from leasehold.limits import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
 
 CAPABILITIES: Final = ("leap", "reports-missing")
@@ -115,6 +115,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     nonce: Nonce
     applied: Revision
     lineage: LineageHash
+    generation: Generation
+    """In which `applied` was applied (`core.generations`); 0 for nothing."""
 
 
 class Claim:
@@ -210,7 +212,7 @@ class Claim:
                 return SendJoin(
                     request=Join(
                         cluster_id=record.cluster_id,
-                        generation=self._facts.generation,
+                        generation=start.generation,
                         token=record.token,
                         node=record.node,
                         name=start.name,

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
@@ -28,6 +28,8 @@ from leasehold.metastorage.transaction import check_key, check_limit, check_span
 from leasehold.metastorage.watch import Fanout, Replay
 
 T = TypeVar("T")
+FILE_NAME: Final = "meta.db"
+"""In a coordinator's directory."""
 Say: TypeAlias = Callable[[], None]
 """Something the thread has to say, run on the loop."""
 

@@ -4,8 +4,11 @@ A copy is refused by itself (`STALE_COPY`), since nothing tells it from a second
 adopts it says that it is to be the node from now on: its vault takes the newest incarnation, so that its next start
 joins as the one after. The token in the vault proves the id, and every copy that is older still is refused as before.
 
-All that changes is one record, written at once and durably, so a crash leaves the directory adopted or as it was, and
-doing it twice does what doing it once does. None of its segments is believed before its bytes were read: a copy may
+The same command lets a directory go on that has got further than a cluster which was recovered from an older state
+(`core.generations`): what it has applied is forgotten with the incarnation, and its next start takes a snapshot.
+
+All that changes is one transaction, durable at once, so a crash leaves the directory adopted or as it was, and doing it
+twice does what doing it once does. None of its segments is believed before its bytes were read: a copy may
 have been made of files that were just being written.
 """
 
@@ -14,10 +17,12 @@ from pathlib import Path
 
 import msgspec
 
+from leasehold.core.catalog import Catalog
+from leasehold.core.generations import generation_of
 from leasehold.core.messages import AskIncarnation, ClusterFacts, JoinWait, Message, NewestIncarnation, WhoAreYou
 from leasehold.core.records import Allocated, Claiming, Joining
 from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, NotLeader, Refused, Unreachable
-from leasehold.ids import Incarnation, NodeId
+from leasehold.ids import Generation, Incarnation, NodeId
 from leasehold.limits import (
     ADOPT_WAIT_MAX_NS,
     CALL_TIMEOUT_NS,
@@ -93,14 +98,17 @@ class Adopting:
                 "no coordinator was given, and the vault remembers none", code="NO_COORDINATOR", hint=hint
             )
         before = record.previous if isinstance(record, Joining) else record.incarnation
+        generation = await self._generation(record)
         newest = await self._newest(record)
         if newest.incarnation < before:
             raise Refused(
                 f"this directory has reached incarnation {before}, the cluster says {newest.incarnation}",
                 code="AHEAD_OF_CLUSTER",
-                hint="the meta storage may have been restored from an older backup: restore the newest one",
+                hint="the meta storage was restored from an older backup: restore the newest one; if that is lost, stop"
+                " the coordinator and run `leasehold recover` on its directory",
             )
         if newest.incarnation > before:
+            view = Catalog.reopened(await self._vault.reopened())
             adopted = Allocated(
                 token=record.token,
                 node=record.node,
@@ -109,7 +117,11 @@ class Adopting:
                 nonce=None,
                 unverified=True,
             )
-            await self._vault.write_identity(adopted)
+            if view.revision > 0 and generation_of(view) != generation:
+                # What it has applied may be what the cluster lost: it takes up a snapshot.
+                await self._vault.begin_anew(adopted)
+            else:
+                await self._vault.write_identity(adopted)
         return Adopted(
             node=record.node,
             name=newest.name,
@@ -118,15 +130,21 @@ class Adopting:
             changed=newest.incarnation > before,
         )
 
-    async def _newest(self, record: Allocated | Joining) -> NewestIncarnation:
-        """Asks until nobody lives who is the node, or somebody is known to."""
+    async def _generation(self, record: Allocated | Joining) -> Generation:
+        """The one in which the cluster is."""
         facts = await self._ask(WhoAreYou())
-        if isinstance(facts, ClusterFacts) and facts.cluster_id != record.cluster_id:
+        if not isinstance(facts, ClusterFacts):
+            raise _not_an_answer(facts)
+        if facts.cluster_id != record.cluster_id:
             raise Refused(
                 f"this directory belongs to cluster {record.cluster_id}, the coordinator serves {facts.cluster_id}",
                 code="OTHER_CLUSTER",
                 hint="check the coordinator's address",
             )
+        return facts.generation
+
+    async def _newest(self, record: Allocated | Joining) -> NewestIncarnation:
+        """Asks until nobody lives who is the node, or somebody is known to."""
         request = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
         give_up_ns = self._clock.now_ns() + ADOPT_WAIT_MAX_NS
         while self._clock.now_ns() < give_up_ns:
@@ -134,7 +152,7 @@ class Adopting:
             if isinstance(answer, NewestIncarnation):
                 return answer
             if not isinstance(answer, JoinWait):
-                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+                raise _not_an_answer(answer)
             self._on_wait(answer.wait_ns)
             wait_ns = min(max(answer.wait_ns, RETRY_PAUSE_NS), SECOND_NS)
             await self._clock.sleep_until(self._clock.now_ns() + wait_ns)
@@ -157,6 +175,10 @@ class Adopting:
             finally:
                 await connection.close()
             await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
+
+
+def _not_an_answer(answer: Message) -> Refused:
+    return Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
 
 
 def _no_identity(directory: Path) -> NotFound:

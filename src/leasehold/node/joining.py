@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from leasehold.core.catalog import Catalog
+from leasehold.core.generations import generation_of
 from leasehold.core.identity import (
     Admitted,
     Claim,
@@ -58,6 +59,7 @@ class Joiner:
             nonce=Nonce(self._entropy.hex_128()),
             applied=view.revision,
             lineage=view.lineage,
+            generation=generation_of(view),
         )
         claim = Claim(await self._vault.identity(), start)
         while True:

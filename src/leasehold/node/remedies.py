@@ -5,17 +5,23 @@ from typing import Final
 from leasehold.errors import Definite
 
 RESET: Final = "`leasehold node reset --dir {directory}` puts what is in it aside; its next start gets a new id"
+RESTORE: Final = (
+    "restore the newest meta storage, if it was set back; if that is lost, stop the coordinator and run"
+    " `leasehold recover` on its directory"
+)
 REMEDIES: Final = {
-    "AHEAD_OF_CLUSTER": f"restore the newest meta storage, if it was set back; else {RESET}",
-    "DIVERGED": f"restore the newest meta storage, if it was set back; else {RESET}",
+    "AHEAD_OF_CLUSTER": f"{RESTORE}; else {RESET}",
+    "DIVERGED": f"{RESTORE}; else {RESET}",
     "NOT_ASCENDING": RESET,
     "BAD_SNAPSHOT": f"check memory, disk and network of this machine and the leader's, start it again; else {RESET}",
     "OTHER_CLUSTER": f"check the coordinator's address; to move this machine to that cluster: {RESET}",
     "REMOVED": RESET,
     "WRONG_TOKEN": f"start this node from its own directory, or {RESET}",
-    "UNKNOWN_NODE": f"the meta storage may be an older backup: restore the newest; else {RESET}",
+    "UNKNOWN_NODE": f"the meta storage may be a backup from before this node: restore the newest; else {RESET}",
     "STALE_COPY": "start the newest directory of this node; if it is lost, `leasehold node adopt --dir {directory}`"
     f" goes on with this copy; to run this machine as another node, {RESET}",
+    "BEYOND_RECOVERY": "`leasehold node adopt --dir {directory}` lets it go on as this node with what the cluster"
+    " knows, each segment verified; what else it holds goes to the trash: keep a copy of what you need of it first",
     "ALIVE_ELSEWHERE": f"stop one of the two; to run this machine as another node, {RESET}, with another --name",
     "NAME_TAKEN": "choose another --name; if that node is gone for good, `leasehold node remove {name}` frees its name",
     "SUPERSEDED": "`leasehold status` shows which process serves; this one ends",

@@ -85,6 +85,15 @@ class MemoryStore:
         self.on_commit: list[Callable[[RevisionChanges], None]] = []
         """Called with each revision, of whatever keys, before anyone else hears of it."""
 
+    def backup(self) -> "MemoryStore":
+        """Another store with what is in this one now, as a copy of its file has it; nobody uses it yet."""
+        copied = MemoryStore()
+        copied.newest, copied.minimum = self.newest, self.minimum
+        copied._keys = list(self._keys)
+        copied._versions = {key: list(versions) for key, versions in self._versions.items()}
+        copied._log = dict(self._log)
+        return copied
+
     def depose(self) -> None:
         """Lets another candidate lead while the present leader still believes it does."""
         self.succession.depose()

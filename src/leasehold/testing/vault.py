@@ -160,6 +160,17 @@ class MemoryVault:
 
         await self._write(work)
 
+    async def begin_anew(self, record: IdentityRecord) -> None:
+        """Forgets the projection and replaces the identity record, synced."""
+        content = encode(record)
+
+        def work() -> None:
+            state = self._disk.state
+            self._disk.commit(VaultState(identity=content, coordinators=state.coordinators))
+            self._disk.sync()
+
+        await self._write(work)
+
     async def coordinators(self) -> tuple[str, ...]:
         """The last known coordinator addresses."""
         self._check()

@@ -100,22 +100,11 @@ class SqliteVault:
 
     async def write_identity(self, record: IdentityRecord) -> None:
         """Replaces the identity record; synced to disk when this returns."""
-        content = encode(record)
+        await self._run(lambda database: self._write_identity(database, record))
 
-        def write(database: sqlite3.Connection) -> None:
-            hashed = content_hash("identity", content)
-            applied = msgspec.structs.replace(self._applied, identity=hashed)
-            with self._synchronous(FULL):
-                with self._transaction():
-                    database.execute("UPDATE identity SET content = ?, sha256 = ?", (content, hashed))
-                    applied.write(database)
-                self._applied = applied
-                # SQLite takes a log with a damaged frame as one that ends there, which would take the identity back.
-                self._interrupt_check()
-                self._checkpoint(VAULT_BUSY_WAIT_MS)
-            self._durable = self._applied.revision
-
-        await self._run(write)
+    async def begin_anew(self, record: IdentityRecord) -> None:
+        """Forgets the projection and replaces the identity record, in one transaction."""
+        await self._run(lambda database: self._begin_anew(database, record))
 
     async def coordinators(self) -> tuple[str, ...]:
         """The last known coordinator addresses."""
@@ -304,6 +293,29 @@ class SqliteVault:
 
     def _read_identity(self, database: sqlite3.Connection) -> IdentityRecord | None:
         return file_format.read_identity(database, self._path, self._applied, VAULT_FORMAT_VERSION)
+
+    def _write_identity(self, database: sqlite3.Connection, record: IdentityRecord, *, anew: bool = False) -> None:
+        content = encode(record)
+        hashed = content_hash("identity", content)
+        applied = Applied(identity=hashed) if anew else msgspec.structs.replace(self._applied, identity=hashed)
+        with self._synchronous(FULL):
+            with self._transaction():
+                if anew:
+                    database.execute("DELETE FROM projection")
+                    database.execute("UPDATE applied SET durable = 0")
+                database.execute("UPDATE identity SET content = ?, sha256 = ?", (content, hashed))
+                applied.write(database)
+            self._applied = applied
+            # SQLite takes a log with a damaged frame as one that ends there, which would take the identity back.
+            self._interrupt_check()
+            self._checkpoint(VAULT_BUSY_WAIT_MS)
+        self._durable = self._applied.revision
+
+    def _begin_anew(self, database: sqlite3.Connection, record: IdentityRecord) -> None:
+        self._reader.close()
+        self._write_identity(database, record, anew=True)
+        self._reader = Reader(self._path, self._failed)
+        self._scrub = rows.Scrub()
 
     def _read_projection(self, database: sqlite3.Connection) -> StoredProjection:
         items = rows.read_all(database, self._path, self._applied)

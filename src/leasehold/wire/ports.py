@@ -160,6 +160,11 @@ class Vault(Protocol):
         """Replaces the identity record; synced to disk when this returns."""
         ...
 
+    async def begin_anew(self, record: IdentityRecord) -> None:
+        """Forgets the projection and replaces the identity record, in one transaction: nothing is applied any more.
+        Synced to disk when this returns. Bases made before refuse from then on."""
+        ...
+
     async def coordinators(self) -> tuple[str, ...]:
         """The last known coordinator addresses."""
         ...

@@ -38,6 +38,7 @@ START = Start(
     nonce=hex_128(0x40),
     applied=7,
     lineage=GENESIS,
+    generation=4,
 )
 CLAIMING = Claiming(token=hex_128(0xAA))
 ALLOCATED = Allocated(token=hex_128(0xAA), node=3, cluster_id=CLUSTER_ID, incarnation=5)

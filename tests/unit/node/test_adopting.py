@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from leasehold.core import keys
 from leasehold.core.messages import AskIncarnation, ClusterFacts, JoinWait, Message, NewestIncarnation, WhoAreYou
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
+from leasehold.core.operations import RevisionChanges
+from leasehold.core.plan import put
+from leasehold.core.records import Allocated, Claiming, ClusterRecord, IdentityRecord, Joining
 from leasehold.errors import BadSettings, Definite, NotFound, NotLeader, Refused, Unreachable
-from leasehold.ids import ClusterId, Generation, Incarnation, NodeId, Nonce, Term, Token
+from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, Revision, Term, Token
 from leasehold.limits import ADOPT_WAIT_MAX_NS, SECOND_NS, STATEMENT_RESOLVE_NS
 from leasehold.node.adopting import Adopted, Adopting, adopt_directory
 from leasehold.testing.clock import SimulatedClock
@@ -23,6 +27,10 @@ JOINING = Joining(token=TOKEN, node=NODE, cluster_id=CLUSTER, previous=Incarnati
 NEWEST = NewestIncarnation(incarnation=Incarnation(7), name="n3")
 ADOPTED = Allocated(token=TOKEN, node=NODE, cluster_id=CLUSTER, incarnation=Incarnation(7), nonce=None, unverified=True)
 FACTS = ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=Term(1), leader=True)
+FOLLOWED = RevisionChanges(
+    Revision(7),
+    (put(keys.CLUSTER, ClusterRecord(cluster_id=CLUSTER, generation=Generation(1), format_version=1)),),
+)
 Answer = Message | Exception
 
 
@@ -62,6 +70,7 @@ class Adoption:
         self.error: Exception | None = None
         self.waits: list[int] = []
         self.record: IdentityRecord | None = None
+        self.applied = Revision(0)
         self.took_ns = 0
 
 
@@ -71,6 +80,7 @@ def adopting(
     *,
     given: tuple[str, ...] = ("c1:1",),
     known: tuple[str, ...] = (),
+    applied: RevisionChanges | None = None,
     wrap: Callable[[Vault], Vault] = lambda vault: vault,
 ) -> Adoption:
     """One attempt on a vault with that record; what the disk holds is read afterwards, by another process."""
@@ -83,6 +93,8 @@ def adopting(
         if record is not None:
             await vault.write_identity(record)
         await vault.write_coordinators(known)
+        if applied is not None:
+            await vault.apply((applied,), LineageHash(b"h" * 32))
         clock = SimulatedClock(loop)
         began_ns = clock.now_ns()
         attempt = Adopting(Path("D"), wrap(vault), given, coordinators, clock, found.waits.append)
@@ -92,7 +104,9 @@ def adopting(
             found.error = error
         found.took_ns = clock.now_ns() - began_ns
         await vault.close()
-        found.record = await disk.open().identity()
+        after = disk.open()
+        found.record = await after.identity()
+        found.applied = (await after.projection()).applied
 
     run_virtual(main, 1)
     return found
@@ -107,6 +121,15 @@ def test_a_copy_takes_the_newest_incarnation_and_is_believed_in_nothing(record: 
     )
     assert found.record == ADOPTED
     assert coordinators.asked[-1] == ("c1:1", AskIncarnation(cluster_id=CLUSTER, token=TOKEN, node=NODE))
+
+
+@pytest.mark.parametrize(("generation", "applied"), [(1, 7), (9, 0)])
+def test_what_was_applied_is_kept_in_its_own_generation_alone(generation: int, applied: int) -> None:
+    """A cluster that was recovered from an older state knows nothing of it."""
+    facts = msgspec.structs.replace(FACTS, generation=Generation(generation))
+    found = adopting(COPY, Coordinators(NEWEST, facts=facts), applied=FOLLOWED)
+    assert found.record == ADOPTED
+    assert found.applied == applied
 
 
 def test_the_newest_directory_is_left_as_it_is() -> None:

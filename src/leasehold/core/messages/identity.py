@@ -44,6 +44,7 @@ class Join(Base, frozen=True, kw_only=True, tag="join/1"):
 
     cluster_id: ClusterId
     generation: Generation
+    """In which `applied` was applied; 0 where nothing was."""
     token: Token
     node: NodeId
     name: str

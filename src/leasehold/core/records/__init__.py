@@ -14,6 +14,7 @@ from leasehold.core.records.cluster import (
     LargestLeaseRecord,
     LeaderRecord,
     NodeRecord,
+    Origin,
     SettingsRecord,
 )
 from leasehold.core.records.data import (
@@ -92,6 +93,7 @@ __all__ = [
     "LoginRecord",
     "Need",
     "NodeRecord",
+    "Origin",
     "Outcome",
     "PrincipalKind",
     "PrincipalRecord",

@@ -1,24 +1,39 @@
 """The cluster itself: its settings, its counters, its leader, its nodes."""
 
+import msgspec
+
 from leasehold.core.records.base import Record
 from leasehold.ids import (
     ClusterId,
     Generation,
     Incarnation,
+    LineageHash,
     NodeId,
     Nonce,
     ObjectId,
+    Revision,
     Term,
 )
 from leasehold.limits import RETENTION_NS, RETENTION_REVISIONS
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a generation begins: of the one that it `left` it keeps all up to `revision`, with this history hash."""
+
+    generation: Generation
+    left: Generation
+    revision: Revision
+    lineage: LineageHash
+
+
 class ClusterRecord(Record, frozen=True, kw_only=True, tag="cluster/1"):
-    """Written once, by initialisation."""
+    """Written by initialisation, and by each recovery of a lost meta storage (`core.generations`)."""
 
     cluster_id: ClusterId
     generation: Generation
     format_version: int
+    origins: tuple[Origin, ...] = ()
+    """Of the newest generations, oldest first; the first generation has none."""
 
 
 class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):

@@ -1,0 +1,70 @@
+"""`leasehold recover`: a cluster goes on from an older state of its metadata."""
+
+import asyncio
+from pathlib import Path
+
+from leasehold.cli.output import Output, milliseconds, note, say, show_json
+from leasehold.coordinator.generation import Begun, begin_generation
+from leasehold.core.durations import parse_duration
+from leasehold.errors import BadSettings, NotFound, Refused
+from leasehold.limits import LEASE_DURATION_MAX_NS, SECOND_NS
+from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
+from leasehold.wire.clock import BoottimeClock
+
+
+def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
+    """Raises `NotFound` with code NO_META_STORAGE, `BadDirectory` while a coordinator runs there,
+    `Corrupt`, `NotInitialised`, `BadSettings`."""
+    longest_ns = _read_longest_ns(longest_lease)
+    path = directory / FILE_NAME
+    if not path.is_file():
+        raise NotFound(
+            f"there is no meta storage in {directory}",
+            code="NO_META_STORAGE",
+            hint="restore a backup of the coordinator's directory there, and name it with --dir",
+        )
+    begun = asyncio.run(_begin(path, longest_ns))
+    origin = begun.cluster.origins[-1]
+    if output is Output.JSON:
+        show_json(
+            {
+                "cluster_id": begun.cluster.cluster_id,
+                "generation": begun.cluster.generation,
+                "revision": origin.revision,
+                "history_hash": origin.lineage.hex(),
+                "longest_lease_ms": milliseconds(begun.longest_lease_ns),
+                "nodes": list(begun.nodes),
+            }
+        )
+        return
+    say(f"cluster {begun.cluster.cluster_id} goes on as generation {begun.cluster.generation}")
+    say(f"it keeps what was there up to revision {origin.revision}, and {len(begun.nodes)} nodes")
+    note(
+        f"what to do next: start the coordinator, then the nodes. For up to {begun.longest_lease_ns / SECOND_NS:g} s it"
+        " waits for leases of the lost state (--longest-lease). A node that has got further ends with BEYOND_RECOVERY,"
+        " and says what to type; one that the backup does not know is reset"
+    )
+
+
+async def _begin(path: Path, longest_ns: int) -> Begun:
+    storage = await SqliteMetaStorage.open(path)
+    try:
+        return await begin_generation(
+            storage, wall_s=BoottimeClock().wall_us() // 1_000_000, longest_lease_ns=longest_ns
+        )
+    finally:
+        await storage.close()
+
+
+def _read_longest_ns(text: str | None) -> int:
+    if text is None:
+        return LEASE_DURATION_MAX_NS
+    try:
+        longest_ns = parse_duration(text)
+    except Refused as error:
+        raise BadSettings(f"--longest-lease: {error.text}", hint=error.hint) from error
+    if longest_ns > LEASE_DURATION_MAX_NS:
+        raise BadSettings(
+            f"--longest-lease: no lease is longer than {LEASE_DURATION_MAX_NS // SECOND_NS} s", hint="leave it out"
+        )
+    return longest_ns

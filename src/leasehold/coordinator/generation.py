@@ -1,0 +1,48 @@
+"""Beginning a generation in a meta storage that was restored, before a coordinator leads on it (`core.generations`)."""
+
+import msgspec
+
+from leasehold.coordinator.runtime import read_catalog
+from leasehold.core import keys
+from leasehold.core.codec import decode_record, encode
+from leasehold.core.generations import raised, raised_leader
+from leasehold.core.lineage import next_lineage
+from leasehold.core.operations import Change, KeyValue, Txn, ValueIs
+from leasehold.core.records import ClusterRecord, LeaderRecord
+from leasehold.errors import NotInitialised
+from leasehold.metastorage.contract import LeadershipLost, MetaStorage
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The generation is there, durably; `nodes` are those it knows, by name."""
+
+    cluster: ClusterRecord
+    longest_lease_ns: int
+    nodes: tuple[str, ...]
+
+
+async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> Begun:
+    """One transaction: it has happened whole or not at all. Raises `NotInitialised` where there is no cluster,
+    `LeadershipLost` where another candidate is at it."""
+    leadership = await storage.campaign("recover")
+    catalog = await read_catalog(storage)
+    if catalog.cluster is None:
+        raise NotInitialised("this meta storage holds no cluster", hint="restore a backup of the right directory")
+    cluster, changes = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
+    lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, changes))
+    leaders = [_raised(found, cluster) for key in (keys.LEADER, keys.TERM) if (found := await storage.get(key))]
+    txn = Txn(
+        compares=(*leadership.fence(), ValueIs(keys.LINEAGE, catalog.lineage)), then=(*changes, lineage, *leaders)
+    )
+    if not (await storage.txn(txn)).succeeded:
+        raise LeadershipLost("another coordinator leads", hint="stop every coordinator first")
+    return Begun(
+        cluster=cluster,
+        longest_lease_ns=longest_lease_ns,
+        nodes=tuple(sorted(one.name for one in catalog.nodes.values() if not one.removed)),
+    )
+
+
+def _raised(found: KeyValue, cluster: ClusterRecord) -> Change:
+    record = decode_record(LeaderRecord, found.value)
+    return Change(found.key, encode(raised_leader(record, cluster.generation)))

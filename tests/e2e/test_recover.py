@@ -1,0 +1,96 @@
+"""`leasehold recover` with real processes: the meta storage is lost, and an older copy of it takes its place."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from leasehold.client.cluster import Cluster
+from leasehold.limits import GENERATION_GAP
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
+from tests.e2e.nodes import Node
+
+pytestmark = pytest.mark.processes
+
+SAVED, LOST = 300, 200
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RunningCluster]:
+    with RunningCluster.start(tmp_path / "cluster", nodes=2) as running:
+        yield running
+
+
+def append(cluster: Cluster, count: int) -> None:
+    assert cluster.table("d.t").append(pa.table({"a": pa.array(range(count), pa.int64())})) == count
+
+
+def rows(cluster: Cluster, table: str = "d.t") -> int:
+    return cluster.table(table).scan().read_all().num_rows
+
+
+def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
+    running: RunningCluster, tmp_path: Path
+) -> None:
+    coordinator = running.local.coordinator
+    with running.connect() as cluster:
+        cluster.sql("CREATE DATABASE d")
+        cluster.sql("CREATE TABLE d.t (a BIGINT) TBLPROPERTIES ('replication' = '2')")
+        append(cluster, SAVED)
+    running.stop()
+    shutil.copytree(coordinator.directory, tmp_path / "backup")
+
+    running.local.restart_coordinator()
+    with Node(running.directory / "node-1", running) as first, Node(running.directory / "node-2", running) as second:
+        first.start().serves()
+        with running.connect() as cluster:
+            append(cluster, LOST)
+            cluster.sql("CREATE DATABASE lost")
+            before = {one.name: one.id for one in cluster.status().nodes}
+        in_use = leasehold("recover", "--dir", str(coordinator.directory))
+        in_use.refused(3, "in use by process")
+        first.kill()
+        running.kill("coordinator")
+        shutil.rmtree(coordinator.directory)
+        shutil.copytree(tmp_path / "backup", coordinator.directory)
+
+        ran = leasehold("recover", "--dir", str(coordinator.directory), "--longest-lease", "3s", "--output", "json")
+        assert ran.code == 0, ran.err
+        told = json.loads(ran.out)
+        assert told["nodes"] == ["node-1", "node-2"]
+        assert told["longest_lease_ms"] == 3000
+        running.local.restart_coordinator()
+
+        second.start().serves()
+        first.start().ended().refused(3, "BEYOND_RECOVERY", f"leasehold node adopt --dir {first.directory}")
+        adopted = leasehold("node", "adopt", "--dir", str(first.directory), "--output", "json")
+        assert adopted.code == 0, adopted.err
+        assert json.loads(adopted.out)["incarnation"] > GENERATION_GAP
+        first.start().serves()
+        with running.connect() as cluster:
+            assert {one.name: one.id for one in cluster.status().nodes} == before
+            assert rows(cluster) == SAVED
+            assert [row[0] for row in cluster.sql("SHOW DATABASES").rows] == ["d"]
+            append(cluster, LOST)
+            cluster.sql("CREATE TABLE d.next (a BIGINT)")
+        second.stop()  # so it is the adopted one that is read
+        with running.connect() as cluster:
+            assert rows(cluster) == SAVED + LOST
+
+
+def test_what_can_not_be_recovered_is_left_as_it_is(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    leasehold("recover", "--dir", str(empty)).refused(3, "NO_META_STORAGE")
+    leasehold("recover", "--dir", str(tmp_path / "nowhere")).refused(3, "NO_META_STORAGE")
+    assert list(tmp_path.iterdir()) == [empty]
+    assert not list(empty.iterdir())
+    (empty / "meta.db").write_bytes(b"no database" * 1000)
+    assert leasehold("recover", "--dir", str(empty)).code == 3
+    assert (empty / "meta.db").read_bytes() == b"no database" * 1000
+    for words in (("--longest-lease", "soon"), ("--longest-lease", "2h")):
+        assert leasehold("recover", "--dir", str(empty), *words).code == 2

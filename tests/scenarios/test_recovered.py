@@ -1,0 +1,164 @@
+"""A cluster that goes on from an older state of its meta storage, with processes of the lost state still about."""
+
+import asyncio
+
+import pytest
+
+from leasehold.coordinator.generation import begin_generation
+from leasehold.core import keys
+from leasehold.core.codec import decode_record
+from leasehold.core.records import CountersRecord
+from leasehold.errors import NotInitialised, Refused, Superseded
+from leasehold.limits import GENERATION_GAP, SECOND_NS
+from leasehold.node.adopting import Adopting
+from leasehold.testing.cluster import ADDRESS, SimulatedCluster
+from leasehold.testing.loop import run_virtual
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+
+WALL_S = 1_800_000_000
+LONGEST_NS = 60 * SECOND_NS
+
+
+class Over(Exception):
+    pass
+
+
+def simulate(scenario, *, seed=1):
+    """Runs a scenario on a cluster of three nodes that serve."""
+
+    async def main(random):
+        cluster = SimulatedCluster(random, nodes=3)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await cluster.start(group)
+                await cluster.sql("CREATE DATABASE kept")
+                await asyncio.sleep(1)
+                await scenario(cluster, group)
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, seed)
+
+
+async def recover(cluster, backup, *, longest_lease_ns):
+    """What `leasehold recover` does, on a backup that takes the lost store's place."""
+    cluster.store = backup
+    storage = MemoryMetaStorage(backup)
+    begun = await begin_generation(storage, wall_s=WALL_S, longest_lease_ns=longest_lease_ns)
+    await storage.close()
+    return begun
+
+
+async def refusal(node):
+    """The code with which a process of the node ends."""
+    try:
+        async with asyncio.TaskGroup() as own:
+            node.start(own)
+    except* Refused as errors:
+        (error,) = errors.exceptions
+    await node.kill()
+    return error.code
+
+
+async def adopt(cluster, node):
+    """What `leasehold node adopt` does in its directory."""
+    vault = node.disk.open()
+    host = cluster.network.host("operator")
+    adopted = await Adopting(node.name, vault, (ADDRESS,), host, node.clock, lambda _: None).adopt()
+    await vault.close()
+    return adopted
+
+
+def databases(node):
+    return {one.name for one in node.published.view.databases.values()}
+
+
+def test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted():
+    async def scenario(cluster, group):
+        first, second, third = cluster.nodes
+        await third.stop()
+        backup = cluster.store.backup()
+        await cluster.sql("CREATE DATABASE lost")
+        await asyncio.sleep(1)
+        for node in (first, second):
+            await node.kill()
+        await cluster.kill_coordinator()
+        begun = await recover(cluster, backup, longest_lease_ns=3 * SECOND_NS)
+        assert begun.nodes == ("n1", "n2", "n3")
+        await cluster.start_coordinator(group)
+
+        third.start(group)
+        await cluster.wait_for(third.guard)
+        for node in (first, second):
+            assert await refusal(node) == "BEYOND_RECOVERY"
+            adopted = await adopt(cluster, node)
+            assert adopted.changed
+            assert adopted.incarnation == adopted.before + GENERATION_GAP
+            node.start(group)
+        await cluster.wait_for(lambda: all(node.guard() for node in cluster.nodes))
+        for node in cluster.nodes:
+            assert databases(node) == {"kept"}
+            assert node.published.view.cluster.generation == WALL_S
+        await cluster.sql("CREATE DATABASE next")
+        assert all("next" in databases(node) for node in cluster.nodes)
+
+    simulate(scenario)
+
+
+def test_R6_no_statement_returns_while_a_lease_of_the_lost_state_may_serve():
+    async def scenario(cluster, group):
+        first = cluster.nodes[0]
+        backup = cluster.store.backup()
+        await cluster.sql("ALTER CLUSTER SET lease_duration = '60s'")
+        await asyncio.sleep(1)
+        cluster.network.partition(first.name, cluster.coordinators[0].name)
+        await cluster.kill_coordinator()
+        assert first.guard().lease.deadline_ns - first.clock.now_ns() > 50 * SECOND_NS
+        for node in cluster.nodes[1:]:
+            await node.kill()
+        await recover(cluster, backup, longest_lease_ns=LONGEST_NS)
+        await cluster.start_coordinator(group)
+        dropping = group.create_task(cluster.sql("DROP DATABASE kept"))
+        await asyncio.wait([dropping], timeout=50)
+        assert first.guard()
+        assert not dropping.done()
+        await dropping
+        assert not first.guard()
+
+    simulate(scenario)
+
+
+def test_R6_the_process_of_a_lost_incarnation_is_superseded_and_no_number_is_given_out_twice():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        for one in cluster.nodes:
+            await one.kill()
+        backup = cluster.store.backup()
+        with pytest.raises(ExceptionGroup) as ended:
+            async with asyncio.TaskGroup() as own:
+                node.start(own)
+                await cluster.wait_for(node.guard)
+                await cluster.sql("CREATE DATABASE lost")
+                lost, term = node.published.view.counters, cluster.leading.leader.term
+                await cluster.kill_coordinator()
+                await recover(cluster, backup, longest_lease_ns=3 * SECOND_NS)
+                await cluster.start_coordinator(group)
+                await asyncio.sleep(60)
+        assert isinstance(ended.value.exceptions[0], Superseded)
+        counters = decode_record(CountersRecord, cluster.store.get(keys.COUNTERS, None).value)
+        assert counters.next_object > lost.next_object
+        assert counters.next_procedure > lost.next_procedure
+        assert cluster.leading.leader.term > term
+
+    simulate(scenario)
+
+
+def test_a_store_without_a_cluster_has_no_next_generation():
+    async def main(_random):
+        storage = MemoryMetaStorage(MemoryStore())
+        with pytest.raises(NotInitialised):
+            await begin_generation(storage, wall_s=WALL_S, longest_lease_ns=0)
+        assert (await storage.status()).latest == 0
+
+    run_virtual(main, 1)

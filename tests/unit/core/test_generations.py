@@ -1,0 +1,180 @@
+"""Beginning a generation: what jumps, and which directories lie within what the cluster keeps."""
+
+import msgspec
+import pytest
+
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core import keys
+from leasehold.core.admission import Admit, History, Reject, decide_join
+from leasehold.core.catalog import Catalog
+from leasehold.core.generations import end_of, generation_of, is_beyond, raised, raised_leader
+from leasehold.core.identity import CAPABILITIES, hash_secret
+from leasehold.core.messages import Join
+from leasehold.core.operations import Change
+from leasehold.core.plan import put
+from leasehold.core.records import CountersRecord, LargestLeaseRecord, LeaderRecord, NodeRecord
+from leasehold.limits import GENERATION_GAP, ORIGINS_MAX, SECOND_NS
+from tests.unit.core.catalog_words import CLUSTER, hex_128
+
+WALL_S = 1_800_000_000
+COUNTERS = CountersRecord(next_node=4, next_object=5, next_procedure=6, next_transaction=7, next_login=8, topology=9)
+NODE = NodeRecord(
+    id=3,
+    name="n3",
+    address="h:1",
+    token_hash=b"t" * 32,
+    incarnation=5,
+    nonce="a" * 32,
+    session_hash=b"s" * 32,
+    removed=False,
+    member=True,
+)
+
+
+def catalog(*changes: Change) -> Catalog:
+    standing = (
+        put(keys.CLUSTER, CLUSTER),
+        put(keys.COUNTERS, COUNTERS),
+        put(keys.SETTINGS, DEFAULT_SETTINGS),
+        put(keys.LARGEST_LEASE, LargestLeaseRecord(duration_ns=7 * SECOND_NS)),
+        put(keys.node(3), NODE),
+    )
+    return msgspec.structs.replace(Catalog().changed([*standing, *changes]), revision=70, lineage=b"h" * 32)
+
+
+def test_whatever_was_numbered_jumps_and_nobody_is_a_member():
+    before = catalog()
+    cluster, changes = raised(before, wall_s=WALL_S, longest_lease_ns=SECOND_NS)
+    after = before.changed(changes)
+    assert after.cluster == cluster
+    for field in CountersRecord.__struct_fields__:
+        assert getattr(after.counters, field) == getattr(COUNTERS, field) + GENERATION_GAP, field
+    node = after.nodes[3]
+    assert node == msgspec.structs.replace(NODE, incarnation=5 + GENERATION_GAP, member=False, left=True)
+    assert (generation_of(before), generation_of(after)) == (1, WALL_S)
+    assert cluster.cluster_id == CLUSTER.cluster_id
+    (origin,) = cluster.origins
+    assert (origin.generation, origin.left, origin.revision, origin.lineage) == (WALL_S, 1, 70, b"h" * 32)
+
+
+@pytest.mark.parametrize(("longest_s", "waited_s"), [(1, 7), (600, 600)])
+def test_the_longest_lease_that_may_be_out_is_never_forgotten(longest_s, waited_s):
+    before = catalog()
+    _, changes = raised(before, wall_s=WALL_S, longest_lease_ns=longest_s * SECOND_NS)
+    assert before.changed(changes).largest_lease.duration_ns == waited_s * SECOND_NS
+
+
+def test_terms_of_the_lost_history_lie_below_the_next_one():
+    record = LeaderRecord(generation=1, term=9, holder="c1", beat=3, duration_ns=5)
+    after = raised_leader(record, WALL_S)
+    assert after == msgspec.structs.replace(record, generation=WALL_S, term=9 + GENERATION_GAP)
+
+
+def test_a_clock_that_was_set_back_makes_no_older_generation():
+    begun, changes = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
+    again, _ = raised(catalog().changed(changes), wall_s=5, longest_lease_ns=0)
+    assert again.generation == begun.generation + 1
+
+
+@pytest.mark.parametrize(
+    ("generation", "applied", "beyond"),
+    [
+        (WALL_S, 71, False),
+        (WALL_S, 10_000, False),
+        (1, 1, False),
+        (1, 70, False),
+        (1, 71, True),
+        (1, 10_000, True),
+        (0, 0, False),
+        (1, 0, False),
+        (WALL_S + 1, 3, True),
+        (WALL_S - 1, 3, True),
+        (0, 3, True),
+    ],
+)
+def test_a_directory_lies_within_what_the_cluster_keeps_or_beyond_it(generation, applied, beyond):
+    cluster, _ = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
+    assert is_beyond(cluster, generation, applied) is beyond
+
+
+def test_each_generation_ends_where_the_next_one_left_it():
+    standing, bounds = catalog(), []
+    for number in range(ORIGINS_MAX + 2):
+        bounds.append((generation_of(standing), 70 + number))
+        standing = msgspec.structs.replace(standing, revision=70 + number)
+        _cluster, changes = raised(standing, wall_s=WALL_S + 10 * number, longest_lease_ns=0)
+        standing = standing.changed(changes)
+    assert len(standing.cluster.origins) == ORIGINS_MAX
+    forgotten, kept = bounds[:2], bounds[2:]
+    for generation, _ in forgotten:
+        assert end_of(standing.cluster, generation) is None
+        assert is_beyond(standing.cluster, generation, 1)
+    for generation, last in kept:
+        assert not is_beyond(standing.cluster, generation, last)
+        assert is_beyond(standing.cluster, generation, last + 1)
+
+
+# ---------------------------------------------------------------- joins of a cluster that was recovered
+
+TOKEN, LOST, SESSION, NONCE = hex_128(1), hex_128(2), hex_128(3), hex_128(4)
+HISTORY = History(latest=90, lineage_at_applied=None)
+"""Everything before is compacted: no hash tells one history from the other."""
+
+
+def join(**fields):
+    """A node as its backup has it, of which one directory has come no further; both finished the attempt NODE.nonce."""
+    cluster, changes = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
+    node = msgspec.structs.replace(catalog().changed(changes).nodes[3], token_hash=hash_secret(TOKEN))
+    request = Join(
+        cluster_id=cluster.cluster_id,
+        generation=1,
+        token=TOKEN,
+        node=3,
+        name="n3",
+        address="h:1",
+        previous=5,
+        nonce=NONCE,
+        session=SESSION,
+        protocol=1,
+        applied=70,
+        lineage=b"h" * 32,
+        finished=NODE.nonce,
+        capabilities=CAPABILITIES,
+    )
+    return decide_join(
+        msgspec.structs.replace(request, **fields),
+        cluster=cluster,
+        nodes=[node],
+        history=HISTORY,
+        held=None,
+        first_bound_ns=None,
+        alive_after_ns=SECOND_NS,
+        now_ns=0,
+    )
+
+
+@pytest.mark.parametrize("applied", [0, 7, 70])
+def test_R6_a_directory_within_the_past_comes_back_as_an_incarnation_that_never_was(applied):
+    admitted = join(applied=applied)
+    assert isinstance(admitted, Admit)
+    assert admitted.node.incarnation == 5 + GENERATION_GAP + 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"applied": 71}, "BEYOND_RECOVERY"),
+        ({"applied": 90}, "BEYOND_RECOVERY"),
+        ({"generation": 4}, "BEYOND_RECOVERY"),
+        ({"generation": WALL_S + 1}, "BEYOND_RECOVERY"),
+        ({"finished": LOST, "previous": 6}, "BEYOND_RECOVERY"),
+        ({"finished": None}, "BEYOND_RECOVERY"),
+        ({"finished": None, "generation": WALL_S}, "STALE_COPY"),
+        ({"generation": WALL_S, "applied": 91}, "AHEAD_OF_CLUSTER"),
+    ],
+)
+def test_R6_a_directory_beyond_is_refused_though_all_history_is_compacted(fields, code):
+    refused = join(**fields)
+    assert isinstance(refused, Reject)
+    assert refused.code == code
+    assert refused.hint
