@@ -225,6 +225,7 @@ RECONCILE_INTERVAL_NS: Final = 500 * MILLISECOND_NS
 FETCH_ROUND_SEGMENTS_MAX: Final = 64
 TRASH_ROUND_FILES_MAX: Final = 64
 """Trashed files deleted per round: deleting gives way to serving."""
+LOCAL_NODES: Final = 3
 LOCAL_NODES_MAX: Final = 32
 START_WATCH_NS: Final = 2 * SECOND_NS
 """How long a person's command watches whether a process that listens stays: what a coordinator refuses ends it."""

@@ -86,6 +86,11 @@ def test_what_can_not_be_recovered_is_left_as_it_is(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     leasehold("recover", "--dir", str(empty)).refused(3, "NO_META_STORAGE")
+    (tmp_path / "cluster" / "coordinator").mkdir(parents=True)
+    (tmp_path / "cluster" / "coordinator" / "meta.db").touch()
+    below = leasehold("recover", "--dir", str(tmp_path / "cluster"))
+    below.refused(3, "NO_META_STORAGE", str(tmp_path / "cluster" / "coordinator"))
+    shutil.rmtree(tmp_path / "cluster")
     leasehold("recover", "--dir", str(tmp_path / "nowhere")).refused(3, "NO_META_STORAGE")
     assert list(tmp_path.iterdir()) == [empty]
     assert not list(empty.iterdir())

@@ -75,7 +75,12 @@ app.command("cluster-key")(cluster_key_command)
 @app.command()
 def up(
     directory: Dir = DEFAULT_DIR,
-    nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many data nodes.")] = 3,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes", "-n", help="How many data nodes.", show_default="those that it has, 3 of a new cluster"
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     output: Out = Output.TABLE,
 ) -> None:
@@ -102,8 +107,8 @@ def up(
     local.down()
 
 
-def _start(local: "LocalCluster", nodes: int, output: Output) -> None:
-    note(f"starting a coordinator and {nodes} nodes in {local.directory}")
+def _start(local: "LocalCluster", nodes: int | None, output: Output) -> None:
+    note(f"starting a coordinator and {'its' if nodes is None else nodes} nodes in {local.directory}")
     local.up(nodes, note)
     show_status(local.wait_until_active(), output)
 

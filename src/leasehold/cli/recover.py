@@ -8,6 +8,7 @@ from leasehold.coordinator.generation import Begun, begin_generation
 from leasehold.core.durations import parse_duration
 from leasehold.errors import BadSettings, NotFound, Refused
 from leasehold.limits import LEASE_DURATION_MAX_NS, SECOND_NS
+from leasehold.local.processes import COORDINATOR
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
 
@@ -18,11 +19,13 @@ def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
     longest_ns = _read_longest_ns(longest_lease)
     path = directory / FILE_NAME
     if not path.is_file():
-        raise NotFound(
-            f"there is no meta storage in {directory}",
-            code="NO_META_STORAGE",
-            hint="restore a backup of the coordinator's directory there, and name it with --dir",
+        below = directory / COORDINATOR
+        hint = (
+            f"it lies in {below}: name that with --dir"
+            if (below / FILE_NAME).is_file()
+            else "restore a backup of the coordinator's directory there, and name it with --dir"
         )
+        raise NotFound(f"there is no meta storage in {directory}", code="NO_META_STORAGE", hint=hint)
     begun = asyncio.run(_begin(path, longest_ns))
     origin = begun.cluster.origins[-1]
     if output is Output.JSON:

@@ -27,6 +27,7 @@ from leasehold.ids import ClusterId
 from leasehold.limits import (
     END_POLL_NS,
     FORMAT_VERSION,
+    LOCAL_NODES,
     LOCAL_NODES_MAX,
     RETRY_PAUSE_NS,
     START_WAIT_NS,
@@ -109,7 +110,7 @@ class Process:
             raise Refused(
                 f"{self.name} ended at once: {self.last_words()}",
                 code="DID_NOT_START",
-                hint=f"the whole log is {self.log}",
+                hint=f"{self._last_hint()}the whole log is {self.log}",
             )
 
     def wait_until_up(self, pause: Callable[[int], None] = sleep_ns) -> str:
@@ -156,14 +157,22 @@ class Process:
 
     def last_words(self) -> str:
         """The error that ended it, else the last line it logged; of an earlier run only if we did not start it."""
+        lines = self._last_lines()
+        errors = [line for line in lines if line.startswith("error [")]
+        return (errors or lines or ["it left no log"])[-1]
+
+    def _last_hint(self) -> str:
+        """What that error says to do."""
+        hints = [line.removeprefix("hint: ") for line in self._last_lines() if line.startswith("hint: ")]
+        return f"{hints[-1]}; " if hints else ""
+
+    def _last_lines(self) -> list[str]:
         try:
             with self.log.open("rb") as log:
                 log.seek(max(self._log_began, self.log.stat().st_size - _LOG_TAIL_BYTES))
-                lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+                return [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
         except FileNotFoundError:
-            lines = []
-        errors = [line for line in lines if line.startswith("error [")]
-        return (errors or lines or ["it left no log"])[-1]
+            return []
 
 
 class LocalCluster:
@@ -193,18 +202,20 @@ class LocalCluster:
 
     # ------------------------------------------------------------ up and down
 
-    def up(self, nodes: int, tell: Callable[[str], None] = lambda _: None) -> ClusterFile:
-        """Starts what does not run, making the cluster first if the directory is empty. A node that was removed from
-        the cluster is left out, and `tell` is told so.
+    def up(self, nodes: int | None = None, tell: Callable[[str], None] = lambda _: None) -> ClusterFile:
+        """Starts what does not run, making the cluster first if the directory is empty: `nodes` of them, by default
+        those that it has, LOCAL_NODES of a new one. A node that was removed from the cluster is left out, and `tell` is
+        told so.
 
         Raises `Refused` (RUNNING) if all of it runs already, `BadDirectory` for a directory that holds other things.
         """
-        if not 1 <= nodes <= LOCAL_NODES_MAX:
+        if nodes is not None and not 1 <= nodes <= LOCAL_NODES_MAX:
             raise BadSettings(f"{nodes} nodes on one machine", hint=f"choose 1 to {LOCAL_NODES_MAX}")
         self._check_directory()
         with self._alone():
             file = self._known()
-            names = tuple(f"node-{number}" for number in range(1, nodes + 1))
+            count = nodes if nodes is not None else 0 if file is not None else LOCAL_NODES
+            names = tuple(f"node-{number}" for number in range(1, count + 1))
             if file is not None:
                 names = tuple(sorted({*names, *file.nodes}, key=lambda name: (len(name), name)))
                 processes = [self.coordinator, *(Process(self.directory / name) for name in names)]
