@@ -1,5 +1,7 @@
 """A node that was away for so long that its history is forgotten: what is right on its disk stays, the rest goes."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -10,13 +12,15 @@ from pyarrow import flight
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import NodeRecovery, NodeStatus
 from leasehold.core.records import SegmentRecord
+from leasehold.ids import Revision
 from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS
 from leasehold.local.files import read_address
+from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.node.serving import HEALTH
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.test_faults import wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.long]  # a new leader forgets nothing for a minute
+pytestmark = pytest.mark.processes
 
 ROWS = 1_000
 AWAY, GIVER = "node-2", "node-1"
@@ -63,9 +67,38 @@ def forgotten(running: RunningCluster) -> int:
     return int(words[-1][words[-1].index("revision") + 1]) if words else 0
 
 
-def test_case_c_keeps_what_is_right_fetches_what_changed_and_evicts_the_rest(tmp_path: Path) -> None:
+def forget_by_itself(running: RunningCluster, cluster: Cluster, left_at: int) -> None:
+    """As the leader does where more is written than is kept."""
+    cluster.sql(f"ALTER CLUSTER SET retention_revisions = {RETAINED}")
+    for number in range(CHANGES):
+        cluster.sql(f"COMMENT ON TABLE d.kept IS 'number {number}'")
+    assert cluster.status().revision > left_at + RETAINED
+    wait_until(lambda: forgotten(running) > left_at + 1, seconds=FORGOTTEN_S)
+
+
+def forget_at_once(running: RunningCluster, cluster: Cluster, left_at: int) -> None:
+    """As somebody does who compacts the store himself."""
+    newest = cluster.status().revision
+    assert newest > left_at + 1
+    running.kill("coordinator")
+    asyncio.run(compact(running.local.coordinator.directory / FILE_NAME, newest))
+    running.local.restart_coordinator()
+
+
+async def compact(path: Path, before: Revision) -> None:
+    storage = await SqliteMetaStorage.open(path)
+    await storage.compact(before)
+    await storage.close()
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [forget_at_once, pytest.param(forget_by_itself, marks=pytest.mark.long)],  # a new leader waits for a minute
+)
+def test_case_c_keeps_what_is_right_fetches_what_changed_and_evicts_the_rest(
+    tmp_path: Path, forget: Callable[[RunningCluster, Cluster, int], None]
+) -> None:
     with RunningCluster.start(tmp_path / "cluster", nodes=2) as running, running.connect() as cluster:
-        cluster.sql(f"ALTER CLUSTER SET retention_revisions = {RETAINED}")
         cluster.sql("CREATE DATABASE d")
         for name in ("d.kept", "d.more", "d.gone"):
             make_table(cluster, name)
@@ -80,10 +113,7 @@ def test_case_c_keeps_what_is_right_fetches_what_changed_and_evicts_the_rest(tmp
         given = health(running, GIVER)
         append(cluster, "d.more")
         cluster.sql("DROP TABLE d.gone")
-        for number in range(CHANGES):
-            cluster.sql(f"COMMENT ON TABLE d.kept IS 'number {number}'")
-        assert cluster.status().revision > left_at + RETAINED
-        wait_until(lambda: forgotten(running) > left_at + 1, seconds=FORGOTTEN_S)
+        forget(running, cluster, left_at)
         new = {name: one for name, one in segments(cluster, "d.more").items() if name not in kept}
         assert new
 
