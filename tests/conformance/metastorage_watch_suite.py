@@ -1,7 +1,7 @@
 """What every meta storage's watch must do. A backend subclasses `WatchSuite` and gives `place`."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -9,8 +9,9 @@ from leasehold.core.operations import Change, Missing, RevisionChanges, Txn
 from leasehold.errors import Indefinite
 from leasehold.ids import Revision
 from leasehold.limits import REPLAY_BYTES_MAX, REPLAY_REVISIONS_MAX, VALUE_BYTES_MAX, WATCH_QUEUE_REVISIONS_MAX
+from leasehold.metastorage import database
 from leasehold.metastorage.contract import Compacted, MetaStorage
-from tests.conformance.metastorage_suite import Place, StorageFixtures, delete, put
+from tests.conformance.metastorage_suite import Place, StorageFixtures, delete, put, value_at, whole_range
 
 START, END = b"c/", b"c0"
 
@@ -218,6 +219,51 @@ class WatchSuite(StorageFixtures):
             assert compacted.value.minimum == last
             assert seen == list(range(first + 1, first + 1 + len(seen))), "what was delivered has no gap"
             assert len(seen) < last - first
+
+    async def test_readers_that_race_with_compaction_get_all_of_what_was_or_are_told(
+        self, storage: MetaStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Pages at one revision, single keys and watches; what is swept goes in slices that fall between them."""
+        monkeypatch.setattr(database, "COMPACTION_SLICE_ROWS", 3)
+        held: dict[bytes, bytes] = {}
+        states: dict[Revision, dict[bytes, bytes]] = {}
+        changes: dict[Revision, tuple[Change, ...]] = {}
+
+        async def write(number: int) -> None:
+            name = b"c/%02d" % (number * 5 % 12)
+            change = Change(name, None if name in held and number % 3 == 0 else b"%d" % number)
+            held.pop(name, None)
+            if change.value is not None:
+                held[name] = change.value
+            revision = (await storage.txn(Txn(then=(change,)))).revision
+            states[revision], changes[revision] = dict(held), (change,)
+
+        async def write_and_compact() -> None:
+            for number in range(12, 240):
+                await write(number)
+                if number % 4 == 0:
+                    await storage.compact(Revision(max(states) - 6))
+
+        async def read(revision: Revision, limit: int) -> None:
+            with suppress(Compacted):
+                found = await whole_range(storage, START, END, revision, limit)
+                assert {item.key: item.value for item in found} == states[revision]
+                assert await value_at(storage, b"c/05", revision) == states[revision].get(b"c/05")
+
+        async def follow(revision: Revision) -> None:
+            async with aclosing(storage.watch(START, END, revision)) as watch:
+                with suppress(Compacted):
+                    for expected in range(revision, revision + 5):
+                        assert await anext(watch) == RevisionChanges(Revision(expected), changes[Revision(expected)])
+
+        for number in range(12):
+            await write(number)
+        writing = asyncio.create_task(write_and_compact())
+        while not writing.done():
+            newest = max(states)
+            await asyncio.gather(read(Revision(newest - 1), 3), read(Revision(newest - 5), 1), follow(newest - 7))
+        await writing
+        await read(max(states), 3)
 
     async def test_close_ends_watches(self, place: Place) -> None:
         storage = await place.open()

@@ -1,10 +1,14 @@
-"""The weak points of node identity, continued: other clusters (I11), definite rejections (I20), one live session."""
+"""The weak points of node identity, continued: other clusters (I11), definite rejections (I20), other names, one live
+session.
+"""
 
 import asyncio
 
 import msgspec
 import pytest
 
+from leasehold.core.messages import AllocateAnswer, JoinAnswer
+from leasehold.core.records import Claiming, Joining
 from leasehold.errors import Refused
 from leasehold.limits import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
@@ -109,6 +113,61 @@ def test_I20_what_is_not_a_rejection_is_asked_again_for_as_long_as_it_takes():
         await serving(cluster, node)
 
     simulate(scenario)
+
+
+# ---------------------------------------------------------------- another name
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["killed", "crashed"])
+def test_a_node_under_another_name_is_the_same_node_and_its_old_names_are_free(crash):
+    """Each of its processes has another name, and the first two are cut on their way in: the id goes with the token."""
+
+    async def scenario(cluster, group):
+        node, other = cluster.nodes
+        for name, unheard, held in (("first", AllocateAnswer, Claiming), ("second", JoinAnswer, Joining)):
+            node.calls_itself = name
+            hold = cluster.network.hold(COORDINATOR, node.name, lambda one, kind=unheard: isinstance(one, kind))
+            node.start(group)
+            await asyncio.sleep(1)
+            assert (await stored(cluster)).nodes[1].name == name, "the leader has heard, the node has not"
+            await node.kill()
+            node.crash(cluster.random) if crash else None
+            cluster.network.release(hold)
+            assert isinstance(await identity(node), held)
+        for name in ("third", "fourth"):
+            node.calls_itself = name
+            node.start(group)
+            await serving(cluster, node)
+            await node.kill() if name == "third" else None
+        other.calls_itself = "third"
+        other.start(group)
+        await serving(cluster, node, other)
+        assert {one.id: one.name for one in (await cluster.status()).nodes} == {1: "fourth", 2: "third"}
+        assert [one.guard().view.nodes[1].name for one in (node, other)] == ["fourth", "fourth"]
+        assert (await identity(node)).node == 1
+
+    simulate(scenario, nodes=2)
+
+
+def test_a_node_that_takes_the_name_of_another_is_refused_and_keeps_its_own():
+    async def scenario(cluster, group):
+        first, second = cluster.nodes
+        for node in cluster.nodes:
+            node.start(group)
+            await serving(cluster, node)
+        await second.kill()
+        before = await identity(second)
+        second.calls_itself = first.name
+        assert await refusal(cluster, second) == "NAME_TAKEN"
+        after = await identity(second)
+        assert (after.node, after.token) == (before.node, before.token)
+        assert {one.id: one.name for one in (await cluster.status()).nodes} == {1: "n1", 2: "n2"}
+        assert first.guard()
+        second.calls_itself = "n2"
+        second.start(group)
+        await serving(cluster, first, second)
+
+    simulate(scenario, nodes=2)
 
 
 # ---------------------------------------------------------------- one live session per id

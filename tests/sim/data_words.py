@@ -9,7 +9,8 @@ from random import Random
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
 from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import SegmentRecord
+from leasehold.core.records import BucketRecord, SegmentRecord
+from leasehold.ids import NodeId
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
 from leasehold.testing.loop import run_virtual
@@ -69,6 +70,11 @@ class Ground:
     def manifest(self) -> list[SegmentRecord]:
         page = self.cluster.store.page(keys.SEGMENTS, keys.SEGMENTS + b"\xff", None, 1_000)
         return sorted((decode_record(SegmentRecord, one.value) for one in page.items), key=lambda one: one.id)
+
+    def in_sync(self) -> list[tuple[NodeId, ...]]:
+        """The sync-state set of each bucket there is."""
+        page = self.cluster.store.page(keys.BUCKETS, keys.BUCKETS + b"\xff", None, 1_000)
+        return [decode_record(BucketRecord, one.value).in_sync for one in page.items]
 
     def node(self, number: int) -> SimulatedNode:
         return next(one for one in self.cluster.nodes if one.published.node == number)

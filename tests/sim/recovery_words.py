@@ -15,13 +15,13 @@ class Over(Exception):
     pass
 
 
-def simulate(scenario, *, seed=1, nodes=3, coordinators=1):
+def simulate(scenario, *, seed=1, nodes=3, coordinators=1, late=0):
     async def main(random):
         oracle = Oracle(INVARIANTS, now_ns=asyncio.get_running_loop().now_ns, seed=seed)
         cluster = SimulatedCluster(random, nodes=nodes, coordinators=coordinators, oracle=oracle, supervised=True)
         try:
             async with asyncio.TaskGroup() as group:
-                await cluster.start(group)
+                await cluster.start(group, late=late)
                 await scenario(cluster, group)
                 finish(oracle)
                 raise Over
@@ -85,9 +85,9 @@ async def leave_behind(cluster, node):
     compact(cluster)
 
 
-def ends(kind, node):
+def ends(kind, node, leader=COORDINATOR):
     """From where to where such a message goes."""
-    return (node.name, COORDINATOR) if kind is RecoveryFinished else (COORDINATOR, node.name)
+    return (node.name, leader) if kind is RecoveryFinished else (leader, node.name)
 
 
 async def reach(cluster, group, node, kind):
@@ -99,7 +99,7 @@ async def reach(cluster, group, node, kind):
             seen.set()
         return isinstance(message, kind)
 
-    hold = cluster.network.hold(*ends(kind, node), predicate)
+    hold = cluster.network.hold(*ends(kind, node, cluster.leading.name), predicate)
     node.start(group)
     async with asyncio.timeout(120):
         await seen.wait()

@@ -194,8 +194,12 @@ def test_a_replica_that_missed_a_write_fetches_it_and_then_serves() -> None:
         absent = ground.cluster.nodes[2]
         await absent.kill()
         written = await ground.write(40)
+        (in_sync,) = ground.in_sync()
+        assert len(in_sync) == 2
+        assert absent.published.node not in in_sync, "the commit has gone by it"
         absent.start(ground.group)
         await ground.wait_for(lambda: all(len(one.holders) == 3 for one in ground.manifest()))
+        await ground.wait_for(lambda: [len(one) for one in ground.in_sync()] == [3])
         for node in ground.cluster.nodes[:2]:
             await node.kill()
         assert await ground.read() == Counter(written.rows)

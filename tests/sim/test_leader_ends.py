@@ -1,17 +1,19 @@
 """What happens around the end of a leadership: whoever waits for it is told, and nobody waits for ever."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from leasehold.core.messages import Execute, Receipt
+from leasehold.core.messages import Execute, Receipt, Rows
 from leasehold.core.records import Outcome
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import StatementId
 from leasehold.limits import LEADERSHIP_DURATION_NS, SECOND_NS
-from leasehold.testing.cluster import SimulatedCluster
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
+from leasehold.testing.metastorage import LATE_S, Fate
+from tests.sim.data_words import Ground as Tables
 from tests.sim.test_leaders import run, simulate, term_of, the_leader
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
@@ -151,5 +153,72 @@ def test_handing_over_without_a_store_ends_all_the_same() -> None:
         await asyncio.wait([leading.task], timeout=2 * LEADERSHIP_DURATION_NS / SECOND_NS)
         assert leading.task.done()
         await cluster.wait_for(lambda: term_of(cluster) > before)
+
+    simulate(scenario)
+
+
+# ---------------------------------------------------------------- asked again after a timeout, it happens once
+
+
+def lose_one(coordinator: SimulatedCoordinator, number: int, fate: Fate) -> list[int]:
+    """This transaction of the coordinator from now on, counted from 1, fares so; the list counts them."""
+    counted: list[int] = []
+
+    async def before(request: str) -> Fate:
+        await asyncio.sleep(0)
+        counted.extend([1] * (request == "txn"))
+        return fate if request == "txn" and len(counted) == number else Fate.ANSWERED
+
+    coordinator.before = before
+    return counted
+
+
+FATES = [Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.LATE]
+
+
+@pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.name)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_statement_whose_transaction_had_no_answer_happens_once_however_often_it_is_asked(
+    number: int, fate: Fate
+) -> None:
+    """The pre-state, the point of no return, the end: what is made again under the name is not dropped with it."""
+
+    async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
+        await run(cluster, "CREATE DATABASE d")
+        await asyncio.sleep(1)
+        statement = StatementId(cluster.entropy.hex_128())
+        counted = lose_one(the_leader(cluster), number, fate)
+        first = await cluster.sql("DROP DATABASE d", statement)
+        assert isinstance(first, Receipt)
+        assert first.outcome is Outcome.COMMITTED
+        await cluster.wait_for(lambda: len(counted) >= number)
+        await asyncio.sleep(2 * LATE_S)
+        assert term_of(cluster) == 2, "that answer ended a leader"
+        await run(cluster, "CREATE DATABASE d")
+        again = await cluster.sql("DROP DATABASE d", statement)
+        assert isinstance(again, Receipt)
+        assert (again.outcome, again.revision) == (first.outcome, first.revision)
+        rows = await cluster.sql("SHOW DATABASES")
+        assert isinstance(rows, Rows)
+        assert len(rows.rows) == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.name)
+@pytest.mark.parametrize("number", [1, 2])
+def test_rows_whose_transaction_had_no_answer_are_there_once(number: int, fate: Fate) -> None:
+    """The write is opened by the first transaction, and committed by the second."""
+
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        tables = Tables(cluster, group)
+        await tables.create()
+        await asyncio.sleep(1)
+        counted = lose_one(the_leader(cluster), number, fate)
+        written = await tables.write(10)
+        await asyncio.sleep(2 * LATE_S)
+        assert len(counted) >= number
+        assert term_of(cluster) == 2, "that answer ended a leader"
+        assert await tables.read() == Counter(written.rows)
 
     simulate(scenario)

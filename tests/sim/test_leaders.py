@@ -6,12 +6,13 @@ from random import Random
 
 import pytest
 
-from leasehold.core.messages import AskStatus, Receipt
+from leasehold.core.messages import AskStatus, JoinAnswer, Receipt, RecoveryAccepted, SnapshotPage
 from leasehold.core.records import Outcome
 from leasehold.errors import NotLeader
 from leasehold.limits import CALL_TIMEOUT_NS, LEADERSHIP_DURATION_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.loop import run_virtual
+from tests.sim import recovery_words as recovery
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
 CHANGE_NS = 7_500_000_000
@@ -175,3 +176,27 @@ def test_a_statement_outlives_the_leaders_that_began_it(seed: int):
         await cluster.wait_for(lambda: all_serve_under(cluster, term_of(cluster)))
 
     simulate(scenario, seed=seed)
+
+
+@pytest.mark.parametrize("kind", [JoinAnswer, SnapshotPage, RecoveryAccepted], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("how", ["killed", "without its store"])
+def test_a_node_on_its_way_in_goes_on_with_a_leader_on_another_machine(kind: type, how: str):
+    """The old one is gone, or lives on without its store. What it said last comes when nobody waits for it any more."""
+
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        node, term = cluster.nodes[0], term_of(cluster)
+        await recovery.leave_behind(cluster, node)
+        hold = await recovery.reach(cluster, group, node, kind)
+        old = the_leader(cluster)
+        await old.kill() if how == "killed" else old.cut_off_store()
+        await cluster.wait_for(lambda: term_of(cluster) > term)
+        await asyncio.sleep(CALL_TIMEOUT_NS / SECOND_NS)
+        cluster.network.release(hold)
+        await recovery.serving(cluster, *cluster.nodes)
+        assert all_serve_under(cluster, term + 1)
+        await recovery.settled(cluster)
+        assert node.disk.state.items == recovery.store_holds(cluster)
+        assert recovery.topology(cluster)[1] == ["n1", "n2", "n3"]
+        assert node.published.incarnation == 2, "asked again by the same process, the next leader answers the same"
+
+    recovery.simulate(scenario, coordinators=3)

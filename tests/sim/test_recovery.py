@@ -22,6 +22,7 @@ from leasehold.core.operations import Change
 from leasehold.limits import SECOND_NS, TOPOLOGY_GRACE_NS
 from leasehold.testing.cluster import COORDINATOR
 from tests.scenarios.crash_words import STALL_NS, stall
+from tests.scenarios.removal_words import remove
 from tests.sim.data_words import Ground as Tables
 from tests.sim.recovery_words import (
     case_of,
@@ -250,7 +251,57 @@ def test_a_node_comes_back_over_a_gap(compacted, what):
     simulate(scenario)
 
 
+@pytest.mark.parametrize("compacted", [False, True], ids=["replayed", "leapt"])
+def test_an_empty_node_enters_a_cluster_that_has_a_past_and_takes_over_rows(compacted):
+    async def scenario(cluster, group):
+        gone, old, new = cluster.nodes
+        tables = Tables(cluster, group)
+        await tables.create(buckets=20)  # many keys, so that a replay is shorter
+        await tables.write(60)
+        if compacted:
+            compact(cluster)
+        new.start(group)
+        await serving(cluster, new)
+        assert case_of(new) == ("c" if compacted else "b")
+        await settled(cluster)
+        assert (new.published.view, new.disk.state.items) == (old.published.view, store_holds(cluster))
+        await gone.stop()
+        await remove(cluster, gone.name)
+        await cluster.wait_for(lambda: all(tables.holds(new, one) for one in tables.manifest()))
+
+    simulate(scenario, late=1)
+
+
 # ---------------------------------------------------------------- the logical topology
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["replayed", "leapt"])
+def test_who_came_went_moved_and_was_removed_while_a_node_was_away_is_known_to_it_at_once(compacted):
+    """One more goes in the same instant as the leader, so that no leader ever sees its connection end."""
+
+    async def scenario(cluster, group):
+        away, moved, removed, unseen, new = cluster.nodes
+        await Tables(cluster, group).create(buckets=40)  # many keys, so that a replay is shorter
+        for node in (away, moved, removed):
+            await node.kill()
+        moved.start(group, port=9555)
+        new.start(group)
+        await serving(cluster, moved, new)
+        await remove(cluster, removed.name)
+        await unseen.kill()
+        await restart_leader(cluster, group)
+        await cluster.wait_for(lambda: topology(cluster)[1] == ["n2", "n5"])
+        if compacted:
+            compact(cluster)
+        away.start(group)
+        await serving(cluster, away)
+        assert case_of(away) == ("c" if compacted else "b")
+        shown, known = away.guard().view, {one.name: one for one in away.guard().view.nodes.values()}
+        assert (shown.counters.topology, sorted(name for name in known if known[name].member)) == topology(cluster)
+        assert [known[name].removed for name in sorted(known)] == [False, False, True, False, False]
+        assert (known["n2"].address, known["n2"].incarnation) == ("n2:9555", 2)
+
+    simulate(scenario, nodes=5, late=1)
 
 
 def test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders():

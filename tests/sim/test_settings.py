@@ -91,6 +91,26 @@ def test_nodes_get_leases_of_the_new_length() -> None:
     simulate(scenario)
 
 
+@pytest.mark.parametrize("to", ["the same leader", "the next one"])
+def test_a_node_that_was_away_while_settings_changed_comes_back_under_the_new_ones(to: str) -> None:
+    async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:
+        node = cluster.nodes[0]
+        await node.kill()
+        await run(cluster, "ALTER CLUSTER SET lease_duration = '20s', catch_up_difference = 7")
+        if to == "the next one":
+            await cluster.kill_coordinator()
+            await cluster.start_coordinator(group)
+        node.start(group)
+        await cluster.wait_for(node.guard)
+        assert left_ns(node) > 19 * SECOND_NS, "its very first lease is of the new length"
+        passed = node.guard()
+        assert passed is not None
+        assert passed.view.settings == stored(cluster)
+        assert stored(cluster).catch_up_difference == 7
+
+    simulate(scenario)
+
+
 def test_the_published_bound_follows_the_leases_that_are_out() -> None:
     async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
         assert (await cluster.status()).bound_ns == 4 * SECOND_NS

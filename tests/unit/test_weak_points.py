@@ -1,5 +1,5 @@
 """Every weak point that is known has a scenario test with its id in its name, or a reason why it can't arise; the page
-that says so, docs/weak-points.md, says nothing else than the tests do.
+that says so, docs/weak-points.md, says nothing else than the tests do. Nor does its list of scenarios.
 """
 
 import re
@@ -12,11 +12,26 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 IDS = [f"{letter}{number}" for letter, count in (("L", 15), ("I", 20), ("R", 20)) for number in range(1, count + 1)]
 ROW = re.compile(r"^\| ([LIR]\d+) \| (.+?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
+SCENARIO = re.compile(r"^\| ([^|]+) \| ([^|]*) \| ([^|]*) \|$")
+TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 NAME = re.compile(r"^(?:    )?(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 
 def page() -> list[tuple[str, ...]]:
-    return [match.groups() for match in ROW.finditer((ROOT / "docs" / "weak-points.md").read_text(encoding="utf-8"))]
+    return [match.groups() for match in ROW.finditer(parts()[0])]
+
+
+def parts() -> list[str]:
+    """The weak points, and the scenarios."""
+    return (ROOT / "docs" / "weak-points.md").read_text(encoding="utf-8").split("\n## Scenarios\n")
+
+
+def scenarios() -> list[tuple[str, ...]]:
+    """Each row of the tables of scenarios: what happens, the tests, the reason."""
+    lines = [line for line in parts()[1].splitlines() if line.startswith("|")]
+    rows = [match.groups() for match in map(SCENARIO.match, lines) if match]
+    assert len(rows) == len(lines), "a line is no row of three cells"
+    return [row for row in rows if row[0] not in {"scenario", "---"}]
 
 
 def files_by_id() -> dict[str, set[str]]:
@@ -47,3 +62,25 @@ def test_a_row_names_every_file_that_has_a_test_of_it(row: tuple[str, ...]) -> N
 
 def test_no_test_has_an_id_that_is_no_weak_point() -> None:
     assert sorted(set(files_by_id()) - set(IDS)) == []
+
+
+def test_there_are_scenarios_and_each_is_told_once() -> None:
+    told = [what for what, *_ in scenarios()]
+    assert told
+    assert len(set(told)) == len(told)
+
+
+@pytest.mark.parametrize("row", scenarios(), ids=lambda row: row[0])
+def test_a_scenario_names_tests_that_exist_or_a_reason(row: tuple[str, ...]) -> None:
+    _, tested, reason = row
+    named = TEST.findall(tested)
+    assert TEST.sub("", tested).strip(", ") == "", "tests, and nothing else"
+    missing = [(file, name) for file, name in named if name not in names_in(file)]
+    assert missing == []
+    assert named or len(reason.split()) >= 5
+
+
+def names_in(file: str) -> set[str]:
+    """The names of the tests in a file below tests/; none where there is no such file."""
+    path = TESTS / file
+    return set(NAME.findall(path.read_text(encoding="utf-8"))) if path.is_file() else set()
