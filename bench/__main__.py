@@ -1,11 +1,11 @@
-"""`python -m bench [guard|ddl|statements|scale|fences|renewals|gossip|simulation|spark|vault ..]`: all of them by
-default; figures also go to `artifacts/bench`."""
+"""`python -m bench [guard|ddl|statements|scale|fences|renewals|gossip|simulation|spark|vault|recovery ..]`: all of
+them by default; figures also go to `artifacts/bench`."""
 
 import argparse
 from functools import partial
 from pathlib import Path
 
-from bench import ddl, fences, gossip, guard, renewals, scale, simulation, spark, statements, vault
+from bench import ddl, fences, gossip, guard, recovery, renewals, scale, simulation, spark, statements, vault
 
 PARTS = {
     "guard": guard.run,
@@ -17,6 +17,7 @@ PARTS = {
     "simulation": simulation.run,
     "spark": spark.run,
     "vault": vault.run,
+    "recovery": recovery.run,
     "fences": fences.run,
 }
 

@@ -289,7 +289,7 @@ async def read_catalog(storage: MetaStorage) -> Catalog:
         for item in page.items:
             if item.key == keys.LINEAGE:
                 lineage, latest = LineageHash(item.value), item.modified
-        catalog = catalog.changed(Change(item.key, item.value) for item in page.items)
+        catalog = catalog.filled(Change(item.key, item.value) for item in page.items)
         if page.next_start is None:
             break
         start = page.next_start

@@ -6,13 +6,14 @@ the order inside a map means nothing.
 """
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import msgspec
 from rpds import HashTrieMap
 
 from leasehold.core import keys
-from leasehold.core.applying import COLLECTIONS, SINGLES, Draft
+from leasehold.core.applying import COLLECTIONS, SINGLES, Draft, put_bucket
 from leasehold.core.codec import decode_record
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, RevisionChanges
@@ -40,7 +41,7 @@ from leasehold.core.records import (
     UseState,
     ViewRecord,
 )
-from leasehold.core.shelf import BucketKey, Reopened, Shelf
+from leasehold.core.shelf import BucketKey, Reopened, Shelf, bucket_prefix
 from leasehold.core.statements import TableName, fold
 from leasehold.errors import Corrupt, NotFound
 from leasehold.ids import (
@@ -227,10 +228,21 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
             self._change(fields, change)
         return msgspec.structs.replace(self, **fields) if fields else self
 
+    def filled(self, items: Iterable[Change]) -> "Catalog":
+        """As `changed`, by keys in order that have values, and quickly: segments go in by buckets."""
+        fields: dict[str, Any] = {}
+        for prefix, some in groupby(items, lambda one: bucket_prefix(one.key)):
+            if prefix is None:
+                for change in some:
+                    self._change(fields, change)
+            else:
+                put_bucket(Draft(self, fields), prefix, ((one.key, one.value or b"") for one in some))
+        return msgspec.structs.replace(self, **fields) if fields else self
+
     @classmethod
     def restored(cls, revision: Revision, lineage: LineageHash, items: Iterable[Change]) -> "Catalog":
-        """From all keys and values at `revision`."""
-        return msgspec.structs.replace(cls().changed(items), revision=revision, lineage=lineage)
+        """From all keys and values at `revision`, in key order."""
+        return msgspec.structs.replace(cls().filled(items), revision=revision, lineage=lineage)
 
     @classmethod
     def reopened(cls, stored: Reopened) -> "Catalog":

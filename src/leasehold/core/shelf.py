@@ -166,6 +166,11 @@ def on_demand(key: bytes) -> bool:
     return key.startswith((keys.SEGMENTS, keys.REPLACED))
 
 
+def bucket_prefix(key: bytes) -> bytes | None:
+    """What the key has in common with all of its bucket, if it lies in such a map."""
+    return key[: key.rindex(b"/")] if on_demand(key) else None
+
+
 class Reopened(msgspec.Struct, frozen=True, kw_only=True):
     """What a process goes on from (`Catalog.reopened`): as `StoredProjection`, with what is read on demand apart."""
 

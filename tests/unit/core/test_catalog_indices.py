@@ -170,6 +170,26 @@ def test_they_follow_every_change_and_are_the_same_when_restored(batches):
     assert Catalog.restored(catalog.revision, catalog.lineage, left) == catalog
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(CHANGES, max_size=40), st.integers(1, 5))
+def test_filled_page_by_page_it_is_the_same_as_changed_key_by_key(changes, size):
+    merged = {change.key: change for change in changes if change.value is not None}
+    items = [merged[key] for key in sorted(merged)]
+    filled = changed = Catalog()
+    for start in range(0, len(items), size):
+        filled = filled.filled(items[start : start + size])
+    for item in items:
+        changed = changed.changed([item])
+    assert filled == changed
+
+
+def test_a_bucket_that_a_page_cuts_is_whole():
+    items = sorted((segment(1, 0, one) for one in range(4)), key=lambda one: one.key)
+    filled = Catalog().filled(items[:3]).filled(items[3:])
+    assert len(filled.segments[1, 0]) == 4
+    assert filled == Catalog().changed(items)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(CHANGES, max_size=30))
 def test_leftovers_are_all_that_belongs_to_nobody_any_more_and_nothing_else(changes):
