@@ -67,7 +67,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_mutant_is_noticed_by_its_scenario_and_by_seeds(base: Path, name: str) -> None:
     mutant = next(one for one in MUTANTS if one.name == name)
     said: list[str] = []
-    verdict = hunt(mutant, base, 2, said.append)
+    verdict = hunt(mutant, base, 4, said.append)
     assert verdict.scenario is not None
     assert verdict.scenario.by.startswith(mutant.hunters[0])
     assert verdict.cluster is not None

@@ -61,6 +61,9 @@ class Following:
         self.compared = asyncio.Event()
         self._accepted = accepted
 
+    async def comparable(self):
+        pass
+
     def on_disk_compared(self, comparison, *, kept, missing):
         assert (comparison, kept, missing) == (self.comparison_due, 0, 0)
         self.comparison_due, self.recovered = None, self._accepted

@@ -114,6 +114,7 @@ class Agent(Reporter):
         self._holder: Holder | None = None
         self._recovering: Recovering | None = None
         self._timer: Timer | None = None
+        self._armed_ns = 0
         self._projection = Projection(
             vault=vault,
             published=published,
@@ -126,6 +127,7 @@ class Agent(Reporter):
         self._caught_up_at: Revision | None = None
         self._must_verify = False
         self._surrendered = asyncio.Event()
+        self._comparable = asyncio.Event()
 
     # ------------------------------------------------------------ what others of this process use
 
@@ -153,6 +155,10 @@ class Agent(Reporter):
     def comparison_due(self) -> Comparison | None:
         """The comparison that the leader waits for; asked for anew on each stream until this node is let in."""
         return None if self._recovering is None else self._recovering.recovery.comparison_due
+
+    async def comparable(self) -> None:
+        """Returns once there has been a comparison that was due and that the durable catalog allowed."""
+        await self._comparable.wait()
 
     def on_disk_compared(self, comparison: Comparison, *, kept: int, missing: int) -> None:
         """The disk was compared with a durable catalog of at least `comparison.revision`, and since `comparison` was
@@ -217,6 +223,7 @@ class Agent(Reporter):
             clock=self._clock,
             post=self._post,
             renew=self._renew,
+            on_comparable=self._comparable.set,
         )
         try:
             async with asyncio.TaskGroup() as group:
@@ -401,11 +408,17 @@ class Agent(Reporter):
             self._outbox.put_nowait(message)
 
     def _arm(self) -> None:
-        self._disarm()
         assert self._holder is not None
         deadline_ns = self._holder.next_deadline_ns()
+        if self._timer is not None and deadline_ns == self._armed_ns:
+            return
+        self._disarm()
         if deadline_ns is not None:
-            self._timer = self._clock.call_at(deadline_ns, lambda: self._step(TimePassed()))
+            self._timer, self._armed_ns = self._clock.call_at(deadline_ns, self._on_time), deadline_ns
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._step(TimePassed())
 
     def _disarm(self) -> None:
         if self._timer is not None:

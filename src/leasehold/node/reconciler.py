@@ -86,6 +86,10 @@ class Following(Telling, Protocol):
         """The comparison that a recovery waits for; None if none does."""
         ...
 
+    async def comparable(self) -> None:
+        """Returns once there has been a comparison that was due and that the durable catalog allowed."""
+        ...
+
     @property
     def must_verify(self) -> bool:
         """Whether no file is to be believed before its bytes were read."""
@@ -155,10 +159,10 @@ class Reconciler:
     # ------------------------------------------------------------ planning and deleting
 
     async def _tidy_again_and_again(self) -> None:
+        await self._agent.comparable()
         while True:
-            if self._published.node:
-                await self._unless_resting(PLANNING, self._tidy)
-                await self._unless_resting(EMPTYING, self._empty_trash)
+            await self._unless_resting(PLANNING, self._tidy)
+            await self._unless_resting(EMPTYING, self._empty_trash)
             # A node that starts is kept from its first lease by its first comparison.
             pause_ns = RECONCILE_INTERVAL_NS if self._compared else COMPARISON_POLL_NS
             await self._clock.sleep_until(self._clock.now_ns() + pause_ns)

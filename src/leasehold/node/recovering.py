@@ -75,6 +75,7 @@ class Recovering:
         clock: Clock,
         post: Callable[[Message], None],
         renew: Callable[[], None],
+        on_comparable: Callable[[], None],
     ) -> None:
         self.recovery = recovery
         self._published = published
@@ -83,6 +84,7 @@ class Recovering:
         self._clock = clock
         self._post = post
         self._renew = renew
+        self._on_comparable = on_comparable
         self._snapshot_due = asyncio.Event()
         self._telling = asyncio.Event()
         self._bad_snapshots = 0
@@ -162,6 +164,9 @@ class Recovering:
                     raise Refused(text, code="AHEAD_OF_CLUSTER")
                 case _:
                     assert_never(effect)
+        due = self.recovery.comparison_due
+        if due is not None and due.revision <= self._projection.durable.revision:
+            self._on_comparable()
         self._say(before)
 
     # ------------------------------------------------------------ what runs beside a stream

@@ -25,11 +25,11 @@ from leasehold.testing.shown import Table
 from leasehold.testing.statements import some_statement
 
 ATTEMPT_NS: Final = 6 * SECOND_NS
-TURN_S: Final = 0.1
+TURN_S: Final = 0.25
 PATIENCE_S: Final = 90.0
 """How long a question after the faults may take: everything is up by then."""
 PATIENCES_S: Final = (0.5, 5.0, 20.0)
-CLIENT_PAUSE_MAX_S: Final = 6.0
+CLIENT_PAUSE_MAX_S: Final = 8.0
 TIMEOUT_CHANCE: Final = 0.2
 TIMEOUTS_NS: Final = (200 * MILLISECOND_NS, 2 * SECOND_NS, 6 * SECOND_NS)
 CANCEL_CHANCE: Final = 0.1
@@ -65,9 +65,10 @@ async def ask(
     while cluster.loop.now_ns() < give_up_ns:
         connection = cluster.network.host(host).connect(cluster.addresses[turn % len(cluster.addresses)])
         try:
-            async for message in connection.stream(request, timeout_ns=ATTEMPT_NS):
-                if not isinstance(message, WaitingFor):
-                    return _answer(message)
+            async with contextlib.aclosing(connection.stream(request, timeout_ns=ATTEMPT_NS)) as messages:
+                async for message in messages:
+                    if not isinstance(message, WaitingFor):
+                        return _answer(message)
         except (Indefinite, NotInitialised, NotLeader):
             turn += 1
             await asyncio.sleep(TURN_S)

@@ -22,12 +22,18 @@ class SimulatedTimer:
 
     def cancel(self) -> None:
         """Takes the call back; harmless once it has run."""
-        self.disarm()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
         self._clock.forget(self)
 
     def arm(self) -> None:
         """Asks the loop for the first instant at which the deadline may be reached."""
         self.disarm()
+        self.rearm()
+
+    def rearm(self) -> None:
+        """The same, where nothing is asked of it."""
         self._handle = self._clock.call_when_due(self._deadline_ns, self._fire)
 
     def disarm(self) -> None:
@@ -39,7 +45,7 @@ class SimulatedTimer:
     def _fire(self) -> None:
         self._handle = None
         if self._clock.now_ns() < self._deadline_ns:
-            self.arm()
+            self.rearm()
         else:
             self._clock.forget(self)
             self._callback()
@@ -83,7 +89,7 @@ class SimulatedClock:
         timer = SimulatedTimer(self, deadline_ns, callback)
         self._timers[timer] = None
         if not self._paused:
-            timer.arm()
+            timer.rearm()
         return timer
 
     async def sleep_until(self, deadline_ns: int) -> None:
@@ -94,8 +100,9 @@ class SimulatedClock:
         timer = self.call_at(deadline_ns, lambda: None if woken.done() else woken.set_result(None))
         try:
             await woken
-        finally:
+        except BaseException:
             timer.cancel()
+            raise
 
     def jump(self, forward_ns: int) -> None:
         """Moves the reading forward at once, as a suspend does."""
@@ -125,7 +132,11 @@ class SimulatedClock:
 
     def call_when_due(self, local_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Asks the loop for the first virtual instant at which the reading is at least `local_ns`."""
-        return self._loop.call_at_ns(max(self.real_ns(local_ns), self._loop.virtual_ns), callback)
+        # As `real_ns`, and no earlier than now.
+        left_ns = local_ns - self._base_local_ns
+        due_ns = self._base_virtual_ns - (-left_ns * MILLION // self._rate_ppm)
+        now_ns = self._loop.virtual_ns
+        return self._loop.call_at_ns(max(now_ns, due_ns), callback)
 
     def forget(self, timer: SimulatedTimer) -> None:
         """It has fired, or was taken back."""

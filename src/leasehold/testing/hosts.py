@@ -4,7 +4,7 @@ The handlers of `wire.rpc` and both ends of `wire.duplex` run here as they do ov
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leasehold.core.messages import Message
@@ -13,7 +13,7 @@ from leasehold.limits import CONNECT_TIMEOUT_NS, SECOND_NS
 from leasehold.testing.streams import End, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service
-from leasehold.wire.rpc import EOF, SESSION, STREAM, ClientDuplex, Handlers, read_answer
+from leasehold.wire.rpc import EOF, SESSION, STREAM, ClientDuplex, Handlers, close_all, read_answer
 
 if TYPE_CHECKING:
     from leasehold.testing.network import Network
@@ -197,10 +197,11 @@ class SimulatedConnection:
             del self._calls[answer]
             self._host.forget(answer)
         if isinstance(result, Unreachable):
-            raise result
+            # Another one, since the traceback of what is raised holds this frame, which holds what was answered.
+            raise Unreachable(result.text, code=result.code, hint=result.hint)
         return read_answer(result)
 
-    async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
+    async def stream(self, request: Message, *, timeout_ns: int) -> AsyncGenerator[Message, None]:
         """One question, several answers; `timeout_ns` bounds all of them together."""
         loop = self._host.network.loop
         end = self._open(STREAM, encode_bounded(request))
@@ -233,10 +234,7 @@ class SimulatedConnection:
     async def close(self) -> None:
         """Ends its sessions in order and everything else at once; idempotent."""
         self._closed = True
-        if self._sessions:
-            async with asyncio.TaskGroup() as group:
-                for duplex in tuple(self._sessions):
-                    group.create_task(duplex.close())
+        await close_all(tuple(self._sessions))
         for end in tuple(self._streams):
             end.cancel()
         for answer in tuple(self._calls):

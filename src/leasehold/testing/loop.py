@@ -9,11 +9,13 @@ ends with `Deadlock`. What makes two runs equal, beyond the seed:
 """
 
 import asyncio
+import contextlib
 import gc
 import heapq
 import itertools
+import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from random import Random  # noqa: TID251 the simulator's randomness starts here, from one seed
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -24,6 +26,8 @@ T = TypeVar("T")
 COLLECT_EVERY_STEPS: Final = 50_000
 TIMERS_CANCELLED_MAX: Final = 256
 """So many cancelled timers may wait among the others before they are swept, if they are the most."""
+TASKS_MADE_MAX: Final = 256
+"""So many tasks are remembered before those that are gone are forgotten."""
 STEPS_WITHOUT_TIME_MAX: Final = 1_000_000
 """So many passes of the loop at one instant mean that the program turns in a circle."""
 
@@ -125,6 +129,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.unhandled: list[dict[str, Any]] = []
         """What the loop was told of errors that no one awaited, oldest first."""
         self._after_pass: Callable[[], None] | None = None
+        self._made: list[weakref.ref[asyncio.Task[Any]]] = []
+        """The tasks of this loop that may still run, in the order of their making."""
+        self._made_max = TASKS_MADE_MAX
         # Asked with each future and task that is made.
         self.get_debug = bool  # pyright: ignore[reportAttributeAccessIssue] a false that costs no call of Python
         self.set_exception_handler(lambda _loop, context: self.unhandled.append(context))
@@ -188,6 +195,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
+    def left(self) -> list[asyncio.Task[Any]]:
+        """The tasks that have not ended, in the order of their making."""
+        tasks = (made() for made in self._made)
+        return [task for task in tasks if task is not None and not task.done()]
+
     def create_future(self) -> asyncio.Future[Any]:
         """A future with a number of its own."""
         return _NumberedFuture(loop=self)
@@ -202,12 +214,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, *, name: object = None, context: Any = None) -> asyncio.Task[Any]:  # noqa: ARG002
         """A task with a number of its own."""
-        return _NumberedTask(coro, loop=self, name=str(name or f"task-{next(self._numbers)}"))
+        task = _NumberedTask(coro, loop=self, name="task" if name is None else str(name))
+        if len(self._made) >= self._made_max:
+            self._made = [one for one in self._made if one() is not None]
+            self._made_max = max(TASKS_MADE_MAX, 2 * len(self._made))
+        self._made.append(weakref.ref(task))
+        return task
 
     def _run_once(self) -> None:
         """Passes until the loop is told to stop: what asyncio would call for each."""
         ready: deque[Any] = self._ready  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
-        timers = self._timers
+        timers, shuffle = self._timers, self._shuffle
         while True:
             self._steps += 1
             if self._steps - self._moved_at_step > STEPS_WITHOUT_TIME_MAX:
@@ -225,8 +242,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 timer[2] = None  # its cancel is not told of any more
                 ready.append(timer)
             due = len(ready)
-            if due > 1 and self._shuffle is not None:
-                _shuffle_tasks(ready, self._shuffle)
+            if due > 1 and shuffle is not None:
+                _shuffle_tasks(ready, shuffle)
             for _ in range(due):
                 handle = ready.popleft()
                 callback = handle[-2]
@@ -266,10 +283,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def _shuffle_tasks(ready: deque[Any], shuffle: Random) -> None:
     # Only steps of tasks change places among themselves. A task has at most one, so its own order is kept, and plain
     # callbacks keep the order that asyncio promises.
-    places = [at for at, call in enumerate(ready) if isinstance(getattr(call[-2], "__self__", None), asyncio.Task)]
+    places = [at for at, call in enumerate(ready) if type(getattr(call[-2], "__self__", None)) is _NumberedTask]
     if len(places) > 1:
         handles = [ready[at] for at in places]
-        shuffle.shuffle(handles)
+        # Fisher and Yates; `Random.shuffle` calls two functions of Python for each place.
+        draw = shuffle.random
+        for last in range(len(handles) - 1, 0, -1):
+            other = int(draw() * (last + 1))
+            handles[last], handles[other] = handles[other], handles[last]
         for at, handle in zip(places, handles, strict=True):
             ready[at] = handle
 
@@ -286,11 +307,27 @@ def run_virtual(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int, *, 
     gc.disable()
     gc.freeze()  # what was there before is no part of the run, and need not be looked at again and again
     try:
-        return _run_to_end(loop, main(random))
+        with _unregistered():
+            return _run_to_end(loop, main(random))
     finally:
         gc.unfreeze()
         if collects:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _unregistered() -> Generator[None]:
+    """asyncio's own set of tasks, for `asyncio.all_tasks`, is not told of those that are made meanwhile: it is written
+    in Python, and costs more than a step of most tasks. The loop's list takes its place."""
+    made: Any = getattr(asyncio.tasks, "_all_tasks", None)  # its name in Python 3.11
+    if made is None:
+        yield
+        return
+    made.add = lambda _task: None
+    try:
+        yield
+    finally:
+        del made.add
 
 
 def _run_to_end(loop: VirtualLoop, coro: Coroutine[Any, Any, T]) -> T:
@@ -315,7 +352,7 @@ def _run_to_end(loop: VirtualLoop, coro: Coroutine[Any, Any, T]) -> T:
 def _cancel_all(loop: VirtualLoop) -> None:
     """Cancels what still runs and lets it end, in the order of making."""
     loop.count_anew()
-    tasks = sorted(asyncio.all_tasks(loop), key=hash)
+    tasks = loop.left()
     for task in tasks:
         task.cancel()
     if tasks:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import Unreachable
-from leasehold.wire.duplex import unreachable
+from leasehold.wire.duplex import Bell, unreachable
 from leasehold.wire.rpc import EOF
 
 if TYPE_CHECKING:
@@ -37,28 +37,6 @@ _MESSAGES: Final = (Kind.OPEN, Kind.DATA)
 """What may carry a message of ours."""
 
 
-class Bell:
-    """Wakes the one task that waits for it; nothing stays of a ring that nobody waits for."""
-
-    __slots__ = ("_loop", "_waiter")
-
-    def __init__(self, loop: "VirtualLoop") -> None:
-        self._loop = loop
-        self._waiter: asyncio.Future[None] | None = None
-
-    def wait(self) -> asyncio.Future[None]:
-        """To be awaited at once: done at the next ring."""
-        assert self._waiter is None or self._waiter.done(), "one task waits at an end of a stream"
-        self._waiter = self._loop.create_future()
-        return self._waiter
-
-    def ring(self) -> None:
-        """Wakes who waits."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-
 class Pipe:
     """One direction of a stream; `arrive` is called at the far end, in order."""
 
@@ -71,7 +49,7 @@ class Pipe:
         self._last_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._unread = 0
-        self._changed = Bell(network.loop)
+        self._changed = Bell()
 
     def push(self, kind: Kind, blob: bytes = b"") -> None:
         """Sends an item; it arrives after all before it."""
@@ -112,20 +90,36 @@ class Pipe:
             self._unread += kind is Kind.DATA
             self._arrive(kind, blob)
 
+    def close(self) -> None:
+        """Both ends are over: what is under way arrives nowhere, and nothing of the stream is held from here."""
+        self._items.clear()
+        self._arrive = _nowhere
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _on_timer(self) -> None:
         self._timer = None
         self.pump()
 
 
+def _nowhere(_kind: Kind, _blob: bytes) -> None:
+    """Where a stream leads that is over at both ends."""
+
+
+def _forgotten(_end: "End") -> None:
+    """A stream that is over at both ends has forgotten them."""
+
+
 class End:
     """One end of a stream, as gRPC shows it: `read`, `write`, `cancel` and, on a server, the context's rest."""
 
-    def __init__(self, stream: "Stream", host: "Host", peer: str, loop: "VirtualLoop") -> None:
-        self._stream = stream
+    def __init__(self, stream: "Stream", host: "Host", peer: str) -> None:
+        self._forget: Callable[[End], None] = stream.forget
         self.host = host
         self._peer = peer
         self._arrived: deque[bytes] = deque()
-        self._changed = Bell(loop)
+        self._changed = Bell()
         self.accepted = False
         self.finished = False
         self.broken_why: str | None = None
@@ -137,6 +131,11 @@ class End:
     def bind(self, *, out: Pipe, into: Pipe) -> None:
         """Tells the end its pipes, once."""
         self._out, self._into = out, into
+
+    def unbind(self) -> None:
+        """The other end is over too. What has arrived can still be read."""
+        self._out = self._into = None
+        self._forget = _forgotten
 
     @property
     def is_over(self) -> bool:
@@ -162,8 +161,8 @@ class End:
         """The next blob; `EOF` at the end of the stream; raises `Unreachable` where it broke."""
         while True:
             if self._arrived:
-                assert self._into is not None, "what has arrived came by a pipe"
-                self._into.note_read()
+                if self._into is not None:
+                    self._into.note_read()
                 return self._arrived.popleft()
             if self.broken_why is not None:
                 raise self._broken()
@@ -203,9 +202,12 @@ class End:
                 self.accepted = True
             case Kind.FINISHED:
                 self.finished = True
-                self._stream.forget(self)
+                self._wake()
+                self._forget(self)
+                return
             case Kind.BROKEN:
                 self._break(blob.decode())
+                return
             case Kind.OPEN:
                 raise AssertionError("a stream is opened once")
         self._wake()
@@ -227,12 +229,12 @@ class End:
         if not self.is_over:
             self._push(Kind.FINISHED)
             self.finished = True
-            self._stream.forget(self)
+            self._forget(self)
 
     def _break(self, why: str) -> None:
         self.broken_why = why
-        self._stream.forget(self)
         self._wake()
+        self._forget(self)
         self.on_break()
 
     def _push(self, kind: Kind, blob: bytes = b"") -> None:
@@ -254,8 +256,8 @@ class Stream:
     def __init__(self, network: "Network", src: "Host", dst: "Host", address: str) -> None:
         self._network = network
         self._address = address
-        self.client = End(self, src, address, network.loop)
-        self.server = End(self, dst, src.name, network.loop)
+        self.client = End(self, src, address)
+        self.server = End(self, dst, src.name)
         self.up = Pipe(network, src, dst, self._arrive_up)
         self.down = Pipe(network, dst, src, self.client.take)
         self.client.bind(out=self.up, into=self.down)
@@ -273,20 +275,27 @@ class Stream:
 
     def serve(self, server: "SimulatedServer", work: Coroutine[Any, Any, None]) -> None:
         """Runs the handler at the server; a broken stream cancels it, its end ends the stream."""
+        end = self.server
 
         def on_done(done: asyncio.Task[Any]) -> None:
             if done.cancelled() or done.exception() is not None:
-                self.server.cut("the server ended the stream")
+                end.cut("the server ended the stream")
             else:
-                self.server.finish()
+                end.finish()
 
-        self.server.on_break = server.own(work, on_done).cancel
+        end.on_break = server.own(work, on_done).cancel
 
     def forget(self, end: End) -> None:
         """An end is over; with both, so is the stream."""
         end.stop_keepalive()
-        if self.client.is_over and self.server.is_over:
+        client, server = self.client, self.server
+        if client.is_over and server.is_over:
             self._network.streams.pop(self, None)
+            # Nothing of it is left in a circle, for which the garbage collector would have to look.
+            self.up.close()
+            self.down.close()
+            client.unbind()
+            server.unbind()
 
     def ends(self) -> tuple[End, End]:
         """Client's and server's."""

@@ -62,6 +62,28 @@ def encode_bounded(message: Message) -> bytes:
     return blob
 
 
+class Bell:
+    """Wakes the one task that waits for it; nothing stays of a ring that nobody waits for. Cheaper than an `Event`, for
+    what happens with every message."""
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[None] | None = None
+
+    def wait(self) -> "asyncio.Future[None]":
+        """To be awaited at once: done at the next ring."""
+        assert self._waiter is None or self._waiter.done(), "one task waits"
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter
+
+    def ring(self) -> None:
+        """Wakes who waits."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
 class QueuedDuplex:
     """Implements `wire.ports.Duplex`; two tasks of its owner run `read_all` and `write_all`."""
 
@@ -75,9 +97,9 @@ class QueuedDuplex:
         self._ended = False
         self._broken_why: str | None = None
         self._garbled: LeaseholdError | None = None
-        self._readable = asyncio.Event()
-        self._room = asyncio.Event()
-        self._writable = asyncio.Event()
+        self._readable = Bell()
+        self._room = Bell()
+        self._writable = Bell()
         self._space = asyncio.Event()
         self._flushed = asyncio.Event()
 
@@ -90,7 +112,7 @@ class QueuedDuplex:
             await self._wait_for_space()
         self._outgoing.append(blob)
         self._outgoing_bytes += len(blob)
-        self._writable.set()
+        self._writable.ring()
 
     async def receive(self) -> Message | None:
         """The next message, None after an orderly end; safe to cancel, no message is lost by it."""
@@ -100,7 +122,7 @@ class QueuedDuplex:
             if self._incoming:
                 message, size = self._incoming.popleft()
                 self._incoming_bytes -= size
-                self._room.set()
+                self._room.ring()
                 if isinstance(message, Failure):
                     raise_failure(message)
                 return message
@@ -110,7 +132,6 @@ class QueuedDuplex:
                 raise unreachable(self._peer, self._broken_why)
             if self._ended:
                 return None
-            self._readable.clear()
             await self._readable.wait()
 
     async def close(self) -> None:
@@ -156,12 +177,11 @@ class QueuedDuplex:
                 self.garbled(error)
                 return
             while self._has_much_to_read() and self.is_open:
-                self._room.clear()
                 await self._room.wait()
             if not self._closed:
                 self._incoming.append((message, len(blob)))
                 self._incoming_bytes += len(blob)
-                self._readable.set()
+                self._readable.ring()
 
     async def write_all(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Writes what is queued until the stream ends, then the end frame."""
@@ -176,7 +196,6 @@ class QueuedDuplex:
                     await write(END_FRAME)
                     return
                 else:
-                    self._writable.clear()
                     await self._writable.wait()
         except Unreachable as error:
             self.break_off(error.text.removeprefix(f"{self._peer}: "))
@@ -212,5 +231,6 @@ class QueuedDuplex:
             self._raise_unless_open()
 
     def _wake(self) -> None:
-        for event in (self._readable, self._room, self._writable, self._space):
-            event.set()
+        for bell in (self._readable, self._room, self._writable):
+            bell.ring()
+        self._space.set()

@@ -6,7 +6,7 @@ both directions). A `Failure` message carries an error; gRPC's own statuses mean
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -121,8 +121,8 @@ class ClientDuplex(QueuedDuplex):
     async def _move(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.read_all(self._read))
                 group.create_task(self.write_all(self._write))
+                await self.read_all(self._read)
         finally:
             self._call.cancel()
             self._forget(self)
@@ -133,6 +133,16 @@ class ClientDuplex(QueuedDuplex):
 
     async def _write(self, blob: bytes) -> None:
         await guarded(self._call.write(blob), self._peer)
+
+
+async def close_all(sessions: Sequence[ClientDuplex]) -> None:
+    """Closes them at the same time."""
+    if len(sessions) == 1:  # as nearly always: without a task
+        await sessions[0].close()
+    elif sessions:
+        async with asyncio.TaskGroup() as group:
+            for duplex in sessions:
+                group.create_task(duplex.close())
 
 
 async def guarded(operation: Awaitable[Any], peer: str, timeout_ns: int | None = None) -> Any:
@@ -196,9 +206,7 @@ class GrpcConnection:
     async def close(self) -> None:
         """Ends its sessions in order and everything else at once; idempotent."""
         self._closed = True
-        async with asyncio.TaskGroup() as group:
-            for duplex in tuple(self._sessions):
-                group.create_task(duplex.close())
+        await close_all(tuple(self._sessions))
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()

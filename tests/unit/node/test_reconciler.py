@@ -71,6 +71,9 @@ class Agent:
     async def report_cleaned(self, table: ObjectId) -> None:
         self.cleaned.put_nowait(table)
 
+    async def comparable(self) -> None:
+        """The first one is due from the start."""
+
     def on_disk_compared(self, comparison: Comparison, *, kept: int, missing: int) -> None:
         if comparison == self.comparison_due:
             self.comparison_due = None

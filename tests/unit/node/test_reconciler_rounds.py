@@ -97,6 +97,9 @@ class Agent:
     async def report_missing(self, _table: int, _bucket: int, segments: tuple[SegmentId, ...]) -> None:
         self.told.extend(segments)
 
+    async def comparable(self) -> None:
+        pass
+
     def on_disk_compared(self, comparison: Comparison, *, kept: int, missing: int) -> None:
         assert comparison == self.comparison_due
         self.comparison_due = None

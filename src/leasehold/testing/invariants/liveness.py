@@ -13,7 +13,7 @@ from leasehold.testing.oracle import Oracle
 
 ID: Final = "LIVENESS"
 LIMIT_NS: Final = 60 * SECOND_NS
-LOOK_EVERY_NS: Final = 20 * MILLISECOND_NS
+LOOK_EVERY_NS: Final = 100 * MILLISECOND_NS
 
 
 async def healed(
