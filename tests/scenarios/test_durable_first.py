@@ -11,7 +11,9 @@ from leasehold.core.lineage import next_lineage
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.reconcile import Emptied, OnDisk, by_bucket
 from leasehold.core.records import DroppedRecord
-from leasehold.core.recovering import Comparison
+from leasehold.core.recovery_events import (
+    Comparison,
+)
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits import VAULT_DELAY_NS
 from leasehold.node.published import Published

@@ -17,7 +17,9 @@ from leasehold.core.messages import AskSnapshot, RecoveryFinished, SessionOpened
 from leasehold.core.operations import Change
 from leasehold.core.reconcile import by_bucket
 from leasehold.core.records import DroppedRecord, NodeRecord
-from leasehold.core.recovering import Stage
+from leasehold.core.recovery_events import (
+    Stage,
+)
 from leasehold.ids import Revision
 from leasehold.limits import RETENTION_HOLD_NS, SECOND_NS
 from leasehold.node.reconciler import Reconciler

@@ -43,11 +43,11 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.records import Allocated
-from leasehold.core.recovering import (
+from leasehold.core.recovering import Recovery
+from leasehold.core.recovery_events import (
     Comparison,
     Excluded,
     Leapt,
-    Recovery,
     RenewalSent,
     Shown,
     Stopping,

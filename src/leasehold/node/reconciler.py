@@ -30,7 +30,9 @@ from typing import Final, Protocol
 from leasehold.core.catalog import Catalog
 from leasehold.core.reconcile import Listing, OnDisk, Verified, to_clean
 from leasehold.core.records import SegmentRecord
-from leasehold.core.recovering import Comparison
+from leasehold.core.recovery_events import (
+    Comparison,
+)
 from leasehold.core.replication import is_present
 from leasehold.core.shelf import BucketKey
 from leasehold.errors import LeaseholdError, Refused, Unreachable

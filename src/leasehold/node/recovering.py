@@ -20,7 +20,8 @@ from leasehold.core.messages import (
     SnapshotPage,
     WatchFailed,
 )
-from leasehold.core.recovering import (
+from leasehold.core.recovering import Recovery
+from leasehold.core.recovery_events import (
     Accepted,
     Behind,
     Comparison,
@@ -30,7 +31,6 @@ from leasehold.core.recovering import (
     Opened,
     Overtaken,
     PageTaken,
-    Recovery,
     RenewNow,
     SegmentsCounted,
     SendFinished,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.recovering import (
+from leasehold.core.recovering import Recovery
+from leasehold.core.recovery_events import (
     Accepted,
     Behind,
     DiskCompared,
@@ -14,7 +15,6 @@ from leasehold.core.recovering import (
     Opened,
     Overtaken,
     PageTaken,
-    Recovery,
     RenewalSent,
     RenewNow,
     SegmentsCounted,

@@ -20,7 +20,9 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import Change
 from leasehold.core.records import Record
-from leasehold.core.recovering import Stage
+from leasehold.core.recovery_events import (
+    Stage,
+)
 from leasehold.errors import Corrupt, Definite, ExitCode, NotInitialised, NotLeader, Refused
 from leasehold.limits import (
     BAD_SNAPSHOTS_MAX,

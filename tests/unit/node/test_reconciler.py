@@ -15,7 +15,9 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord, ReplacedRecord, SegmentRecord
-from leasehold.core.recovering import Comparison
+from leasehold.core.recovery_events import (
+    Comparison,
+)
 from leasehold.core.statements import CreateTable, DropTable, TableName
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId

@@ -11,7 +11,9 @@ from leasehold.client.append import stage
 from leasehold.core import keys
 from leasehold.core.plan import put
 from leasehold.core.records import SegmentRecord
-from leasehold.core.recovering import Comparison
+from leasehold.core.recovery_events import (
+    Comparison,
+)
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.limits import MILLISECOND_NS
 from leasehold.node import findings

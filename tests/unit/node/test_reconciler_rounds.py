@@ -13,7 +13,9 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.plan import put
 from leasehold.core.reconcile import Emptied, Listing, OnDisk, by_bucket
 from leasehold.core.records import BucketRecord, SegmentRecord
-from leasehold.core.recovering import Comparison
+from leasehold.core.recovery_events import (
+    Comparison,
+)
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits import FETCH_ROUND_SEGMENTS_MAX, RECONCILE_INTERVAL_NS, SECOND_NS
 from leasehold.node import comparing, findings
