@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
+from leasehold.client.credentials import Credentials
 from leasehold.client.locate import locate
-from leasehold.client.login import Credentials, LoginConnection
+from leasehold.client.login import LoginConnection
 from leasehold.client.places import Refresh
 from leasehold.client.removing import remove_node
 from leasehold.core.messages import (
