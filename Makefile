@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINUTES ?= 10
 
-.PHONY: setup java demo test test-processes test-nodes test-pure test-netns test-spark lint format bench soak mutants clean
+.PHONY: setup java demo test test-processes test-nodes test-pure test-documents test-spark test-netns lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -28,17 +28,20 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Processes mostly wait, the rest mostly computes: three at once, the longest first.
+# Processes mostly wait, the rest mostly computes: four at once, the longest first.
+PARTS := test-nodes test-processes test-pure test-documents test-spark test-netns
 test: lint java
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-processes test-nodes test-pure test-netns test-spark
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
 
 # How nodes come, go and come back; all else of processes is in `test-processes`.
 NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py gossip.py identity.py node_commands.py removal.py)
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(NODES:%=--ignore=%)
+DOCUMENTS := tests/e2e/test_documents.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
-test-netns: setup ; $(BIN)/python -m pytest tests/netns
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(DOCUMENTS))
 test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns
+test-documents: setup java ; $(BIN)/python -m pytest $(DOCUMENTS)
 test-spark: setup java ; $(BIN)/python -m pytest tests/e2e/spark
+test-netns: setup ; $(BIN)/python -m pytest tests/netns
 
 demo: setup java
 	$(BIN)/python examples/nyc/demo.py

@@ -1,4 +1,5 @@
-"""Clusters of real processes, one per test: faults leave nothing behind for the next."""
+"""Clusters of real processes, one per test: faults leave nothing behind for the next. Starting one costs seconds, so
+what one node shows is shown with one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,4 +13,11 @@ from tests.e2e.cluster import RunningCluster
 def fresh(tmp_path: Path) -> Iterator[RunningCluster]:
     """A new cluster of three nodes."""
     with RunningCluster.start(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Iterator[RunningCluster]:
+    """A new cluster of one node."""
+    with RunningCluster.start(tmp_path / "cluster", nodes=1) as cluster:
         yield cluster

@@ -18,8 +18,8 @@ from tests.e2e.command import command, leasehold
 pytestmark = pytest.mark.processes
 
 
-def test_rows_that_do_not_fit(fresh: RunningCluster) -> None:
-    with fresh.connect() as cluster:
+def test_rows_that_do_not_fit(single: RunningCluster) -> None:
+    with single.connect() as cluster:
         cluster.sql("CREATE DATABASE d")
         cluster.sql("CREATE TABLE d.t (a TINYINT NOT NULL, b STRING)")
         table = cluster.table("d.t")
@@ -36,18 +36,18 @@ def test_rows_that_do_not_fit(fresh: RunningCluster) -> None:
         assert table.append(pa.table({"A": pa.array([1], pa.int64())})) == 1
 
 
-def test_a_garbled_vault_stops_the_node_and_is_left_alone(fresh: RunningCluster) -> None:
-    fresh.kill("node-1")
-    vault = fresh.directory / "node-1" / "vault.db"
+def test_a_garbled_vault_stops_the_node_and_is_left_alone(single: RunningCluster) -> None:
+    single.kill("node-1")
+    vault = single.directory / "node-1" / "vault.db"
     for leftover in vault.parent.glob("vault.db-*"):
         leftover.unlink()
     garbled = bytearray(vault.read_bytes())
     garbled[100:2000] = b"\xa5" * 1900
     vault.write_bytes(garbled)
-    leasehold("chaos", "start", "node-1", directory=fresh.directory).refused(3, "DID_NOT_START", "error [CORRUPT]")
-    assert "CORRUPT" in leasehold("logs", "node-1", directory=fresh.directory).out
+    leasehold("chaos", "start", "node-1", directory=single.directory).refused(3, "DID_NOT_START", "error [CORRUPT]")
+    assert "CORRUPT" in leasehold("logs", "node-1", directory=single.directory).out
     assert vault.read_bytes() == bytes(garbled)
-    with fresh.connect() as cluster:
+    with single.connect() as cluster:
         assert cluster.sql("CREATE DATABASE still_alive")
 
 
@@ -66,8 +66,8 @@ def test_a_node_that_ends_after_it_listened_did_not_start(fresh: RunningCluster)
     fresh.wait_until_active()
 
 
-def test_bytes_that_are_no_text_are_refused(fresh: RunningCluster) -> None:
-    there = fresh.directory
+def test_bytes_that_are_no_text_are_refused(single: RunningCluster) -> None:
+    there = single.directory
     for arguments in (("sql", b"CREATE DATABASE \xff"), ("rewrite", b"d.\xff")):
         leasehold(*map(os.fsdecode, arguments), directory=there).refused(3, "BAD_TEXT")
     for how in ("strict", "surrogateescape"):
@@ -109,15 +109,15 @@ def test_the_demo_empties_no_directory_but_its_own(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_newer_directory_is_refused(fresh: RunningCluster) -> None:
-    fresh.stop()
-    file = fresh.directory / "cluster.json"
+def test_a_newer_directory_is_refused(single: RunningCluster) -> None:
+    single.stop()
+    file = single.directory / "cluster.json"
     known = json.loads(file.read_text())
     try:
         file.write_text(json.dumps(known | {"format": 99}))
-        leasehold("up", "--detach", directory=fresh.directory).refused(3, "NEWER_VERSION", "99")
+        leasehold("up", "--detach", directory=single.directory).refused(3, "NEWER_VERSION", "99")
         file.write_text("{")
-        leasehold("status", directory=fresh.directory).refused(3, "CORRUPT")
+        leasehold("status", directory=single.directory).refused(3, "CORRUPT")
     finally:
         file.write_text(json.dumps(known))
 

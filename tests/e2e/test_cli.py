@@ -255,4 +255,7 @@ def test_a_cluster_that_is_down_is_unreachable(tmp_path: Path) -> None:
     leasehold("sql", "SHOW NODES", directory=directory).refused(5, "UNREACHABLE")
     leasehold("chaos", "kill", "node-1", directory=directory).refused(3, "NOT_RUNNING")
     assert leasehold("up", "--nodes", "1", "--detach", directory=directory).code == 0
-    assert leasehold("down", directory=directory).code == 0
+    for verb, process in (("pause", "node-1"), ("kill", "coordinator")):
+        assert leasehold("chaos", verb, process, directory=directory).code == 0
+    down = leasehold("down", "-o", "json", directory=directory).json()
+    assert down == {"stopped": ["node-1"]}, "paused, and without a coordinator to give its lease back to"

@@ -169,19 +169,19 @@ def test_a_vault_is_shown_and_checked_without_a_change(directory: Path) -> None:
     assert stamps() == before
 
 
-def test_a_vault_that_is_in_use_or_is_none_is_refused(fresh: RunningCluster, tmp_path: Path) -> None:
+def test_a_vault_that_is_in_use_or_is_none_is_refused(single: RunningCluster, tmp_path: Path) -> None:
     for verb in ("show", "check"):
-        leasehold("vault", verb, directory=fresh.directory / "node-1").refused(3, "LOCKED", "leasehold status")
+        leasehold("vault", verb, directory=single.directory / "node-1").refused(3, "LOCKED", "leasehold status")
         leasehold("vault", verb, directory=tmp_path / "nowhere").refused(3, "NO_VAULT")
 
 
-def test_a_directory_in_use_and_one_without_a_node_are_refused(fresh: RunningCluster, tmp_path: Path) -> None:
+def test_a_directory_in_use_and_one_without_a_node_are_refused(single: RunningCluster, tmp_path: Path) -> None:
     for words in ([], ["--check"], ["--repair"]):
-        standalone(fresh.directory / "node-1", *words).refused(3, "LOCKED", "node-1")
+        standalone(single.directory / "node-1", *words).refused(3, "LOCKED", "node-1")
     (tmp_path / "thesis.tex").write_text("precious")
     standalone(tmp_path).refused(3, "NO_NODE")
     standalone(tmp_path / "nowhere").refused(3, "NO_NODE")
-    assert [path.name for path in tmp_path.iterdir() if path != fresh.directory] == ["thesis.tex"]
+    assert [path.name for path in tmp_path.iterdir() if path != single.directory] == ["thesis.tex"]
 
 
 def test_what_goes_with_standalone_alone(directory: Path, tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ APPENDS = SCAN_STREAMS + 1
 PASSWORD = {"LEASEHOLD_USER": "root", "LEASEHOLD_PASSWORD": "the root 1"}
 
 
-def make_table(cluster: Cluster, rows: int = ROWS) -> None:
+def make_table(cluster: Cluster, rows: int = ROWS, replication: int = 3) -> None:
     cluster.sql("CREATE DATABASE d")
-    cluster.sql("CREATE TABLE d.t (a BIGINT, b STRING) TBLPROPERTIES ('replication' = '3')")
+    cluster.sql(f"CREATE TABLE d.t (a BIGINT, b STRING) TBLPROPERTIES ('replication' = '{replication}')")
     for first in range(APPENDS):
         column = pa.array(range(first, rows, APPENDS), pa.int64())
         cluster.table("d.t").append(pa.table({"a": column, "b": column.cast(pa.string())}))
@@ -118,57 +118,57 @@ def test_a_node_that_was_away_fetches_what_it_missed(fresh: RunningCluster) -> N
         assert root.table("d.t").scan().read_all().num_rows == 11
 
 
-def test_closing_ends_the_login_unless_it_was_handed_on(fresh: RunningCluster) -> None:
-    with fresh.connect() as nobody:
-        make_table(nobody, rows=10)
-    with settle(fresh):
+def test_closing_ends_the_login_unless_it_was_handed_on(single: RunningCluster) -> None:
+    with single.connect() as nobody:
+        make_table(nobody, rows=10, replication=1)
+    with settle(single):
         tokens: list[LoginToken | None] = []
         for ending in (lambda one: one.token, Cluster.hand_on):
-            with connect(fresh.directory, user="u", password="u") as user:
+            with connect(single.directory, user="u", password="u") as user:
                 assert user.table("d.t").scan().read_all().num_rows == 10
                 tokens.append(ending(user))
         closed, handed_on = tokens
         for _ in range(2):  # nor does the first one that was handed it end it
-            with Cluster(fresh.directory, token=handed_on) as worker:
+            with Cluster(single.directory, token=handed_on) as worker:
                 assert worker.table("d.t").scan().read_all().num_rows == 10
-        with Cluster(fresh.directory, token=closed) as late, pytest.raises(Unauthenticated, match="ended"):
+        with Cluster(single.directory, token=closed) as late, pytest.raises(Unauthenticated, match="ended"):
             late.sql("SHOW TABLES")
 
 
-def test_closing_holds_nobody_up(fresh: RunningCluster) -> None:
+def test_closing_holds_nobody_up(single: RunningCluster) -> None:
     now_ns = BoottimeClock().now_ns
-    with fresh.connect() as nobody:
+    with single.connect() as nobody:
         nobody.sql("CREATE USER u PASSWORD 'u'")
-    paused, dead = (connect(fresh.directory, user="u", password="u") for _ in range(2))
+    paused, dead = (connect(single.directory, user="u", password="u") for _ in range(2))
     for one in (paused, dead):
         one.sql("SHOW TABLES")
-    fresh.pause("coordinator")
+    single.pause("coordinator")
     began_ns = now_ns()
     paused.close()
     assert now_ns() - began_ns < SECOND_NS
-    fresh.resume("coordinator")
-    fresh.kill("coordinator")
+    single.resume("coordinator")
+    single.kill("coordinator")
     began_ns = now_ns()
     dead.close()
     assert now_ns() - began_ns < SECOND_NS
 
 
-def test_a_login_outlives_the_coordinator(fresh: RunningCluster) -> None:
-    with fresh.connect() as nobody:
-        make_table(nobody, rows=10)
-    with settle(fresh), connect(fresh.directory, user="u", password="u") as user:
+def test_a_login_outlives_the_coordinator(single: RunningCluster) -> None:
+    with single.connect() as nobody:
+        make_table(nobody, rows=10, replication=1)
+    with settle(single), connect(single.directory, user="u", password="u") as user:
         user.sql("SHOW TABLES")
         token = user.token
-        fresh.kill("coordinator")
-        fresh.restart("coordinator")
+        single.kill("coordinator")
+        single.restart("coordinator")
         assert user.table("d.t").scan().read_all().num_rows == 10
         assert user.token == token
 
 
-def test_the_command_line_says_who_asks(fresh: RunningCluster, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_says_who_asks(single: RunningCluster, capfd: pytest.CaptureFixture[str]) -> None:
     del capfd
-    where = fresh.directory
-    with fresh.connect() as nobody:
+    where = single.directory
+    with single.connect() as nobody:
         nobody.sql("CREATE USER root PASSWORD 'the root 1'")
     leasehold("sql", "SHOW TABLES", directory=where).refused(3, "UNAUTHENTICATED", "LEASEHOLD_PASSWORD")
     leasehold("sql", "SHOW TABLES", "--user", "root", directory=where).refused(2, "LEASEHOLD_PASSWORD")
@@ -197,21 +197,21 @@ def test_what_concerns_no_catalog_needs_no_user(fresh: RunningCluster) -> None:
     assert leasehold("up", "--detach", directory=where).code == 0
 
 
-def test_no_secret_is_in_a_file_or_a_log(fresh: RunningCluster) -> None:
-    with fresh.connect() as nobody:
+def test_no_secret_is_in_a_file_or_a_log(single: RunningCluster) -> None:
+    with single.connect() as nobody:
         nobody.sql("CREATE USER root PASSWORD 'not to be found'")
-    with connect(fresh.directory, user="root", password="not to be found") as root:
+    with connect(single.directory, user="root", password="not to be found") as root:
         root.sql("ALTER USER root PASSWORD 'nor this one here'")
-    with connect(fresh.directory, user="root", password="nor this one here") as root:
+    with connect(single.directory, user="root", password="nor this one here") as root:
         history = root.sql("SHOW HISTORY")
         assert isinstance(history, Rows)
         assert len(history.rows) == 2
         secrets = (b"not to be found", b"nor this one here", str(root.token).encode())
         assert None not in secrets
-    fresh.stop()
+    single.stop()
     found = [
         (path, secret)
-        for path in fresh.directory.rglob("*")
+        for path in single.directory.rglob("*")
         if path.is_file()
         for secret in secrets
         if secret in path.read_bytes()
@@ -220,13 +220,13 @@ def test_no_secret_is_in_a_file_or_a_log(fresh: RunningCluster) -> None:
 
 
 def test_a_user_without_a_password_is_told_so_where_it_is_needed(
-    fresh: RunningCluster, monkeypatch: pytest.MonkeyPatch
+    single: RunningCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LEASEHOLD_PASSWORD", raising=False)
-    with connect(fresh.directory, user="root") as cluster:
+    with connect(single.directory, user="root") as cluster:
         cluster.sql("CREATE USER root PASSWORD 'x'")
         with pytest.raises(BadSettings, match="root"):
             cluster.sql("SHOW TABLES")
     monkeypatch.setenv("LEASEHOLD_PASSWORD", "x")
-    with connect(fresh.directory, user="root") as cluster:
+    with connect(single.directory, user="root") as cluster:
         cluster.sql("SHOW TABLES")

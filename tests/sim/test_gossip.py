@@ -20,7 +20,9 @@ from leasehold.testing.network import Link
 from leasehold.wire.gossip import Gossip
 
 SEEDS = ("n1:7400", "n2:7400")
-MANY = 200
+MANY = 120
+SOME = 60
+"""Where everybody speaks for long: what it costs grows with the square."""
 JOIN_NS = 60 * SECOND_NS
 
 
@@ -53,7 +55,7 @@ def simulate(
     return run_virtual(main, seed)
 
 
-def test_of_200_members_all_know_of_a_death_within_some_periods() -> None:
+def test_of_many_members_all_know_of_a_death_within_some_periods() -> None:
     took_ns: list[int] = []
 
     async def scenario(world: GossipWorld, _group: asyncio.TaskGroup) -> None:
@@ -72,9 +74,9 @@ def test_with_loss_and_one_slow_member_no_other_is_found_dead_and_traffic_stays_
         sent, seconds = world.sent_bytes(), 30
         began_ns = world.loop.now_ns()
         await asyncio.sleep(seconds)
-        per_member = (world.sent_bytes() - sent) / seconds / MANY
+        per_member = (world.sent_bytes() - sent) / seconds / SOME
         assert per_member < 3_000
-        slow = f"n{MANY}"
+        slow = f"n{SOME}"
         assert {one.change.member.name for one in world.deaths()} <= {slow}
         assert any(one.by == slow and one.change.state is State.SUSPECT for one in world.noticed), "it was not slow"
         gossip = world.members[slow].gossip
@@ -82,7 +84,7 @@ def test_with_loss_and_one_slow_member_no_other_is_found_dead_and_traffic_stays_
         assert gossip.health > 0, "it blames itself"
         assert world.loop.now_ns() - began_ns == seconds * SECOND_NS
 
-    simulate(MANY - 1, scenario, link=Link(loss=0.05), slow_ns=3 * SECOND_NS)
+    simulate(SOME - 1, scenario, link=Link(loss=0.05), slow_ns=3 * SECOND_NS)
 
 
 def test_members_of_a_quiet_cluster_say_little() -> None:

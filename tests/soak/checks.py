@@ -6,7 +6,8 @@ from typing import Any
 
 from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster, connect
-from leasehold.client.login import Credentials, LoginConnection
+from leasehold.client.credentials import Credentials
+from leasehold.client.login import LoginConnection
 from leasehold.core.messages import AskOutcome, Receipt, Rows, WaitingFor
 from leasehold.core.records import Outcome
 from leasehold.core.statements import Definition

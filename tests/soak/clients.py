@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.client.login import PASSWORD_VARIABLE, USER_VARIABLE
+from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
 from leasehold.core.messages import Receipt
 from leasehold.errors import Definite, Indefinite, LeaseholdError
 from leasehold.ids import StatementId

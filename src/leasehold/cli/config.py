@@ -21,7 +21,6 @@ Role: TypeAlias = Literal["node", "coordinator"]
 Value: TypeAlias = str | Path | tuple[str, ...]
 C = TypeVar("C", bound="ProcessConfig")
 
-CONFIG_VARIABLE: Final = "LEASEHOLD_CONFIG"
 ANY_PORT: Final = "127.0.0.1:0"
 PORT_MAX: Final = 65_535
 

@@ -4,22 +4,17 @@ import getpass
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TypeVar
 
-import typer
+from leasehold.client.coordinators import Coordinators
+from leasehold.client.credentials import PASSWORD_VARIABLE
 
-from leasehold.client.cluster import Cluster
-from leasehold.client.login import PASSWORD_VARIABLE, USER_VARIABLE
-
-User = Annotated[
-    str | None,
-    typer.Option("--user", "-u", envvar=USER_VARIABLE, help=f"Who asks; {PASSWORD_VARIABLE} has the password."),
-]
+C = TypeVar("C", bound=Coordinators)
 
 
-def connected(directory: Path, user: str | None) -> Cluster:
+def connected(kind: type[C], directory: Path, user: str | None) -> C:
     """The cluster of a directory, asked by `user`; at a terminal a password that is not set is asked for at once."""
     password: str | None = None
     if user and PASSWORD_VARIABLE not in os.environ and sys.stdin.isatty():
         password = getpass.getpass(f"password of {user}: ", stream=sys.stderr)
-    return Cluster(directory, user=user, password=password)
+    return kind(directory, user=user, password=password)

@@ -8,15 +8,12 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import msgspec
 import typer
 
 from leasehold.cli.cluster_key import cluster_key as cluster_key_command
-from leasehold.cli.login import User, connected
 from leasehold.cli.node import node as node_commands
 from leasehold.cli.options import (
     DEFAULT_DIR,
@@ -30,27 +27,13 @@ from leasehold.cli.options import (
     NodeName,
     Out,
     Seeds,
+    User,
     read_directory,
 )
-from leasehold.cli.output import (
-    Countdown,
-    Output,
-    note,
-    report,
-    say,
-    show_json,
-    show_table,
-)
-from leasehold.cli.receipt import show_receipt
-from leasehold.cli.statement import read_statement, read_timeout_ns
-from leasehold.cli.status import show_status
+from leasehold.cli.output import Output, note, report, say, show_json
 from leasehold.cli.vault import vault as vault_commands
-from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Receipt, Rows, WaitingFor
-from leasehold.errors import ExitCode, LeaseholdError, NotFound, OutcomeUnknown
-from leasehold.ids import NodeId, StatementId
-from leasehold.limits import SECOND_NS
-from leasehold.wire.entropy import SystemEntropy
+from leasehold.errors import ExitCode, LeaseholdError, NotFound
+from leasehold.ids import StatementId
 
 if TYPE_CHECKING:
     from leasehold.local.processes import LocalCluster
@@ -108,6 +91,8 @@ def up(
 
 
 def _start(local: "LocalCluster", nodes: int | None, output: Output) -> None:
+    from leasehold.cli.status import show_status
+
     note(f"starting a coordinator and {'its' if nodes is None else nodes} nodes in {local.directory}")
     local.up(nodes, note)
     show_status(local.wait_until_active(), output)
@@ -128,7 +113,10 @@ def down(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
 @app.command()
 def status(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
     """Show the nodes and their leases, as the leader sees them."""
-    with Cluster(directory) as cluster:
+    from leasehold.cli.status import show_status
+    from leasehold.client.coordinators import Coordinators
+
+    with Coordinators(directory) as cluster:
         show_status(cluster.status(), output)
 
 
@@ -156,35 +144,6 @@ def logs(
 # ---------------------------------------------------------------- statements
 
 
-@contextlib.contextmanager
-def _interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[None]:
-    """Ends this process on Ctrl-C, with `error`, from the signal handler itself.
-
-    A KeyboardInterrupt could come up inside gRPC with one of its locks held, and the way out would wait for that lock.
-    """
-
-    def end(_number: int, _frame: object) -> NoReturn:
-        # It may have come in the middle of a line of progress.
-        code = int(ExitCode.UNKNOWN)
-        with contextlib.suppress(RuntimeError, OSError):
-            os.write(2, b"\n")
-            code = report(error())
-        os._exit(code)
-
-    before = signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _unknown(statement: StatementId) -> LeaseholdError:
-    return OutcomeUnknown(
-        "interrupted: the statement may have happened, or happen yet",
-        hint=f"ask again with the same statement and `--id {statement}`: it is never run twice",
-    )
-
-
 @app.command()
 def sql(
     statement: Annotated[str, typer.Argument(help="One SQL statement; `-` reads it from stdin.")],
@@ -203,32 +162,10 @@ def sql(
     ] = None,
 ) -> None:
     """Run one statement. Interrupted, it says under which id to ask what became of it."""
-    if statement == "-":
-        statement = read_statement(sys.stdin)
-    timeout_s = None if timeout is None else read_timeout_ns(timeout) / SECOND_NS
-    countdown = Countdown()
+    from leasehold.cli.sql import run_statement
 
-    def waiting(message: WaitingFor) -> None:
-        countdown.update(message.nodes, message.at_most_ns)
-
-    chosen = StatementId(statement_id or SystemEntropy().hex_128())
-    names: dict[NodeId, str] = {}
-    with connected(directory, user) as cluster, _interrupted_by(lambda: _unknown(chosen)):
-        try:
-            answer = cluster.sql(statement, statement_id=chosen, on_wait=waiting, timeout=timeout_s)
-        finally:
-            countdown.done()
-        if isinstance(answer, Receipt):
-            # The statement has ended, whatever becomes of the question how its nodes are called.
-            with contextlib.suppress(LeaseholdError):
-                names = {node.id: node.name for node in cluster.status().nodes}
-    if isinstance(answer, Rows):
-        if output is Output.JSON:
-            show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
-        else:
-            show_table(answer.columns, answer.rows)
-        return
-    code = show_receipt(answer, names, output)
+    given = StatementId(statement_id) if statement_id else None
+    code = run_statement(directory, user, statement, statement_id=given, timeout=timeout, output=output)
     if code is not ExitCode.DONE:
         raise typer.Exit(int(code))
 
@@ -243,15 +180,7 @@ def rewrite(
     """Take the rows that are deleted or expired out of a table's files. Interrupted, what was replaced stays so."""
     from leasehold.cli.rewrite import rewrite as run
 
-    with _interrupted_by(
-        lambda: OutcomeUnknown("interrupted: a part of the files may be rewritten", hint="run it again")
-    ):
-        done = run(directory, user, table)
-    if output is Output.JSON:
-        show_json(msgspec.structs.asdict(done))
-        return
-    say(f"{done.rows_removed} rows taken out, {done.rows_kept} kept")
-    say(f"{done.segments_replaced} segments replaced by {done.segments_written}")
+    run(directory, user, table, output)
 
 
 @app.command()
@@ -349,7 +278,7 @@ def coordinator(
 ) -> None:
     """Run one coordinator until it is told to stop."""
     from leasehold.cli.config import coordinator_config
-    from leasehold.cli.serve import run_coordinator
+    from leasehold.cli.serve_coordinator import run_coordinator
 
     given = {
         "dir": directory,
@@ -368,7 +297,9 @@ def init(
     output: Out = Output.TABLE,
 ) -> None:
     """Give a new coordinator's meta storage its cluster id, once."""
-    with Cluster(coordinator_address) as cluster:
+    from leasehold.client.coordinators import Coordinators
+
+    with Coordinators(coordinator_address) as cluster:
         facts = cluster.initialise()
     if output is Output.JSON:
         show_json({"cluster_id": facts.cluster_id})

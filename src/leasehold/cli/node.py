@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from leasehold.cli.login import User
 from leasehold.cli.options import (
     DEFAULT_DIR,
     Advertise,
@@ -18,6 +17,7 @@ from leasehold.cli.options import (
     Out,
     OwnDir,
     Seeds,
+    User,
 )
 from leasehold.cli.output import Output, say, show_json
 from leasehold.cli.statement import read_timeout_ns
@@ -64,8 +64,6 @@ def start(
 ) -> None:
     """Run one data node until it is told to stop. With --standalone, look after its directory instead."""
     from leasehold.cli.config import node_config, node_directory
-    from leasehold.cli.serve import run_node
-    from leasehold.cli.standalone import Asked, run_standalone
 
     given = {
         "dir": directory,
@@ -77,13 +75,17 @@ def start(
         "cluster_key": cluster_key,
         "gossip": gossip,
     }
-    asked = Asked(check=check, repair=repair, export=export, to=to)
     if standalone:
+        from leasehold.cli.standalone import Asked, run_standalone
+
+        asked = Asked(check=check, repair=repair, export=export, to=to)
         run_standalone(node_directory(config, given), asked, output)
-    elif asked.needs_standalone():
+        return
+    if check or repair or export is not None or to is not None:
         raise BadSettings("that is for a node that serves nothing", hint="add --standalone, and stop the node first")
-    else:
-        run_node(node_config(config, given))
+    from leasehold.cli.serve_node import run_node
+
+    run_node(node_config(config, given))
 
 
 @node.command()

@@ -5,9 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from leasehold.cli.config import CONFIG_VARIABLE
 from leasehold.cli.output import Output
+from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
 from leasehold.errors import BadSettings
+
+CONFIG_VARIABLE: Final = "LEASEHOLD_CONFIG"
 
 
 def read_directory(given: str | Path) -> Path:
@@ -29,6 +31,10 @@ Dir = Annotated[
     ),
 ]
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
+User = Annotated[
+    str | None,
+    typer.Option("--user", "-u", envvar=USER_VARIABLE, help=f"Who asks; {PASSWORD_VARIABLE} has the password."),
+]
 NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
 DEFAULT_DIR: Final = Path("leasehold-data")
 

@@ -10,10 +10,6 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from leasehold.errors import LeaseholdError
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
 
@@ -73,6 +69,14 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     if len(cells) > RULED_ROWS_MAX:
         _show_plain([list(columns), *cells])
         return
+    _write(_ruled(columns, cells))
+
+
+def _ruled(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -81,7 +85,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     console = Console(file=sys.stdout)
     with console.capture() as rendered:
         console.print(table)
-    _write(rendered.get())
+    return rendered.get()
 
 
 def _show_plain(cells: Sequence[Sequence[str]]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from leasehold.cli.config import coordinator_addresses
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
+from leasehold.client.coordinators import Coordinators
 from leasehold.core.messages import NodeRemoved, WaitingFor
 from leasehold.limits import SECOND_NS
 from leasehold.node.adopting import Adopted, adopt_directory
@@ -20,7 +21,7 @@ def remove(directory: Path, user: str | None, name: str, *, force: bool, output:
     def waiting(message: WaitingFor) -> None:
         countdown.update(message.nodes, message.at_most_ns)
 
-    with connected(directory, user) as cluster:
+    with connected(Coordinators, directory, user) as cluster:
         try:
             removed = cluster.remove_node(name, force=force, on_wait=waiting)
         finally:

@@ -33,10 +33,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         if (self.export is None) is not (self.to is None):
             raise BadSettings("an export needs both", hint="give --export SEGMENT and --to FILE")
 
-    def needs_standalone(self) -> bool:
-        """Whether it makes sense beside --standalone alone."""
-        return self.check or self.repair or self.export is not None or self.to is not None
-
 
 def run_standalone(directory: Path, asked: Asked, output: Output) -> None:
     """Raises `CheckFailed` if a check finds something, or a repair leaves something."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from leasehold.cli.login import connected
+from leasehold.client.coordinators import Coordinators
 from leasehold.core.audit import StaleServe, StaleServeRule
 from leasehold.local.processes import LocalCluster
 from leasehold.storage.servelog import read_serve_log
@@ -24,7 +25,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 def verify(directory: Path, user: str | None = None) -> Verified:
     """Reads the serve logs of all nodes, dead ones included, and the receipts of all statements still known."""
     local = LocalCluster(directory)
-    with connected(directory, user) as cluster:
+    with connected(Coordinators, directory, user) as cluster:
         known = cluster.barriers()
     rule = StaleServeRule(one.barrier for one in known)
     batches, stale = 0, 0

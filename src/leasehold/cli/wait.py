@@ -6,7 +6,7 @@ import msgspec
 
 from leasehold.cli.output import Line
 from leasehold.cli.recovery import recovery_words
-from leasehold.client.cluster import Cluster
+from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import NodeStatus
@@ -27,7 +27,7 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
     deadline_ns = clock.now_ns() + timeout_ns
     line = Line()
     try:
-        with Cluster(directory) as cluster:
+        with Coordinators(directory) as cluster:
             while True:
                 node, trouble = _look(cluster, wanted)
                 if node is not None and _is_of_older_process(directory, node):
@@ -43,7 +43,7 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
         line.done()
 
 
-def _look(cluster: Cluster, wanted: str) -> tuple[NodeStatus | None, LeaseholdError | None]:
+def _look(cluster: Coordinators, wanted: str) -> tuple[NodeStatus | None, LeaseholdError | None]:
     try:
         nodes = cluster.status().nodes
     except (Indefinite, NotInitialised, NotLeader) as error:

@@ -3,223 +3,32 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from leasehold.client.append import stage
-from leasehold.client.locate import locate
-from leasehold.client.login import Credentials, LoginConnection
-from leasehold.client.places import Refresh
-from leasehold.client.removing import remove_node
+from leasehold.client.coordinators import Coordinators
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_plan
-from leasehold.core.messages import (
-    AbortTransaction,
-    AskReceipts,
-    AskStatus,
-    AskTable,
-    AskView,
-    ClusterFacts,
-    ClusterStatus,
-    CommitTransaction,
-    Execute,
-    Initialise,
-    KnownBarrier,
-    Message,
-    NodeRemoved,
-    OpenTransaction,
-    PlanScan,
-    Receipt,
-    Receipts,
-    Replaced,
-    Rows,
-    ScanPlan,
-    StagedSegment,
-    TableFacts,
-    TransactionFacts,
-    ViewFacts,
-    WaitingFor,
-    WhoAreYou,
-)
+from leasehold.core.messages import TableFacts, ViewFacts
 from leasehold.core.records import ViewColumn
-from leasehold.errors import (
-    BadSettings,
-    Indefinite,
-    LeaseholdError,
-    NotInitialised,
-    NotLeader,
-    OutcomeUnknown,
-    Refused,
-    Unreachable,
-)
-from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
-from leasehold.limits import (
-    CALL_TIMEOUT_NS,
-    CONNECT_TIMEOUT_NS,
-    DURATION_NS_MAX,
-    PLACES_TIMEOUT_NS,
-    RECEIPTS_PAGE_MAX,
-    RETRY_PAUSE_NS,
-    SECOND_NS,
-    STATEMENT_RESOLVE_NS,
-    TRANSACTION_RENEW_NS,
-)
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.ids import TransactionId
+from leasehold.limits import TRANSACTION_RENEW_NS
 from leasehold.storage.schema import arrow_schema
-from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.clock import BoottimeClock, sleep_ns
-from leasehold.wire.entropy import SystemEntropy
-
-M = TypeVar("M", bound=Message)
 
 
-class Cluster:
+class Cluster(Coordinators):
     """A connection to a cluster; use it as a context manager. Not for use from several threads at once: only what
     `looking_again` gives is."""
-
-    def __init__(
-        self,
-        target: str | Path,
-        *,
-        user: str | None = None,
-        password: str | Callable[[], str] | None = None,
-        token: LoginToken | None = None,
-    ) -> None:
-        self.address = locate(target)
-        self._connection = LoginConnection(BlockingConnection(self.address), Credentials(user, password), token)
-        self._clock = BoottimeClock()
-        self._entropy = SystemEntropy()
-        self._cluster_id: ClusterId | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Logs out if it has logged in: where the cluster has users, scans that are not read to their end by then fail.
-        Idempotent."""
-        self._connection.close()
-
-    @property
-    def token(self) -> LoginToken | None:
-        """What nodes are shown; a secret. None where no login was needed."""
-        return self._connection.token
-
-    def hand_on(self) -> LoginToken | None:
-        """As `token`, for processes that work on once this is closed: it logs out no more."""
-        return self._connection.hand_on()
-
-    # ------------------------------------------------------------ statements
-
-    def sql(
-        self,
-        text: str,
-        *,
-        statement_id: StatementId | None = None,
-        on_wait: Callable[[WaitingFor], None] | None = None,
-        timeout: float | None = None,
-    ) -> Receipt | Rows:
-        """Runs one statement. DDL answers a `Receipt`, SHOW and DESCRIBE answer `Rows`.
-
-        After `timeout` seconds a statement that has not begun is refused (TIMED_OUT), one that takes something away is
-        rolled back, and one whose change is committed ends as COMMITTED_PENDING: see the receipt's `outcome`.
-        A statement whose answer is lost is asked for again by its id, so it happens once. `on_wait` is told whom it
-        waits for. Raises `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range,
-        `Unreachable` (the cluster could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
-        """
-        if timeout is not None and not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
-            most_s = DURATION_NS_MAX // SECOND_NS
-            raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
-        if self._cluster_id is None:
-            self._cluster_id = self.whoami().cluster_id
-        statement = statement_id or StatementId(self._entropy.hex_128())
-        began_ns = self._clock.now_ns()
-        ends_ns = None if timeout is None else began_ns + round(timeout * SECOND_NS)
-        deadline_ns = began_ns + STATEMENT_RESOLVE_NS
-        while True:
-            # Each leader counts from when it is asked.
-            left_ns = None if ends_ns is None else max(1, ends_ns - self._clock.now_ns())
-            request = Execute(cluster_id=self._cluster_id, statement=statement, text=text, timeout_ns=left_ns)
-            try:
-                return self._run(request, on_wait)
-            except (Indefinite, NotInitialised, NotLeader) as error:
-                if self._clock.now_ns() >= deadline_ns:
-                    raise OutcomeUnknown(
-                        f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s: {error}",
-                        hint=f"ask again with the same statement id, {statement}: it is never run twice",
-                    ) from error
-            sleep_ns(RETRY_PAUSE_NS)
-
-    def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
-        """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
-        into one message are asked for again, all of one catalog: a SHOW is asked for so in the first place."""
-        if request.text.lstrip()[:4].upper() != "SHOW":
-            answer = self._heard(self._connection.call(request, STATEMENT_RESOLVE_NS), on_wait)
-            if isinstance(answer, Receipt) or (answer is not None and not answer.more):
-                return answer
-        pages: list[Rows] = []
-        for message in self._connection.stream(request, STATEMENT_RESOLVE_NS):
-            answer = self._heard(message, on_wait)
-            if isinstance(answer, Receipt):
-                return answer
-            if answer is not None:
-                pages.append(answer)
-                if not answer.more:
-                    rows = tuple(row for page in pages for row in page.rows)
-                    return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
-        raise Unreachable("the answer broke off", hint="ask again with the same statement id")
-
-    def _heard(self, message: Message, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows | None:
-        match message:
-            case WaitingFor():
-                if on_wait is not None:
-                    on_wait(message)
-                return None
-            case Receipt() | Rows():
-                return message
-            case _:
-                raise Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
-
-    # ------------------------------------------------------------ tables
 
     def table(self, name: str) -> "Table":
         """The table `database.table`. Raises `NotFound`."""
         return Table(self, self.facts(name))
 
-    def facts(self, name: str) -> TableFacts:
-        """A table's schema and places as of now."""
-        return self._call(AskTable(cluster_id=None, name=name), TableFacts)
-
-    def looking_again(self, facts: TableFacts) -> Refresh:
-        """For readers and writers under way, on any thread: looks the table up again, within PLACES_TIMEOUT_NS."""
-        request = AskTable(cluster_id=facts.cluster_id, name=facts.name)
-        return lambda: self._call(request, TableFacts, timeout_ns=PLACES_TIMEOUT_NS)
-
-    def plan(
-        self,
-        name: str,
-        columns: Iterable[str] | None = None,
-        *,
-        through: tuple[ObjectId, ...] = (),
-        rewrite: bool = False,
-    ) -> ScanPlan:
-        """Pins the present revision of a table, and what to read of it; `through` are the views that it is read for.
-
-        For a `rewrite` it is what is worth it.
-        """
-        chosen = None if columns is None else tuple(columns)
-        request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite)
-        return self._call(request, ScanPlan)
-
     def view(self, name: str) -> "View":
         """The view `database.view`. Raises `NotFound`."""
         return View(self, self.view_facts(name))
-
-    def view_facts(self, name: str) -> ViewFacts:
-        """A view with all that it reads, as of now."""
-        return self._call(AskView(cluster_id=None, name=name), ViewFacts)
 
     def query(self, name: str) -> pa.RecordBatchReader:
         """All rows of a table or of a view, as a stream."""
@@ -229,16 +38,6 @@ class Cluster:
             if error.code != "IS_VIEW":
                 raise
         return self.view(name).scan()
-
-    def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
-        """Opens a write transaction on a table; the same id again gives the same answer."""
-        request = OpenTransaction(
-            cluster_id=facts.cluster_id,
-            transaction=transaction,
-            table=facts.table,
-            schema_version=facts.schema_version,
-        )
-        return self._resolve(request)
 
     def keeping_open(
         self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
@@ -251,98 +50,9 @@ class Cluster:
                 due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
             yield batch
 
-    def commit(
-        self,
-        cluster_id: ClusterId,
-        transaction: TransactionId,
-        segments: Iterable[StagedSegment],
-        *,
-        replaces: tuple[Replaced, ...] = (),
-        deletes: int = 0,
-    ) -> TransactionFacts:
-        """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes.
-
-        Those that it `replaces` go at the same moment; `deletes` is then that of the plan that they were read by.
-        """
-        request = CommitTransaction(
-            cluster_id=cluster_id,
-            transaction=transaction,
-            segments=tuple(segments),
-            replaces=replaces,
-            deletes=deletes,
-        )
-        return self._resolve(request)
-
-    def abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
-        """Ends a write transaction; the answer says COMMITTED if that had happened before."""
-        return self._resolve(AbortTransaction(cluster_id=cluster_id, transaction=transaction))
-
-    def try_abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
-        """As `abort`, but asks once."""
-        return self._call(AbortTransaction(cluster_id=cluster_id, transaction=transaction), TransactionFacts)
-
-    def new_transaction(self) -> TransactionId:
-        """A fresh id for a write transaction."""
-        return TransactionId(self._entropy.hex_128())
-
-    def _resolve(self, request: OpenTransaction | CommitTransaction | AbortTransaction) -> TransactionFacts:
-        """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
-        deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
-        while True:
-            try:
-                return self._call(request, TransactionFacts)
-            except (Indefinite, NotInitialised, NotLeader) as error:
-                if error.code == "TRANSACTION_FORGOTTEN":
-                    raise
-                if self._clock.now_ns() >= deadline_ns:
-                    raise OutcomeUnknown(
-                        f"no answer about write transaction {request.transaction}: {error}",
-                        hint="ask again with the same transaction id before you write the rows again",
-                    ) from error
-            sleep_ns(RETRY_PAUSE_NS)
-
     def rewrite(self, name: str, on_progress: Callable[[Rewritten], None] | None = None) -> Rewritten:
         """Takes the rows that are deleted or expired out of the files of a table; see `client/rewrite.py`."""
         return rewrite(self, name, on_progress)
-
-    # ------------------------------------------------------------ the cluster itself
-
-    def status(self) -> ClusterStatus:
-        """The nodes and their leases, as the leader sees them."""
-        return self._call(AskStatus(), ClusterStatus)
-
-    def remove_node(
-        self, name: str, *, force: bool = False, on_wait: Callable[[WaitingFor], None] | None = None
-    ) -> NodeRemoved:
-        """Takes a node out of the cluster for good, by name or number; waits until it can't serve any more.
-
-        Raises `NotFound`, `Refused` (LAST_NODE, TOO_FEW_NODES, ONLY_HOLDER: `force` gives up what it says).
-        """
-        return remove_node(self._connection, name, force=force, on_wait=on_wait)
-
-    def barriers(self) -> list[KnownBarrier]:
-        """Every barrier that proceeded, of the statements still known, in their order."""
-        found: list[KnownBarrier] = []
-        after: int | None = 0
-        while after is not None:
-            page = self._call(AskReceipts(after=after, limit=RECEIPTS_PAGE_MAX), Receipts)
-            found.extend(page.barriers)
-            after = page.next_after
-        return found
-
-    def initialise(self) -> ClusterFacts:
-        """Gives a new meta storage its cluster id. Raises `Refused` (INITIALISED) if it has one."""
-        return self._call(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
-
-    def whoami(self) -> ClusterFacts:
-        """Which cluster this is. Raises `Unreachable`, or `NotInitialised`."""
-        return self._call(WhoAreYou(), ClusterFacts, timeout_ns=CONNECT_TIMEOUT_NS)
-
-    def _call(self, request: Message, kind: type[M], *, timeout_ns: int = CALL_TIMEOUT_NS) -> M:
-        answer = self._connection.call(request, timeout_ns)
-        if not isinstance(answer, kind):
-            raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
-        return answer
 
 
 class Table:

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from leasehold.client.cluster import Cluster
+from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, ClusterFile, read_cluster_file
 from leasehold.core.messages import ClusterStatus
 from leasehold.errors import BadDirectory, BadSettings, CheckFailed, LeaseholdError, NotFound, Refused, Unreachable
@@ -245,7 +245,7 @@ class LocalCluster:
         Answers which have ended because they were removed from the cluster.
         """
         removed: list[str] = []
-        with Cluster(address) as cluster:
+        with Coordinators(address) as cluster:
             registered = {node.name for node in cluster.status().nodes}
             started: list[Process] = []
             for name in names:
@@ -318,7 +318,7 @@ class LocalCluster:
         address = process.wait_until_up(self._pause)
         clock = BoottimeClock()
         deadline_ns = clock.now_ns() + START_WATCH_NS
-        with Cluster(coordinator) as cluster:
+        with Coordinators(coordinator) as cluster:
             while clock.now_ns() < deadline_ns:
                 self._watch([process])
                 with contextlib.suppress(LeaseholdError):
@@ -334,7 +334,7 @@ class LocalCluster:
         """
         processes = [self.node(name) for name in names] or self.nodes()
         addresses = {process.name: read_address(process.directory) or "nowhere" for process in processes}
-        with Cluster(self.directory) as cluster:
+        with Coordinators(self.directory) as cluster:
             return wait_until_active(cluster, addresses, partial(self._watch, processes))
 
     def _watch(self, processes: list[Process]) -> None:
@@ -365,7 +365,7 @@ class LocalCluster:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
 
     def _initialise(self, address: str, *, known: bool) -> ClusterId:
-        with Cluster(address) as cluster:
+        with Coordinators(address) as cluster:
             clock = BoottimeClock()
             deadline_ns = clock.now_ns() + START_WAIT_NS
             while True:

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Mapping
 
-from leasehold.client.cluster import Cluster
+from leasehold.client.coordinators import Coordinators
 from leasehold.core.messages import ClusterStatus, NodeStatus
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.limits import ACTIVE_WAIT_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 
 
-def wait_until_registered(cluster: Cluster, name: str, pause: Callable[[], None]) -> None:
+def wait_until_registered(cluster: Coordinators, name: str, pause: Callable[[], None]) -> None:
     """Waits until a node has its id. Raises `Unreachable` if it does not get one in time, and what `pause` raises."""
     _wait(cluster, {name}, lambda node: node is not None, pause)
 
 
-def wait_until_active(cluster: Cluster, addresses: Mapping[str, str], pause: Callable[[], None]) -> ClusterStatus:
+def wait_until_active(cluster: Coordinators, addresses: Mapping[str, str], pause: Callable[[], None]) -> ClusterStatus:
     """Waits until each of these nodes holds a lease under the address it listens on now.
 
     The address matters: a killed node's lease runs on for a while, and that must not pass for the new process.
@@ -29,7 +29,7 @@ def wait_until_active(cluster: Cluster, addresses: Mapping[str, str], pause: Cal
 
 
 def _wait(
-    cluster: Cluster, wanted: set[str], holds: Callable[[NodeStatus | None], bool], pause: Callable[[], None]
+    cluster: Coordinators, wanted: set[str], holds: Callable[[NodeStatus | None], bool], pause: Callable[[], None]
 ) -> ClusterStatus:
     clock = BoottimeClock()
     deadline_ns = clock.now_ns() + ACTIVE_WAIT_NS

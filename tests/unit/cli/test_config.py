@@ -7,7 +7,6 @@ import typer
 
 from leasehold.cli import main
 from leasehold.cli.config import (
-    CONFIG_VARIABLE,
     COORDINATOR_KEYS,
     NODE_KEYS,
     Key,
@@ -17,6 +16,7 @@ from leasehold.cli.config import (
     node_config,
     read_config,
 )
+from leasehold.cli.options import CONFIG_VARIABLE
 from leasehold.core.settings import SETTINGS
 from leasehold.errors import BadSettings, ExitCode
 from leasehold.limits import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX

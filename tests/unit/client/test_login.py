@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leasehold.client.login import Credentials, LoginConnection
+from leasehold.client.credentials import Credentials
+from leasehold.client.login import LoginConnection
 from leasehold.core.messages import (
     AskReceipts,
     AskStatus,

@@ -1,0 +1,66 @@
+"""One coordinator, composed here from its runtime and the real ports. Nothing of Arrow is loaded: no rows come here."""
+
+import asyncio
+
+from leasehold.cli.config import CoordinatorConfig
+from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
+from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
+from leasehold.coordinator.runtime import Coordinator
+from leasehold.core.swim.messages import Role
+from leasehold.local.files import make_directory, write_address
+from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.passwords import Argon2Passwords
+from leasehold.wire.rpc import serve
+from leasehold.wire.threads import OneThread
+
+
+def run_coordinator(config: CoordinatorConfig) -> None:
+    """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, `BadSettings`, and what ended it, if another thing did."""
+    key = read_key(config)
+    make_directory(config.directory)
+    run(_coordinator(config, key))
+
+
+async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
+    directory, listen = config.directory, config.listen
+    clock, sightings = BoottimeClock(), Sightings()
+    storage = await SqliteMetaStorage.open(directory / FILE_NAME)
+    faults: asyncio.Queue[BaseException] = asyncio.Queue()
+    report_callbacks(faults)
+    try:
+        coordinator = Coordinator(
+            name=config.advertise or listen,
+            storage=storage,
+            clock=clock,
+            passwords=Argon2Passwords(),
+            entropy=SystemEntropy(),
+            threads=OneThread(),
+            seen=sightings.seen,
+        )
+        server = await serve(listen, coordinator, on_fault=faults.put_nowait)
+        try:
+            service = config.advertised(server.address)
+            gossip = await take_part(
+                config,
+                key,
+                name=coordinator_name(service),
+                role=Role.COORDINATOR,
+                service=service,
+                clock=clock,
+                sightings=sightings,
+            )
+            write_address(directory, server.address)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(coordinator.run())
+                group.create_task(fail_on(faults))
+                if gossip is not None:
+                    group.create_task(gossip.run())
+                await until_told_to_stop()
+                await leave_beside(gossip, server.close())
+                raise Stop
+        finally:
+            await server.close()
+    finally:
+        await storage.close()

@@ -1,0 +1,121 @@
+"""One node, composed here from its runtimes and the real ports. Nothing of SQL is loaded: no statement comes here."""
+
+import asyncio
+import os
+
+from leasehold.cli.config import NodeConfig
+from leasehold.cli.discovery import Sightings, read_key, take_part
+from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
+from leasehold.core.records import Allocated, Joining
+from leasehold.core.swim.messages import Role
+from leasehold.errors import BadSettings
+from leasehold.ids import NodeId
+from leasehold.local.files import make_directory, write_address
+from leasehold.node.agent import Agent
+from leasehold.node.published import Published
+from leasehold.node.reconciler import Reconciler
+from leasehold.node.reset import check_no_reset, check_vault_or_new
+from leasehold.node.scrubbing import scrub
+from leasehold.node.segments import LocalDisk
+from leasehold.node.serving import NodeFlight
+from leasehold.storage.files import SegmentFiles
+from leasehold.storage.servelog import ServeLog
+from leasehold.vault.faults import VARIABLE as FAULT
+from leasehold.vault.faults import vault_kind
+from leasehold.vault.store import FILE_NAME
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.ports import Vault
+from leasehold.wire.rpc import GrpcTransport
+from leasehold.wire.threads import OneThread
+
+
+def run_node(config: NodeConfig) -> None:
+    """Serves until SIGTERM or SIGINT, then gives its lease back. Raises `BadDirectory`, `BadSettings`, and what ended
+    it."""
+    key = read_key(config)
+    if not config.coordinators and key is None and not (config.directory / FILE_NAME).exists():
+        raise _no_coordinator(config)  # before anything is made there
+    check_no_reset(config.directory)
+    check_vault_or_new(config.directory)
+    make_directory(config.directory)
+    run(_node(config, key))
+
+
+def _no_coordinator(config: NodeConfig) -> BadSettings:
+    return BadSettings(
+        f"node {config.name} knows no coordinator: none was given, and its vault remembers none",
+        code="NO_COORDINATOR",
+        hint="give --coordinator HOST:PORT, LEASEHOLD_COORDINATORS, or coordinators in its --config file;"
+        " or --cluster-key FILE and --seed HOST:PORT, and it finds one",
+    )
+
+
+async def _node(config: NodeConfig, key: bytes | None) -> None:
+    directory, listen = config.directory, config.listen
+    faults: asyncio.Queue[BaseException] = asyncio.Queue()
+    report_callbacks(faults)
+    vault = await vault_kind(os.environ.get(FAULT)).open(directory)
+    if not config.coordinators and key is None and not await vault.coordinators():
+        raise _no_coordinator(config)
+    clock, threads = BoottimeClock(), OneThread()
+    published = Published()
+    files = SegmentFiles(directory)
+    files.open()
+    serve_log = ServeLog(directory / "servelog")
+    flight = NodeFlight(published=published, files=files, serve_log=serve_log, now_ns=clock.now_ns, listen=listen)
+    try:
+        service = config.advertised(flight.address)
+        agent = Agent(
+            name=config.name,
+            address=service,
+            coordinators=config.coordinators,
+            vault=vault,
+            transport=GrpcTransport(),
+            clock=clock,
+            entropy=SystemEntropy(),
+            threads=threads,
+            published=published,
+            compares_disk=True,
+            directory=str(directory),
+        )
+        gossip = await take_part(
+            config,
+            key,
+            name=config.name,
+            role=Role.NODE,
+            service=service,
+            clock=clock,
+            sightings=Sightings(agent.found),
+            node=await _node_id(vault),
+        )
+        write_address(directory, flight.address)
+        disk = LocalDisk(files, published, clock.now_ns)
+        reconciler = Reconciler(
+            agent=agent,
+            published=published,
+            disk=disk,
+            since_start=await disk.listing(),
+            vault=vault,
+            clock=clock,
+            threads=threads,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(agent.run())
+            group.create_task(reconciler.run())
+            group.create_task(scrub(vault, clock, published))
+            group.create_task(fail_on(faults))
+            if gossip is not None:
+                group.create_task(gossip.run())
+            await until_told_to_stop()
+            await leave_beside(gossip, agent.surrender())
+            raise Stop
+    finally:
+        await asyncio.to_thread(flight.shutdown)
+        serve_log.close()
+        await vault.close()
+
+
+async def _node_id(vault: Vault) -> NodeId | None:
+    identity = await vault.identity()
+    return identity.node if isinstance(identity, Allocated | Joining) else None

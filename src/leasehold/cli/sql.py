@@ -1,0 +1,62 @@
+"""`leasehold sql`: runs one statement, and shows what became of it."""
+
+import contextlib
+import sys
+from pathlib import Path
+
+from leasehold.cli.interrupt import interrupted_by
+from leasehold.cli.login import connected
+from leasehold.cli.output import Countdown, Output, show_json, show_table
+from leasehold.cli.receipt import show_receipt
+from leasehold.cli.statement import read_statement, read_timeout_ns
+from leasehold.client.coordinators import Coordinators
+from leasehold.core.messages import Receipt, Rows, WaitingFor
+from leasehold.errors import ExitCode, LeaseholdError, OutcomeUnknown
+from leasehold.ids import NodeId, StatementId
+from leasehold.limits import SECOND_NS
+from leasehold.wire.entropy import SystemEntropy
+
+
+def run_statement(
+    directory: Path,
+    user: str | None,
+    text: str,
+    *,
+    statement_id: StatementId | None,
+    timeout: str | None,
+    output: Output,
+) -> ExitCode:
+    """`-` for `text` reads it from stdin. Answers how it ended, raises what the leader says."""
+    if text == "-":
+        text = read_statement(sys.stdin)
+    timeout_s = None if timeout is None else read_timeout_ns(timeout) / SECOND_NS
+    countdown = Countdown()
+
+    def waiting(message: WaitingFor) -> None:
+        countdown.update(message.nodes, message.at_most_ns)
+
+    chosen = statement_id or StatementId(SystemEntropy().hex_128())
+    names: dict[NodeId, str] = {}
+    with connected(Coordinators, directory, user) as cluster, interrupted_by(lambda: _unknown(chosen)):
+        try:
+            answer = cluster.sql(text, statement_id=chosen, on_wait=waiting, timeout=timeout_s)
+        finally:
+            countdown.done()
+        if isinstance(answer, Receipt):
+            # The statement has ended, whatever becomes of the question how its nodes are called.
+            with contextlib.suppress(LeaseholdError):
+                names = {node.id: node.name for node in cluster.status().nodes}
+    if isinstance(answer, Rows):
+        if output is Output.JSON:
+            show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
+        else:
+            show_table(answer.columns, answer.rows)
+        return ExitCode.DONE
+    return show_receipt(answer, names, output)
+
+
+def _unknown(statement: StatementId) -> LeaseholdError:
+    return OutcomeUnknown(
+        "interrupted: the statement may have happened, or happen yet",
+        hint=f"ask again with the same statement and `--id {statement}`: it is never run twice",
+    )
