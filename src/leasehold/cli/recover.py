@@ -8,7 +8,7 @@ from leasehold.coordinator.generation import Begun, begin_generation
 from leasehold.core.durations import parse_duration
 from leasehold.errors import BadSettings, NotFound, Refused
 from leasehold.limits import LEASE_DURATION_MAX_NS, SECOND_NS
-from leasehold.local.processes import COORDINATOR
+from leasehold.local.files import COORDINATOR
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
 

@@ -2,9 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 from leasehold.errors import BadDirectory
 
+COORDINATOR: Final = "coordinator"
+"""The folder of it, and its name, in a cluster on this machine."""
 ADDRESS_FILE = "address"
 GOSSIP_FILE = "gossip"
 

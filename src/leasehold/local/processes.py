@@ -34,13 +34,20 @@ from leasehold.limits import (
     START_WATCH_NS,
     STOP_WAIT_NS,
 )
-from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, make_directory, names_in, read_address, write_whole
+from leasehold.local.files import (
+    ADDRESS_FILE,
+    COORDINATOR,
+    GOSSIP_FILE,
+    make_directory,
+    names_in,
+    read_address,
+    write_whole,
+)
 from leasehold.local.gossip import KEY_FILE, KEY_SCRATCH, gossip_words, make_key
 from leasehold.local.waiting import wait_until_active, wait_until_registered
 from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
-COORDINATOR = "coordinator"
 _LOG_TAIL_BYTES = 4096
 
 
