@@ -9,12 +9,17 @@ from typing import NewType
 
 NodeId = NewType("NodeId", int)
 """Small integer from 1, allocated once, never reused."""
+STRANGERS = NodeId(0)
+"""Stands in a barrier for the nodes that a recovered cluster knows nothing of."""
+STRANGERS_NAME = "(the lost state)"
 Term = NewType("Term", int)
 """A leader's fencing number."""
 Revision = NewType("Revision", int)
 """The meta storage's global counter."""
 Generation = NewType("Generation", int)
 """The cluster's lineage counter, raised only by disaster recovery."""
+FIRST_GENERATION = Generation(1)
+"""Of a cluster that was never recovered; all that programs know which tell none."""
 Incarnation = NewType("Incarnation", int)
 """Counts the starts of one node."""
 SchemaVersion = NewType("SchemaVersion", int)

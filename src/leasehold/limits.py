@@ -529,8 +529,11 @@ LOST_TABLES_NAMED_MAX: Final = 5
 ADOPT_WAIT_MAX_NS: Final = 1_300 * SECOND_NS
 """How long an adoption waits for the lease of the newest process to end."""
 GENERATION_GAP: Final = 1_000_000
-"""By so much every counter, incarnation and term jumps when a lost meta storage is recovered: more than a lost history
-gave out of each."""
+"""By so much at least every counter, incarnation and term jumps when a lost meta storage is recovered."""
+NUMBERS_PER_SECOND: Final = 10
+"""And by so much for each second since the generation before began: more than a lost history gave out of each."""
+GENERATIONS_SINCE: Final = 1_735_689_600
+"""2025, in seconds since 1970: when a cluster's first generation began at the earliest."""
 ORIGINS_MAX: Final = 64
 """Beginnings of generations that a cluster remembers."""
 

@@ -195,7 +195,7 @@ MUTANTS = (
         name="a lost history believed",
         invariant="INV-REC-2",
         rule="a directory that went beyond what a recovered cluster keeps is refused",
-        edits=(Edit("core/generations.py", "end is None or applied > end.revision\n", "end is None\n"),),
+        edits=(Edit("core/generations.py", "end is None or applied > end.revision:\n", "end is None:\n"),),
         hunters=(
             "tests/unit/core/test_generations.py",
             f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
@@ -214,14 +214,36 @@ MUTANTS = (
         unseen="no random cluster loses its meta storage",
     ),
     Mutant(
+        name="strangers forgotten",
+        invariant="INV-SERVE-1",
+        rule="leases of nodes that the backup does not know are waited for too",
+        edits=(Edit(GRANTOR, "        if now_ns < self._strangers_until_ns:\n", "        if False:\n"),),
+        hunters=(
+            f"{RECOVERED}::test_R6_a_node_that_the_backup_does_not_know_is_waited_for_and_told_though_it_runs_on",
+        ),
+        unseen="no random cluster loses its meta storage",
+    ),
+    Mutant(
+        name="a process of a lost history heard",
+        invariant="INV-ID-2",
+        rule="a process that has run through a recovery, and can't follow it, is told to end",
+        edits=(
+            Edit(
+                "coordinator/sessions.py",
+                "isinstance(speaker, OpenSession) and _left_behind(speaker, catalog.cluster, node)",
+                "False",
+            ),
+        ),
+        hunters=(
+            f"{RECOVERED}::test_R6_a_node_that_the_backup_does_not_know_is_waited_for_and_told_though_it_runs_on",
+        ),
+        unseen="no random cluster loses its meta storage",
+    ),
+    Mutant(
         name="incarnations given out again",
         invariant="INV-ID-2",
         rule="what was numbered since the backup is never given out again",
-        edits=(
-            Edit(
-                "core/generations.py", "Incarnation(node.incarnation + GENERATION_GAP)", "Incarnation(node.incarnation)"
-            ),
-        ),
+        edits=(Edit("core/generations.py", "Incarnation(node.incarnation + jump)", "Incarnation(node.incarnation)"),),
         hunters=("tests/unit/core/test_generations.py",),
         unseen="no random cluster loses its meta storage",
     ),
@@ -229,7 +251,7 @@ MUTANTS = (
         name="an adopted directory that keeps a lost history",
         invariant="INV-REC-2",
         rule="what was applied in a generation that is lost is forgotten when its directory is adopted",
-        edits=(Edit("node/adopting.py", "if view.revision > 0 and generation_of(view) != generation:", "if False:"),),
+        edits=(Edit("node/adopting.py", "view.revision > 0 and generation_of(view) != generation", "False"),),
         hunters=(
             "tests/unit/node/test_adopting.py",
             f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",

@@ -7,11 +7,12 @@ import pytest
 from leasehold.coordinator.generation import begin_generation
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
-from leasehold.core.records import CountersRecord
-from leasehold.errors import NotInitialised, Refused, Superseded
+from leasehold.core.messages import Initialise
+from leasehold.core.records import ClusterRecord, CountersRecord
+from leasehold.errors import NotInitialised, Refused
 from leasehold.limits import GENERATION_GAP, SECOND_NS
 from leasehold.node.adopting import Adopting
-from leasehold.testing.cluster import ADDRESS, SimulatedCluster
+from leasehold.testing.cluster import ADDRESS, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 
@@ -41,11 +42,11 @@ def simulate(scenario, *, seed=1):
     run_virtual(main, seed)
 
 
-async def recover(cluster, backup, *, longest_lease_ns):
+async def recover(cluster, backup, *, longest_lease_ns, wall_s=WALL_S):
     """What `leasehold recover` does, on a backup that takes the lost store's place."""
     cluster.store = backup
     storage = MemoryMetaStorage(backup)
-    begun = await begin_generation(storage, wall_s=WALL_S, longest_lease_ns=longest_lease_ns)
+    begun = await begin_generation(storage, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
     await storage.close()
     return begun
 
@@ -94,7 +95,7 @@ def test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_
             assert await refusal(node) == "BEYOND_RECOVERY"
             adopted = await adopt(cluster, node)
             assert adopted.changed
-            assert adopted.incarnation == adopted.before + GENERATION_GAP
+            assert adopted.incarnation > adopted.before + GENERATION_GAP
             node.start(group)
         await cluster.wait_for(lambda: all(node.guard() for node in cluster.nodes))
         for node in cluster.nodes:
@@ -145,11 +146,82 @@ def test_R6_the_process_of_a_lost_incarnation_is_superseded_and_no_number_is_giv
                 await recover(cluster, backup, longest_lease_ns=3 * SECOND_NS)
                 await cluster.start_coordinator(group)
                 await asyncio.sleep(60)
-        assert isinstance(ended.value.exceptions[0], Superseded)
+        assert ended.value.exceptions[0].code == "OTHER_GENERATION"
         counters = decode_record(CountersRecord, cluster.store.get(keys.COUNTERS, None).value)
         assert counters.next_object > lost.next_object
         assert counters.next_procedure > lost.next_procedure
         assert cluster.leading.leader.term > term
+
+    simulate(scenario)
+
+
+def test_R6_a_node_that_the_backup_does_not_know_is_waited_for_and_told_though_it_runs_on():
+    async def scenario(cluster, group):
+        stranger, *known = cluster.nodes
+        await cluster.sql("ALTER CLUSTER SET lease_duration = '60s'")
+        await cluster.wait_for(lambda: stranger.guard().lease.deadline_ns - stranger.clock.now_ns() > 50 * SECOND_NS)
+        for one in known:
+            await one.kill()
+        cluster.network.partition(stranger.name, COORDINATOR)
+        await cluster.kill_coordinator()
+        empty = MemoryStore()
+        cluster.store = empty
+        await cluster.start_coordinator(group)
+        begin = Initialise(cluster_id=stranger.published.cluster_id)  # a backup from before any node
+        await cluster.ask_a_leader(lambda one: one.call(begin, timeout_ns=SECOND_NS))
+        await cluster.sql("CREATE DATABASE kept")
+        await cluster.kill_coordinator()
+        await recover(cluster, empty, longest_lease_ns=LONGEST_NS)
+        await cluster.start_coordinator(group)
+        dropping = group.create_task(cluster.sql("DROP DATABASE kept"))
+        await asyncio.wait([dropping], timeout=50)
+        assert stranger.guard()
+        assert not dropping.done()
+        await dropping
+        assert not stranger.guard()
+        await cluster.wait_for(lambda: not cluster_record(cluster).strangers)
+        cluster.network.heal_all()
+        await asyncio.sleep(60)  # it is told, and ends
+
+    async def ending_in_a_refusal(cluster, group):
+        with pytest.raises(ExceptionGroup) as ended:
+            async with asyncio.TaskGroup() as own:
+                stranger = cluster.nodes[0]
+                await stranger.kill()
+                stranger.start(own)
+                await cluster.wait_for(stranger.guard)
+                await scenario(cluster, group)
+        assert ended.value.exceptions[0].code == "OTHER_GENERATION"
+
+    simulate(ending_in_a_refusal)
+
+
+def cluster_record(cluster):
+    return decode_record(ClusterRecord, cluster.store.get(keys.CLUSTER, None).value)
+
+
+def test_R6_the_same_backup_restored_twice_refuses_the_first_recovery_and_adopts_it():
+    async def scenario(cluster, group):
+        node = cluster.nodes[0]
+        for one in cluster.nodes:
+            await one.kill()
+        backup = cluster.store.backup()
+        numbers = []
+        for wall_s in (WALL_S, WALL_S + 3600):
+            await cluster.kill_coordinator()
+            await recover(cluster, backup.backup(), longest_lease_ns=3 * SECOND_NS, wall_s=wall_s)
+            await cluster.start_coordinator(group)
+            if wall_s > WALL_S:
+                assert await refusal(node) == "BEYOND_RECOVERY"
+                assert (await adopt(cluster, node)).changed
+            node.start(group)
+            await cluster.wait_for(node.guard)
+            await cluster.sql("CREATE DATABASE d")
+            (made,) = [one.id for one in node.published.view.databases.values() if one.name == "d"]
+            numbers.append((made, node.published.view.nodes[node.published.node].incarnation))
+            await node.kill()
+        (first, second) = numbers
+        assert all(later > earlier + 3600 for earlier, later in zip(first, second, strict=True))
 
     simulate(scenario)
 

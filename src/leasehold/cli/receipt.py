@@ -6,20 +6,19 @@ from leasehold.cli.output import Output, milliseconds, note, say, show_json, sho
 from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome
 from leasehold.errors import ExitCode
-from leasehold.ids import NodeId
+from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
 
 
 def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) -> ExitCode:
     """On stdout as `output` says, with a hint on stderr where there is something to do; `names` are the nodes'."""
 
-    def named(nodes: tuple[NodeId, ...]) -> list[str]:
-        return [names.get(one, str(one)) for one in nodes]
+    def named(node: NodeId) -> str:
+        return STRANGERS_NAME if node == STRANGERS else names.get(node, str(node))
 
     settled = [
-        {"node": names.get(one.node, str(one.node)), "how": one.how.value, "ms": milliseconds(one.after_ns)}
-        for one in receipt.settled
+        {"node": named(one.node), "how": one.how.value, "ms": milliseconds(one.after_ns)} for one in receipt.settled
     ]
-    pending, cleaning = named(receipt.pending), named(receipt.cleaning)
+    pending, cleaning = [named(one) for one in receipt.pending], [named(one) for one in receipt.cleaning]
     if output is Output.JSON:
         show_json(
             {

@@ -14,7 +14,7 @@ from leasehold.metastorage.contract import LeadershipLost, MetaStorage
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """The generation is there, durably; `nodes` are those it knows, by name."""
+    """The generation is there, durably; `nodes` are those it knows, by name. `longest_lease_ns`: what is waited for."""
 
     cluster: ClusterRecord
     longest_lease_ns: int
@@ -23,26 +23,28 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> Begun:
     """One transaction: it has happened whole or not at all. Raises `NotInitialised` where there is no cluster,
-    `LeadershipLost` where another candidate is at it."""
+    `Refused` as `raised` does, `LeadershipLost` where another candidate is at it."""
     leadership = await storage.campaign("recover")
     catalog = await read_catalog(storage)
     if catalog.cluster is None:
         raise NotInitialised("this meta storage holds no cluster", hint="restore a backup of the right directory")
-    cluster, changes = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
-    lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, changes))
-    leaders = [_raised(found, cluster) for key in (keys.LEADER, keys.TERM) if (found := await storage.get(key))]
+    next_one = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
+    lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, next_one.changes))
+    found = [one for key in (keys.LEADER, keys.TERM) if (one := await storage.get(key))]
+    leaders = [_raised(one, catalog.cluster, next_one.cluster) for one in found]
     txn = Txn(
-        compares=(*leadership.fence(), ValueIs(keys.LINEAGE, catalog.lineage)), then=(*changes, lineage, *leaders)
+        compares=(*leadership.fence(), ValueIs(keys.LINEAGE, catalog.lineage)),
+        then=(*next_one.changes, lineage, *leaders),
     )
     if not (await storage.txn(txn)).succeeded:
         raise LeadershipLost("another coordinator leads", hint="stop every coordinator first")
     return Begun(
-        cluster=cluster,
-        longest_lease_ns=longest_lease_ns,
+        cluster=next_one.cluster,
+        longest_lease_ns=next_one.longest_lease_ns,
         nodes=tuple(sorted(one.name for one in catalog.nodes.values() if not one.removed)),
     )
 
 
-def _raised(found: KeyValue, cluster: ClusterRecord) -> Change:
+def _raised(found: KeyValue, before: ClusterRecord, after: ClusterRecord) -> Change:
     record = decode_record(LeaderRecord, found.value)
-    return Change(found.key, encode(raised_leader(record, cluster.generation)))
+    return Change(found.key, encode(raised_leader(record, before, after.generation)))

@@ -114,6 +114,7 @@ class Leader:
             hash_session=hash_secret,
             leads_until_ns=leadership.deadline_ns(),
             now_ns=clock.now_ns(),
+            strangers=catalog.cluster.strangers,
         )
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
         self._leasing = Leasing(engine, clock)

@@ -7,7 +7,7 @@ from leasehold.coordinator.running import Running
 from leasehold.core.catalog import Catalog
 from leasehold.core.ddl import cleaning
 from leasehold.core.explain import NodeWait
-from leasehold.core.history import node_names
+from leasehold.core.history import node_name, node_names
 from leasehold.core.messages import Rows, WaitingFor
 from leasehold.core.records import StatementRecord, Step
 from leasehold.ids import NodeId, Revision
@@ -62,7 +62,7 @@ def waiting_for(running: Running, leasing: Leasing, catalog: Catalog) -> Waiting
     waiting = running.waiting(leasing)
     if waiting is None:
         return None
-    names = tuple(catalog.nodes[node].name if node in catalog.nodes else str(node) for node in waiting.nodes)
+    names = tuple(node_name(node, catalog) for node in waiting.nodes)
     return WaitingFor(statement_id=running.id, nodes=names, at_most_ns=waiting.at_most_ns)
 
 

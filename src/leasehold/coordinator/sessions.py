@@ -15,6 +15,7 @@ from leasehold.coordinator.topology import Topology
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.generations import is_beyond
 from leasehold.core.grantor import SurrenderReceived
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
@@ -32,6 +33,7 @@ from leasehold.core.messages import (
     Watched,
     WatchFailed,
 )
+from leasehold.core.records import ClusterRecord, NodeRecord
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused, Superseded, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
@@ -328,6 +330,13 @@ def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
     node = catalog.nodes.get(speaker.node)
     if catalog.cluster is None or speaker.cluster_id != catalog.cluster.cluster_id:
         raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
+    if isinstance(speaker, OpenSession) and _left_behind(speaker, catalog.cluster, node):
+        raise Refused(
+            f"the cluster was recovered from an older state and goes on as generation {catalog.cluster.generation};"
+            f" this process is of generation {speaker.generation}",
+            code="OTHER_GENERATION",
+            hint="start this node again: it comes back, or says what to do",
+        )
     if node is None or speaker.incarnation > node.incarnation:
         raise NotLeader(
             f"incarnation {speaker.incarnation} of node {speaker.node} joined under a later leader, if it did",
@@ -344,6 +353,14 @@ def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
             f"incarnation {speaker.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
             hint="only the newest process of a node is heard; this one ends",
         )
+
+
+def _left_behind(speaker: OpenSession, cluster: ClusterRecord, node: NodeRecord | None) -> bool:
+    """Whether a process has run on through a recovery of the cluster, and can't follow it."""
+    if is_beyond(cluster, speaker.generation, Revision(speaker.watch_from - 1), None):
+        return True
+    older = 0 < speaker.generation < cluster.generation
+    return older and node is not None and not node.removed and speaker.incarnation < node.incarnation
 
 
 def _check_own(message: Spoken, opening: OpenSession) -> None:

@@ -20,9 +20,12 @@ from leasehold.limits import CAPABILITIES_MAX, NODES_MAX, PROTOCOL_VERSION, PROT
 
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
+GENERATIONS: Final = "generations"
+"""Needed too where a cluster was recovered: a program without it takes all histories for one."""
 """What a program must be able to do, beyond what its protocol version says, to be let in: one that takes no snapshot
 could never come back once it is too far behind, and one that hides what its disk lacks would be counted on for it."""
 
+RESTORE: Final = "restore the newest meta storage; if that is lost, `leasehold recover` goes on from this one"
 ADOPT_AFTER_RECOVERY: Final = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
 
 
@@ -130,6 +133,8 @@ def decide_join(
     """
     known = sorted(nodes, key=lambda one: one.id)
     node = next((one for one in known if one.id == request.node), None)
+    if cluster.origins:
+        required |= {GENERATIONS}
     rejected = _invalid(request, cluster, node, known, required) or _bad_history(request, cluster, history)
     if rejected is not None or node is None:
         return rejected or _unknown(request.node)
@@ -138,6 +143,8 @@ def decide_join(
         return Same(incarnation=node.incarnation)
     # Late copies of an attempt raise the incarnation again, and no other directory knows its nonce.
     own_attempt = node.nonce is not None and node.nonce in {request.nonce, request.finished}
+    if cluster.origins and node.nonce is None and request.previous == 0:
+        own_attempt = True  # nobody has joined as this node yet, whatever its number jumped to
     if not own_attempt and node.incarnation != request.previous:
         if 0 < request.generation < cluster.generation:
             return _started_since(request, node)
@@ -260,24 +267,30 @@ def _bad_capabilities(request: Join, required: frozenset[str]) -> Reject | None:
 
 
 def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Reject | None:
-    if is_beyond(cluster, request.generation, request.applied):
+    if request.generation > cluster.generation:
+        text = f"this directory follows generation {request.generation}, the cluster is at {cluster.generation}"
+        return Reject(code="AHEAD_OF_CLUSTER", text=text, hint=RESTORE)
+    if is_beyond(cluster, request.generation, request.applied, request.lineage):
         return _beyond(request, cluster)
-    hint = "restore the newest meta storage, or start with an empty directory and another --name"
-    if request.applied > history.latest:
-        text = f"this directory has applied revision {request.applied}, the cluster is only at {history.latest}"
-        return Reject(code="AHEAD_OF_CLUSTER", text=text, hint=hint)
     expected = history.lineage_at_applied
-    if expected is not None and expected != request.lineage:
+    if request.applied > history.latest:
+        code = "AHEAD_OF_CLUSTER"
+        text = f"this directory has applied revision {request.applied}, the cluster is only at {history.latest}"
+    elif expected is not None and expected != request.lineage:
+        code = "DIVERGED"
         text = f"this directory has another history than the cluster at revision {request.applied}"
-        return Reject(code="DIVERGED", text=text, hint=hint)
-    return None
+    else:
+        return None
+    if 0 < request.generation < cluster.generation:  # nothing newer will come
+        return Reject(code="BEYOND_RECOVERY", text=text, hint=ADOPT_AFTER_RECOVERY)
+    return Reject(code=code, text=text, hint=RESTORE)
 
 
 def _started_since(request: Join, node: NodeRecord) -> Reject:
     return Reject(
         code="BEYOND_RECOVERY",
-        text=f"this directory has reached incarnation {request.previous} of node {node.id}; the cluster was recovered"
-        " from a state in which it had not, or had got further",
+        text=f"the last start of this directory, incarnation {request.previous} of node {node.id}, is not the one that"
+        " the cluster knows: it was recovered from an older state, or this is a copy",
         hint=ADOPT_AFTER_RECOVERY,
     )
 

@@ -6,8 +6,10 @@ tables, incarnations and terms, and revisions that were other ones before. So it
 - where it leaves which history, (revision, hash), is kept in the cluster record. A directory within that past recovers
   as ever; one beyond it is refused until a person has looked, however far the new history has got or been compacted.
 - its number is the second at which it began, so that the same backup restored twice makes two generations.
-- every counter, every node's incarnation and the term jump by GENERATION_GAP, so no number means two things (INV-ID-1).
-- no node is in the logical topology; and grants of the lost history are waited for, as long as they may have been.
+- every counter, every node's incarnation and the term jump, the farther the later it is, so no number means two things
+  (INV-ID-1), not even where the same backup is restored twice.
+- no node is in the logical topology; and grants of the lost history are waited for, as long as they may have been,
+  those too of nodes that the restored state knows nothing of (`ClusterRecord.strangers`).
 
 The generation of a directory is that of the cluster record in its projection, at the revision it has applied.
 """
@@ -19,8 +21,9 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import ClusterRecord, LargestLeaseRecord, LeaderRecord, NodeRecord, Origin
-from leasehold.ids import Generation, Incarnation, NodeId, ObjectId, Revision, Term
-from leasehold.limits import GENERATION_GAP, ORIGINS_MAX
+from leasehold.errors import Refused
+from leasehold.ids import Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Term
+from leasehold.limits import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
 
 NOTHING_APPLIED = Generation(0)
 """Of a directory that follows no history yet."""
@@ -36,53 +39,78 @@ def end_of(cluster: ClusterRecord, generation: Generation) -> Origin | None:
     return next((one for one in cluster.origins if one.left == generation), None)
 
 
-def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> tuple[ClusterRecord, tuple[Change, ...]]:
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """The next generation: what to write for it, and for how long leases of the lost history are waited for."""
+
+    cluster: ClusterRecord
+    changes: tuple[Change, ...]
+    longest_lease_ns: int
+
+
+def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
     """What begins the next generation, as one transaction over the state that was restored.
 
     `wall_s` is the time in seconds since 1970; `longest_lease_ns` bounds the grants that were given out after that
-    state was saved.
+    state was saved. Raises `Refused` with code CLOCK_SET_BACK.
     """
     cluster, counters, settings = catalog.cluster, catalog.counters, catalog.settings
     assert cluster is not None
     assert counters is not None
     assert settings is not None
     assert catalog.largest_lease is not None
-    generation = Generation(max(cluster.generation + 1, wall_s))
+    if wall_s <= cluster.generation:
+        raise Refused(
+            f"this machine's clock says {wall_s} s since 1970, the cluster's generation began at {cluster.generation}",
+            code="CLOCK_SET_BACK",
+            hint="set the clock, then run it again",
+        )
+    generation = Generation(wall_s)
     origin = Origin(generation=generation, left=cluster.generation, revision=catalog.revision, lineage=catalog.lineage)
-    begun = msgspec.structs.replace(cluster, generation=generation, origins=(*cluster.origins, origin)[-ORIGINS_MAX:])
+    begun = msgspec.structs.replace(
+        cluster, generation=generation, origins=(*cluster.origins, origin)[-ORIGINS_MAX:], strangers=True
+    )
+    jump = jump_to(cluster, generation)
     jumped = msgspec.structs.replace(
         counters,
-        next_node=NodeId(counters.next_node + GENERATION_GAP),
-        next_object=ObjectId(counters.next_object + GENERATION_GAP),
-        next_procedure=counters.next_procedure + GENERATION_GAP,
-        next_transaction=counters.next_transaction + GENERATION_GAP,
-        next_login=counters.next_login + GENERATION_GAP,
-        topology=counters.topology + GENERATION_GAP,
+        next_node=NodeId(counters.next_node + jump),
+        next_object=ObjectId(counters.next_object + jump),
+        next_procedure=counters.next_procedure + jump,
+        next_transaction=counters.next_transaction + jump,
+        next_login=counters.next_login + jump,
+        topology=counters.topology + jump,
     )
     longest_ns = max(longest_lease_ns, settings.lease_duration_ns, catalog.largest_lease.duration_ns)
-    return begun, (
+    changes = (
         put(keys.CLUSTER, begun),
         put(keys.COUNTERS, jumped),
         put(keys.LARGEST_LEASE, LargestLeaseRecord(duration_ns=longest_ns)),
-        *(put(keys.node(one.id), _closed(one)) for _, one in sorted(catalog.nodes.items())),
+        *(put(keys.node(one.id), _closed(one, jump)) for _, one in sorted(catalog.nodes.items())),
     )
+    return Raised(cluster=begun, changes=changes, longest_lease_ns=longest_ns)
 
 
-def raised_leader(record: LeaderRecord, generation: Generation) -> LeaderRecord:
+def jump_to(cluster: ClusterRecord, generation: Generation) -> int:
+    """How far numbers jump to a generation: two that began after the same one have none in common."""
+    seconds = generation - max(cluster.generation, GENERATIONS_SINCE)
+    return max(GENERATION_GAP, seconds * NUMBERS_PER_SECOND)
+
+
+def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Generation) -> LeaderRecord:
     """The leader record that goes with it: terms that the lost history may have seen lie below the next one."""
-    return msgspec.structs.replace(record, generation=generation, term=Term(record.term + GENERATION_GAP))
+    return msgspec.structs.replace(record, generation=generation, term=Term(record.term + jump_to(before, generation)))
 
 
-def _closed(node: NodeRecord) -> NodeRecord:
+def _closed(node: NodeRecord, jump: int) -> NodeRecord:
     """No process has this incarnation. The nonce stays: it shows the directory that went no further."""
-    return msgspec.structs.replace(
-        node, incarnation=Incarnation(node.incarnation + GENERATION_GAP), member=False, left=True
-    )
+    return msgspec.structs.replace(node, incarnation=Incarnation(node.incarnation + jump), member=False, left=True)
 
 
-def is_beyond(cluster: ClusterRecord, generation: Generation, applied: Revision) -> bool:
-    """Whether what was applied in `generation` goes beyond what the cluster keeps of it."""
+def is_beyond(cluster: ClusterRecord, generation: Generation, applied: Revision, lineage: LineageHash | None) -> bool:
+    """Whether what was applied in `generation` goes beyond what the cluster keeps of it. Where a history was left, its
+    hash must be the one there, if it is told."""
     if applied == 0 or generation == cluster.generation:
         return False
     end = end_of(cluster, generation)
-    return end is None or applied > end.revision
+    if end is None or applied > end.revision:
+        return True
+    return applied == end.revision and lineage is not None and lineage != end.lineage

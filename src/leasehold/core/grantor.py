@@ -45,7 +45,7 @@ from leasehold.core.granting import (
 from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.core.records import SettingsRecord, SettledHow
-from leasehold.ids import Incarnation, NodeId, Revision, Sequence, Session, Term
+from leasehold.ids import STRANGERS, Incarnation, NodeId, Revision, Sequence, Session, Term
 
 __all__ = [
     "AcceptSurrender",
@@ -73,7 +73,8 @@ __all__ = [
 
 
 class Grantor:
-    """The leader's side, for one term. `hash_session` turns a session into what records hold of it."""
+    """The leader's side, for one term. `hash_session` turns a session into what records hold of it. `strangers`: nodes
+    that are not registered may hold leases from before (`core.generations`)."""
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Grantor:
         hash_session: Callable[[Session], bytes],
         leads_until_ns: int | None,
         now_ns: int,
+        strangers: bool = False,
     ) -> None:
         self._term = term
         self._floor = floor
@@ -97,6 +99,7 @@ class Grantor:
         self._barriers: dict[int, Barrier] = {}
         bound_ns = now_ns + grant_bound_ns(settings, max(largest_outstanding_ns, settings.lease_duration_ns))
         self._older_until_ns = bound_ns
+        self._strangers_until_ns = bound_ns if strangers else now_ns
         self._held = {
             node: Held(
                 incarnation=one.incarnation,
@@ -308,6 +311,8 @@ class Grantor:
             for node, held in self._held.items()
             if held.closed is None
         ]
+        if now_ns < self._strangers_until_ns:
+            pending.append(Pending(node=STRANGERS, incarnation=Incarnation(0), bound_ns=self._strangers_until_ns))
         barrier = Barrier(
             revision=event.revision,
             term=self._term,

@@ -7,7 +7,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.ddl import cleaning
 from leasehold.core.messages import Rows
 from leasehold.core.records import StatementRecord
-from leasehold.ids import NodeId
+from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
 from leasehold.limits import HISTORY_ROWS_MAX, MILLISECOND_NS
 
 COLUMNS = ("order", "revision", "user", "statement", "outcome", "elapsed_ms", "nodes", "objects", "id")
@@ -48,4 +48,11 @@ def _nodes(record: StatementRecord, catalog: Catalog) -> str:
 
 def node_names(nodes: tuple[NodeId, ...], catalog: Catalog) -> str:
     """Nodes by name, for people."""
-    return ", ".join(catalog.nodes[one].name if one in catalog.nodes else str(one) for one in nodes)
+    return ", ".join(node_name(one, catalog) for one in nodes)
+
+
+def node_name(node: NodeId, catalog: Catalog) -> str:
+    """One of them; its number where it has none."""
+    if node == STRANGERS:
+        return STRANGERS_NAME
+    return catalog.nodes[node].name if node in catalog.nodes else str(node)

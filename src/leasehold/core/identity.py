@@ -29,9 +29,9 @@ from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.ids import Generation, Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
 from leasehold.limits import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
 
-CAPABILITIES: Final = ("leap", "reports-missing")
-"""What this program can do beyond what every version can, as it says in its join: take a snapshot in one leap, and
-tell which segments its disk lacks."""
+CAPABILITIES: Final = ("leap", "reports-missing", "generations")
+"""What this program can do beyond what every version can, as it says in its join: take a snapshot in one leap, tell
+which segments its disk lacks, and in which generation it has applied what it has."""
 
 
 def hash_secret(secret: Token | Session | LoginToken) -> bytes:

@@ -17,6 +17,7 @@ from leasehold.core.durations import parse_duration, render_duration
 from leasehold.core.operations import Change
 from leasehold.core.records import LargestLeaseRecord, SettingsRecord
 from leasehold.errors import Refused
+from leasehold.ids import FIRST_GENERATION
 from leasehold.limits import (
     CATCH_UP_DIFFERENCE_MAX,
     LEASE_DURATION_MAX_NS,
@@ -170,11 +171,17 @@ def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change
 
 
 def largest_lease_lowered(catalog: Catalog) -> tuple[Change, ...]:
-    """Lowers the largest lease to the duration set; only for a leader that has seen every longer grant end."""
+    """Lowers the largest lease to the duration set, and forgets strangers; only for a leader that has seen every longer
+    grant end."""
+    assert catalog.cluster is not None
     assert catalog.settings is not None
     assert catalog.largest_lease is not None
-    duration_ns = catalog.settings.lease_duration_ns
-    return (_largest(duration_ns),) if duration_ns < catalog.largest_lease.duration_ns else ()
+    changes: list[Change] = []
+    if catalog.cluster.strangers:
+        changes.append(Change(keys.CLUSTER, encode(msgspec.structs.replace(catalog.cluster, strangers=False))))
+    if catalog.settings.lease_duration_ns < catalog.largest_lease.duration_ns:
+        changes.append(_largest(catalog.settings.lease_duration_ns))
+    return tuple(changes)
 
 
 def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
@@ -184,9 +191,11 @@ def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
     assert largest is not None
     drift = f"{settings.drift_ppm * 100 / MILLION:g}%"
     counted = render_duration(largest.duration_ns)
+    generation = FIRST_GENERATION if catalog.cluster is None else catalog.cluster.generation
     return (
         *((one.name, one.shown(one.value_of(settings)), one.range, one.meaning) for one in SETTINGS),
         ("largest_lease", counted, "fixed", "the longest lease that may be out: what a new leader waits for"),
+        ("generation", str(generation), "fixed", "1, or the second at which the cluster was recovered from a backup"),
         ("clock_drift", drift, "fixed", "how much a clock may gain or lose"),
     )
 

@@ -100,34 +100,34 @@ class Adopting:
         before = record.previous if isinstance(record, Joining) else record.incarnation
         generation = await self._generation(record)
         newest = await self._newest(record)
-        if newest.incarnation < before:
+        view = Catalog.reopened(await self._vault.reopened())
+        lost = view.revision > 0 and generation_of(view) != generation
+        if newest.incarnation < before and not lost:
             raise Refused(
                 f"this directory has reached incarnation {before}, the cluster says {newest.incarnation}",
                 code="AHEAD_OF_CLUSTER",
                 hint="the meta storage was restored from an older backup: restore the newest one; if that is lost, stop"
                 " the coordinator and run `leasehold recover` on its directory",
             )
-        if newest.incarnation > before:
-            view = Catalog.reopened(await self._vault.reopened())
-            adopted = Allocated(
-                token=record.token,
-                node=record.node,
-                cluster_id=record.cluster_id,
-                incarnation=newest.incarnation,
-                nonce=None,
-                unverified=True,
-            )
-            if view.revision > 0 and generation_of(view) != generation:
-                # What it has applied may be what the cluster lost: it takes up a snapshot.
-                await self._vault.begin_anew(adopted)
-            else:
-                await self._vault.write_identity(adopted)
+        adopted = Allocated(
+            token=record.token,
+            node=record.node,
+            cluster_id=record.cluster_id,
+            incarnation=newest.incarnation,
+            nonce=None,
+            unverified=True,
+        )
+        if lost:
+            # What it has applied may be what the cluster lost: it takes up a snapshot.
+            await self._vault.begin_anew(adopted)
+        elif newest.incarnation > before:
+            await self._vault.write_identity(adopted)
         return Adopted(
             node=record.node,
             name=newest.name,
             before=before,
             incarnation=newest.incarnation,
-            changed=newest.incarnation > before,
+            changed=lost or newest.incarnation > before,
         )
 
     async def _generation(self, record: Allocated | Joining) -> Generation:

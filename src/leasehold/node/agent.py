@@ -15,6 +15,7 @@ import msgspec
 
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.generations import generation_of
 from leasehold.core.identity import Joined
 from leasehold.core.lease import (
     Applied,
@@ -278,6 +279,7 @@ class Agent(Reporter):
                     incarnation=joined.incarnation,
                     session=self._session,
                     watch_from=Revision(view.revision + 1),
+                    generation=generation_of(view),
                 )
             )
             opened = await duplex.receive()

@@ -22,6 +22,7 @@ REMEDIES: Final = {
     f" goes on with this copy; to run this machine as another node, {RESET}",
     "BEYOND_RECOVERY": "`leasehold node adopt --dir {directory}` lets it go on as this node with what the cluster"
     " knows, each segment verified; what else it holds goes to the trash: keep a copy of what you need of it first",
+    "OTHER_GENERATION": "start this node again: it comes back by itself, or says what to do",
     "ALIVE_ELSEWHERE": f"stop one of the two; to run this machine as another node, {RESET}, with another --name",
     "NAME_TAKEN": "choose another --name; if that node is gone for good, `leasehold node remove {name}` frees its name",
     "SUPERSEDED": "`leasehold status` shows which process serves; this one ends",

@@ -218,7 +218,7 @@ def test_a_copy_is_refused_at_once_and_not_made_to_wait():
     ("fields", "expected"),
     [
         ({"cluster_id": "d" * 32}, "OTHER_CLUSTER"),
-        ({"generation": 2}, "BEYOND_RECOVERY"),
+        ({"generation": 2}, "AHEAD_OF_CLUSTER"),
         ({"protocol": 3, "protocol_min": 2}, "OTHER_PROTOCOL"),
         ({"protocol": 0, "protocol_min": 0}, "OTHER_PROTOCOL"),
         ({"capabilities": ("Upper",)}, "BAD_CAPABILITIES"),

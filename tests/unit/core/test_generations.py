@@ -13,10 +13,12 @@ from leasehold.core.messages import Join
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import CountersRecord, LargestLeaseRecord, LeaderRecord, NodeRecord
-from leasehold.limits import GENERATION_GAP, ORIGINS_MAX, SECOND_NS
+from leasehold.errors import Refused
+from leasehold.limits import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX, SECOND_NS
 from tests.unit.core.catalog_words import CLUSTER, hex_128
 
 WALL_S = 1_800_000_000
+JUMP = (WALL_S - GENERATIONS_SINCE) * NUMBERS_PER_SECOND
 COUNTERS = CountersRecord(next_node=4, next_object=5, next_procedure=6, next_transaction=7, next_login=8, topology=9)
 NODE = NodeRecord(
     id=3,
@@ -44,13 +46,14 @@ def catalog(*changes: Change) -> Catalog:
 
 def test_whatever_was_numbered_jumps_and_nobody_is_a_member():
     before = catalog()
-    cluster, changes = raised(before, wall_s=WALL_S, longest_lease_ns=SECOND_NS)
-    after = before.changed(changes)
+    next_one = raised(before, wall_s=WALL_S, longest_lease_ns=SECOND_NS)
+    cluster, after = next_one.cluster, before.changed(next_one.changes)
     assert after.cluster == cluster
+    assert cluster.strangers
     for field in CountersRecord.__struct_fields__:
-        assert getattr(after.counters, field) == getattr(COUNTERS, field) + GENERATION_GAP, field
+        assert getattr(after.counters, field) == getattr(COUNTERS, field) + JUMP, field
     node = after.nodes[3]
-    assert node == msgspec.structs.replace(NODE, incarnation=5 + GENERATION_GAP, member=False, left=True)
+    assert node == msgspec.structs.replace(NODE, incarnation=5 + JUMP, member=False, left=True)
     assert (generation_of(before), generation_of(after)) == (1, WALL_S)
     assert cluster.cluster_id == CLUSTER.cluster_id
     (origin,) = cluster.origins
@@ -60,20 +63,36 @@ def test_whatever_was_numbered_jumps_and_nobody_is_a_member():
 @pytest.mark.parametrize(("longest_s", "waited_s"), [(1, 7), (600, 600)])
 def test_the_longest_lease_that_may_be_out_is_never_forgotten(longest_s, waited_s):
     before = catalog()
-    _, changes = raised(before, wall_s=WALL_S, longest_lease_ns=longest_s * SECOND_NS)
-    assert before.changed(changes).largest_lease.duration_ns == waited_s * SECOND_NS
+    next_one = raised(before, wall_s=WALL_S, longest_lease_ns=longest_s * SECOND_NS)
+    assert before.changed(next_one.changes).largest_lease.duration_ns == waited_s * SECOND_NS
+    assert next_one.longest_lease_ns == waited_s * SECOND_NS
 
 
 def test_terms_of_the_lost_history_lie_below_the_next_one():
     record = LeaderRecord(generation=1, term=9, holder="c1", beat=3, duration_ns=5)
-    after = raised_leader(record, WALL_S)
-    assert after == msgspec.structs.replace(record, generation=WALL_S, term=9 + GENERATION_GAP)
+    after = raised_leader(record, CLUSTER, WALL_S)
+    assert after == msgspec.structs.replace(record, generation=WALL_S, term=9 + JUMP)
 
 
-def test_a_clock_that_was_set_back_makes_no_older_generation():
-    begun, changes = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
-    again, _ = raised(catalog().changed(changes), wall_s=5, longest_lease_ns=0)
-    assert again.generation == begun.generation + 1
+def test_the_same_state_restored_twice_gives_out_other_numbers():
+    """As many as the first of the two generations may have given out meanwhile lie between them."""
+    first, second = (raised(catalog(), wall_s=WALL_S + late, longest_lease_ns=0) for late in (0, 60))
+    between = catalog().changed(second.changes).counters.next_node - catalog().changed(first.changes).counters.next_node
+    assert between == 60 * NUMBERS_PER_SECOND
+
+
+def test_a_generation_that_follows_soon_is_a_million_away_all_the_same():
+    standing = catalog().changed(raised(catalog(), wall_s=WALL_S, longest_lease_ns=0).changes)
+    after = standing.changed(raised(standing, wall_s=WALL_S + 1, longest_lease_ns=0).changes)
+    assert after.counters.next_object == standing.counters.next_object + GENERATION_GAP
+
+
+@pytest.mark.parametrize("wall_s", [5, WALL_S - 1, WALL_S])
+def test_a_clock_that_was_set_back_begins_no_generation(wall_s):
+    standing = catalog().changed(raised(catalog(), wall_s=WALL_S, longest_lease_ns=0).changes)
+    with pytest.raises(Refused) as caught:
+        raised(standing, wall_s=wall_s, longest_lease_ns=0)
+    assert caught.value.code == "CLOCK_SET_BACK"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +112,15 @@ def test_a_clock_that_was_set_back_makes_no_older_generation():
     ],
 )
 def test_a_directory_lies_within_what_the_cluster_keeps_or_beyond_it(generation, applied, beyond):
-    cluster, _ = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
-    assert is_beyond(cluster, generation, applied) is beyond
+    cluster = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0).cluster
+    assert is_beyond(cluster, generation, applied, b"h" * 32) is beyond
+    assert is_beyond(cluster, generation, applied, None) is beyond
+
+
+def test_where_a_history_was_left_its_hash_has_to_be_the_one_there():
+    cluster = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0).cluster
+    assert is_beyond(cluster, 1, 70, b"x" * 32)
+    assert not is_beyond(cluster, 1, 69, b"x" * 32), "that one the history tells, as far as it is kept"
 
 
 def test_each_generation_ends_where_the_next_one_left_it():
@@ -102,16 +128,15 @@ def test_each_generation_ends_where_the_next_one_left_it():
     for number in range(ORIGINS_MAX + 2):
         bounds.append((generation_of(standing), 70 + number))
         standing = msgspec.structs.replace(standing, revision=70 + number)
-        _cluster, changes = raised(standing, wall_s=WALL_S + 10 * number, longest_lease_ns=0)
-        standing = standing.changed(changes)
+        standing = standing.changed(raised(standing, wall_s=WALL_S + 10 * number, longest_lease_ns=0).changes)
     assert len(standing.cluster.origins) == ORIGINS_MAX
     forgotten, kept = bounds[:2], bounds[2:]
     for generation, _ in forgotten:
         assert end_of(standing.cluster, generation) is None
-        assert is_beyond(standing.cluster, generation, 1)
+        assert is_beyond(standing.cluster, generation, 1, None)
     for generation, last in kept:
-        assert not is_beyond(standing.cluster, generation, last)
-        assert is_beyond(standing.cluster, generation, last + 1)
+        assert not is_beyond(standing.cluster, generation, last, None)
+        assert is_beyond(standing.cluster, generation, last + 1, None)
 
 
 # ---------------------------------------------------------------- joins of a cluster that was recovered
@@ -121,12 +146,12 @@ HISTORY = History(latest=90, lineage_at_applied=None)
 """Everything before is compacted: no hash tells one history from the other."""
 
 
-def join(**fields):
+def join(*, record=(), history=HISTORY, **fields):
     """A node as its backup has it, of which one directory has come no further; both finished the attempt NODE.nonce."""
-    cluster, changes = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
-    node = msgspec.structs.replace(catalog().changed(changes).nodes[3], token_hash=hash_secret(TOKEN))
+    next_one = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
+    node = msgspec.structs.replace(catalog().changed(next_one.changes).nodes[3], token_hash=hash_secret(TOKEN))
     request = Join(
-        cluster_id=cluster.cluster_id,
+        cluster_id=CLUSTER.cluster_id,
         generation=1,
         token=TOKEN,
         node=3,
@@ -143,9 +168,9 @@ def join(**fields):
     )
     return decide_join(
         msgspec.structs.replace(request, **fields),
-        cluster=cluster,
-        nodes=[node],
-        history=HISTORY,
+        cluster=next_one.cluster,
+        nodes=[msgspec.structs.replace(node, **dict(record))],
+        history=history,
         held=None,
         first_bound_ns=None,
         alive_after_ns=SECOND_NS,
@@ -157,7 +182,7 @@ def join(**fields):
 def test_R6_a_directory_within_the_past_comes_back_as_an_incarnation_that_never_was(applied):
     admitted = join(applied=applied)
     assert isinstance(admitted, Admit)
-    assert admitted.node.incarnation == 5 + GENERATION_GAP + 1
+    assert admitted.node.incarnation == 5 + JUMP + 1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +191,9 @@ def test_R6_a_directory_within_the_past_comes_back_as_an_incarnation_that_never_
         ({"applied": 71}, "BEYOND_RECOVERY"),
         ({"applied": 90}, "BEYOND_RECOVERY"),
         ({"generation": 4}, "BEYOND_RECOVERY"),
-        ({"generation": WALL_S + 1}, "BEYOND_RECOVERY"),
+        ({"generation": WALL_S + 1}, "AHEAD_OF_CLUSTER"),
+        ({"lineage": b"x" * 32}, "BEYOND_RECOVERY"),
+        ({"capabilities": ("leap", "reports-missing")}, "LACKS_CAPABILITY"),
         ({"finished": LOST, "previous": 6}, "BEYOND_RECOVERY"),
         ({"finished": None}, "BEYOND_RECOVERY"),
         ({"finished": None, "generation": WALL_S}, "STALE_COPY"),
@@ -178,3 +205,21 @@ def test_R6_a_directory_beyond_is_refused_though_all_history_is_compacted(fields
     assert isinstance(refused, Reject)
     assert refused.code == code
     assert refused.hint
+
+
+def test_a_node_that_never_joined_joins():
+    """Its number has jumped too: a process of the lost history may have got the first one."""
+    new = {"previous": 0, "finished": None, "applied": 0, "generation": 0}
+    never = {"nonce": None, "session_hash": None}
+    assert isinstance(join(record=never, **new), Admit)
+    lost = join(record=never, **{**new, "previous": 1, "finished": LOST, "applied": 70, "generation": 1})
+    assert isinstance(lost, Reject)
+    assert lost.code == "BEYOND_RECOVERY"
+
+
+def test_another_history_of_an_older_generation_is_adopted_and_not_waited_for():
+    known = History(latest=90, lineage_at_applied=b"k" * 32)
+    for applied, lineage in ((60, b"x" * 32), (70, b"x" * 32)):
+        refused = join(history=known, applied=applied, lineage=lineage)
+        assert isinstance(refused, Reject)
+        assert refused.code == "BEYOND_RECOVERY"

@@ -107,5 +107,6 @@ def test_what_is_shown():
         ("retention", "1h", "1s to 30d"),
         ("retention_revisions", "200000", "100 to 100000000"),
         ("largest_lease", "1m30s", "fixed"),
+        ("generation", "1", "fixed"),
         ("clock_drift", "0%", "fixed"),
     ]

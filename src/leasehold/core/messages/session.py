@@ -3,8 +3,10 @@
 from leasehold.core.messages.base import Base
 from leasehold.core.operations import RevisionChanges
 from leasehold.ids import (
+    FIRST_GENERATION,
     BucketNumber,
     ClusterId,
+    Generation,
     Incarnation,
     LineageHash,
     NodeId,
@@ -26,6 +28,8 @@ class OpenSession(Base, frozen=True, kw_only=True, tag="open-session/1"):
     incarnation: Incarnation
     session: Session
     watch_from: Revision
+    generation: Generation = FIRST_GENERATION
+    """In which what lies before `watch_from` was applied; 0 where nothing was."""
 
 
 class SessionOpened(Base, frozen=True, kw_only=True, tag="session-opened/1"):

@@ -34,6 +34,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True, tag="cluster/1"):
     format_version: int
     origins: tuple[Origin, ...] = ()
     """Of the newest generations, oldest first; the first generation has none."""
+    strangers: bool = False
+    """Nodes that this meta storage knows nothing of may hold leases of a lost one, until the largest has ended."""
 
 
 class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
