@@ -38,7 +38,7 @@ class RunningCluster:
 
     def __exit__(self, *_: object) -> None:
         """Ends what runs, at once: an orderly stop takes a second, and tests that are about it ask for it."""
-        processes = [self.local.coordinator, *map(Process, self.directory.glob("node-*"))]
+        processes = [self.local.coordinator, *(Process(one) for one in self.directory.glob("node-*") if one.is_dir())]
         for process in processes:
             with contextlib.suppress(Refused, psutil.NoSuchProcess):
                 process.signal(signal.SIGKILL)

@@ -157,6 +157,7 @@ def test_show_cluster() -> None:
             ("retention", "1h"),
             ("retention_revisions", "200000"),
             ("largest_lease", "3s"),
+            ("generation", "1"),
             ("clock_drift", "1%"),
         ]
 
