@@ -18,7 +18,7 @@ from tests.soak.grounds import Ground, ground
 from bench.figures import Figure, median, quantile
 from leasehold.core.messages import Receipt
 from leasehold.core.records import SettledHow
-from leasehold.local.processes import COORDINATOR
+from leasehold.local.files import COORDINATOR
 
 ROUNDS = 6
 FOLLOWING = 20

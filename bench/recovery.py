@@ -35,7 +35,8 @@ from leasehold.core.records import ColumnStatistics, SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import BucketNumber, FieldId, LineageHash, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
-from leasehold.local.processes import LocalCluster, Process
+from leasehold.local.process import Process
+from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock, sleep_ns

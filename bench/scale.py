@@ -30,7 +30,8 @@ from leasehold.core.statements import ColumnDefinition, CreateTable, TableName
 from leasehold.core.types import Plain
 from leasehold.errors import LeaseholdError
 from leasehold.limits import COLUMNS_MAX, COMMAND_QUEUE_MAX
-from leasehold.local.processes import LocalCluster, Process
+from leasehold.local.process import Process
+from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
 

@@ -11,7 +11,8 @@ import psutil
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.errors import Refused
-from leasehold.local.processes import LocalCluster, Process
+from leasehold.local.process import Process
+from leasehold.local.processes import LocalCluster
 
 
 class RunningCluster:

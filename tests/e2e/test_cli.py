@@ -17,7 +17,8 @@ from leasehold.core.messages import ClusterFacts, Execute, Message, Receipt, Who
 from leasehold.core.records import Outcome
 from leasehold.errors import BadDirectory, Unreachable
 from leasehold.local.files import write_whole
-from leasehold.local.processes import LocalCluster, Process
+from leasehold.local.process import Process
+from leasehold.local.processes import LocalCluster
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import serve
 from tests.e2e.command import Running, command, leasehold

@@ -18,7 +18,7 @@ from leasehold.core.records import Outcome
 from leasehold.errors import Definite, NotFound
 from leasehold.ids import StatementId
 from leasehold.limits import BATCH_ROWS, SCAN_STREAMS, SECOND_NS
-from leasehold.local.processes import COORDINATOR
+from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from leasehold.wire.entropy import SystemEntropy
 from tests.e2e.cluster import RunningCluster

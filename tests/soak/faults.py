@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from leasehold.limits import SECOND_NS
-from leasehold.local.processes import COORDINATOR
+from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES
 from tests.soak.grounds import Ground, wait_until_ended, way_to_the_coordinator

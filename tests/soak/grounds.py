@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from leasehold.client.locate import read_cluster_file
-from leasehold.local.processes import COORDINATOR, LocalCluster
+from leasehold.local.files import COORDINATOR
+from leasehold.local.processes import LocalCluster
 from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES, PROXY, NetworkCluster
 from tests.netns.hosts import Hosts, Unavailable, check_available
 from tests.netns.remote import wait_until

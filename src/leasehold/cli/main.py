@@ -250,7 +250,8 @@ def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TAB
 
     Returns once a node has joined, or has run for 2 s: a killed one joins when its old lease has run out.
     """
-    from leasehold.local.processes import COORDINATOR, LocalCluster
+    from leasehold.local.files import COORDINATOR
+    from leasehold.local.processes import LocalCluster
 
     local = LocalCluster(directory)
     process = local.node(node)

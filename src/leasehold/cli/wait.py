@@ -13,7 +13,7 @@ from leasehold.core.messages import NodeStatus
 from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable
 from leasehold.limits import NODE_WAIT_POLL_NS
 from leasehold.local.files import read_address
-from leasehold.local.processes import Process
+from leasehold.local.process import Process
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 

@@ -1,0 +1,166 @@
+"""One process of a cluster on this machine, by its directory: started, signalled, watched, ended."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from leasehold.errors import Refused, Unreachable
+from leasehold.limits import (
+    END_POLL_NS,
+    RETRY_PAUSE_NS,
+    START_WAIT_NS,
+    STOP_WAIT_NS,
+)
+from leasehold.local.files import (
+    ADDRESS_FILE,
+    GOSSIP_FILE,
+    make_directory,
+    read_address,
+    write_whole,
+)
+from leasehold.vault.faults import VARIABLE as FAULT
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+
+_LOG_TAIL_BYTES = 4096
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process a pid file means: a pid alone may have been given to another process since."""
+
+    pid: int
+    started: float
+
+
+class Process:
+    """One process of a local cluster, by its directory; it may be running or not."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = directory.name
+        self._log_began = 0
+
+    @property
+    def log(self) -> Path:
+        """Where its stdout and stderr go."""
+        return self.directory / "log"
+
+    def running(self) -> psutil.Process | None:
+        """The live process, or None. A paused one is alive, one that waits to be reaped is not."""
+        try:
+            known = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity)
+            process = psutil.Process(known.pid)
+            ended = process.status() == psutil.STATUS_ZOMBIE
+            same = process.create_time() == known.started
+        except (FileNotFoundError, msgspec.MsgspecError, psutil.NoSuchProcess):
+            return None
+        if ended and same:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(known.pid, os.WNOHANG)  # ours to reap if we started it
+        return process if same and not ended else None
+
+    def start(self, arguments: list[str]) -> None:
+        """Starts it in a session of its own, so that it outlives this process; returns at once.
+
+        Raises `BadDirectory` where its directory can't be used.
+        """
+        make_directory(self.directory)
+        for name in (ADDRESS_FILE, GOSSIP_FILE):
+            (self.directory / name).unlink(missing_ok=True)
+        self._log_began = self.log.stat().st_size if self.log.exists() else 0
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "leasehold.cli.main", *arguments],
+            _without_ours(os.environ),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(self.log), append, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],  # a child that inherits blocked signals could not be told to stop
+        )
+        # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
+        identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
+        write_whole(self.directory / "pid", msgspec.json.encode(identity))
+
+    def check_runs(self) -> None:
+        """Raises `Refused` with what it said last if it has ended."""
+        if self.running() is None:
+            raise Refused(
+                f"{self.name} ended at once: {self.last_words()}",
+                code="DID_NOT_START",
+                hint=f"{self._last_hint()}the whole log is {self.log}",
+            )
+
+    def wait_until_up(self, pause: Callable[[int], None] = sleep_ns) -> str:
+        """Its address, once it listens. Raises `Refused` with what it said last if it ends instead."""
+        clock = BoottimeClock()
+        deadline_ns = clock.now_ns() + START_WAIT_NS
+        while clock.now_ns() < deadline_ns:
+            address = read_address(self.directory)
+            if address is not None:
+                return address
+            self.check_runs()
+            pause(RETRY_PAUSE_NS)
+        raise Unreachable(f"{self.name} does not listen yet", hint=f"look into {self.log}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal. Raises `Refused` if it does not run."""
+        process = self.running()
+        if process is None:
+            raise Refused(
+                f"{self.name} does not run",
+                code="NOT_RUNNING",
+                hint=f"start it with `leasehold chaos start {self.name}`",
+            )
+        process.send_signal(number)
+
+    def wait_until_gone(self, timeout_ns: int = STOP_WAIT_NS) -> bool:
+        """Returns once the process has ended, reaped by its parent or not; False if it has not in time."""
+        clock = BoottimeClock()
+        deadline_ns = clock.now_ns() + timeout_ns
+        while self.running() is not None:
+            if clock.now_ns() >= deadline_ns:
+                return False
+            sleep_ns(END_POLL_NS)
+        return True
+
+    def stop(self) -> None:
+        """Ends it in order if it listens to that, and for certain after a bounded time."""
+        with contextlib.suppress(Refused, psutil.NoSuchProcess):
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+            if not self.wait_until_gone():
+                self.signal(signal.SIGKILL)
+                self.wait_until_gone()
+
+    def last_words(self) -> str:
+        """The error that ended it, else the last line it logged; of an earlier run only if we did not start it."""
+        lines = self._last_lines()
+        errors = [line for line in lines if line.startswith("error [")]
+        return (errors or lines or ["it left no log"])[-1]
+
+    def _last_hint(self) -> str:
+        """What that error says to do."""
+        hints = [line.removeprefix("hint: ") for line in self._last_lines() if line.startswith("hint: ")]
+        return f"{hints[-1]}; " if hints else ""
+
+    def _last_lines(self) -> list[str]:
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(self._log_began, self.log.stat().st_size - _LOG_TAIL_BYTES))
+                return [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        except FileNotFoundError:
+            return []
+
+
+def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """A variable meant for one process, or for a person's commands, must not reach all that are started here."""
+    return {key: value for key, value in environment.items() if not key.startswith("LEASEHOLD_") or key == FAULT}
