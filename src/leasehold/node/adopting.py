@@ -34,6 +34,7 @@ from leasehold.limits import (
     STATEMENT_RESOLVE_NS,
 )
 from leasehold.node.aside import set_aside
+from leasehold.node.remedies import with_remedy
 from leasehold.node.reset import check_no_reset, check_node_directory
 from leasehold.vault.store import FILE_NAME, SqliteVault
 from leasehold.wire.ports import Clock, Transport, Vault
@@ -162,7 +163,10 @@ class Adopting:
         request = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
         give_up_ns = self._clock.now_ns() + ADOPT_WAIT_MAX_NS
         while self._clock.now_ns() < give_up_ns:
-            answer = await self._ask(request)
+            try:
+                answer = await self._ask(request)
+            except Refused as error:
+                raise with_remedy(error, name=str(record.node), directory=str(self._directory)) from error
             if isinstance(answer, NewestIncarnation):
                 return answer
             if not isinstance(answer, JoinWait):

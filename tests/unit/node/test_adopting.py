@@ -183,6 +183,7 @@ def test_what_the_leader_refuses_changes_nothing(code: str) -> None:
     found = adopting(COPY, Coordinators(Refused("no", code=code, hint="why")))
     assert isinstance(found.error, Refused)
     assert found.error.code == code
+    assert "`leasehold node reset --dir D`" in found.error.hint
     assert found.record == COPY
 
 
