@@ -216,6 +216,8 @@ CATCH_UP_DIFFERENCE: Final = 100
 """A recovering node may lag so many revisions behind when it asks to be let into the logical topology."""
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
+JOIN_WAIT_TOLD_NS: Final = 30 * SECOND_NS
+"""A node whose join has to wait says so in its log, and says it again after so long."""
 SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
 """How long a node that stops in order waits to hear that its lease was taken back."""
 VAULT_BATCH_REVISIONS_MAX: Final = 10_000
@@ -483,7 +485,7 @@ CHECK_PROGRESS_NS: Final = SECOND_NS
 SEGMENTS_LISTED_MAX: Final = 1_000
 """Segments that standalone mode lists of each kind; all are counted."""
 RESETS_MAX: Final = 1_000
-"""Folders of earlier resets that a node's directory keeps."""
+"""Folders of earlier resets that a node's directory keeps, and of earlier adoptions."""
 RESET_MARKER_BYTES_MAX: Final = 64
 
 assert CONFIG_ADDRESSES_MAX < COORDINATORS_KNOWN_MAX, "what a node was given leaves room for what it remembers"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from leasehold.client.cluster import Cluster
@@ -13,6 +14,7 @@ from leasehold.limits import GENERATION_GAP
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.nodes import Node
+from tests.e2e.test_faults import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -33,6 +35,15 @@ def rows(cluster: Cluster, table: str = "d.t") -> int:
     return cluster.table(table).scan().read_all().num_rows
 
 
+def segments(node: Node) -> set[str]:
+    return {path.stem for path in node.directory.glob("segments/*/*/*.parquet")}
+
+
+def files(node: Node, segment: str) -> list[Path]:
+    """Where the node itself has it yet, in the trash too."""
+    return [path for folder in ("segments", "trash") for path in (node.directory / folder).rglob(f"*{segment}.parquet")]
+
+
 def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
     running: RunningCluster, tmp_path: Path
 ) -> None:
@@ -47,6 +58,7 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
     running.local.restart_coordinator()
     with Node(running.directory / "node-1", running) as first, Node(running.directory / "node-2", running) as second:
         first.start().serves()
+        saved = segments(first)
         with running.connect() as cluster:
             append(cluster, LOST)
             cluster.sql("CREATE DATABASE lost")
@@ -54,6 +66,9 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
         in_use = leasehold("recover", "--dir", str(coordinator.directory))
         in_use.refused(3, "in use by process")
         first.kill()
+        lost = segments(first) - saved
+        assert saved
+        assert lost
         running.kill("coordinator")
         shutil.rmtree(coordinator.directory)
         shutil.copytree(tmp_path / "backup", coordinator.directory)
@@ -70,6 +85,8 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
         adopted = leasehold("node", "adopt", "--dir", str(first.directory), "--output", "json")
         assert adopted.code == 0, adopted.err
         assert json.loads(adopted.out)["incarnation"] > GENERATION_GAP
+        kept = Path(json.loads(adopted.out)["kept"])
+        assert kept == first.directory / "before-adopt-1"
         first.start().serves()
         with running.connect() as cluster:
             assert {one.name: one.id for one in cluster.status().nodes} == before
@@ -80,6 +97,21 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
         second.stop()  # so it is the adopted one that is read
         with running.connect() as cluster:
             assert rows(cluster) == SAVED + LOST
+        wait_until(lambda: not any(files(first, one) for one in lost))
+        assert exported(kept, lost, tmp_path) == list(range(LOST))
+
+
+def exported(directory: Path, named: set[str], folder: Path) -> list[int]:
+    """What standalone mode gets out of these segments there, once all of them were checked."""
+    checked = leasehold("node", "start", "--standalone", "--check", "--output", "json", directory=directory)
+    assert checked.json()["wrong"] == 0
+    found: list[int] = []
+    for segment in sorted(named):
+        file = folder / f"{segment}.parquet"
+        words = ("--standalone", "--export", segment, "--to", str(file), "--output", "json")
+        assert leasehold("node", "start", *words, directory=directory).json()["table"] == "d.t"
+        found += pq.read_table(file).column("a").to_pylist()
+    return sorted(found)
 
 
 def test_what_can_not_be_recovered_is_left_as_it_is(tmp_path: Path) -> None:

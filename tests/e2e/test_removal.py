@@ -255,4 +255,4 @@ def test_a_removed_node_is_not_adopted(running: RunningCluster, fourth: Node) ->
     fourth.ended()
     assert remove(running, "fourth").code == 0
     refused = adopt(running, fourth.directory)
-    assert (refused.code, "error [REMOVED]" in refused.err) == (3, True)
+    refused.refused(3, "error [REMOVED]", f"leasehold node reset --dir {fourth.directory}")

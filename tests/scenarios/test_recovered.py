@@ -1,6 +1,7 @@
 """A cluster that goes on from an older state of its meta storage, with processes of the lost state still about."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 
 WALL_S = 1_800_000_000
 LONGEST_NS = 60 * SECOND_NS
+KEPT = Path("before-adopt-1")
 
 
 class Over(Exception):
@@ -66,7 +68,8 @@ async def adopt(cluster, node):
     """What `leasehold node adopt` does in its directory."""
     vault = node.disk.open()
     host = cluster.network.host("operator")
-    adopted = await Adopting(node.name, vault, (ADDRESS,), host, node.clock, lambda _: None).adopt()
+    adopting = Adopting(node.name, vault, (ADDRESS,), host, node.clock, lambda _: None, set_aside=lambda: KEPT)
+    adopted = await adopting.adopt()
     await vault.close()
     return adopted
 
@@ -94,7 +97,7 @@ def test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_
         for node in (first, second):
             assert await refusal(node) == "BEYOND_RECOVERY"
             adopted = await adopt(cluster, node)
-            assert adopted.changed
+            assert (adopted.changed, adopted.kept) == (True, KEPT)
             assert adopted.incarnation > adopted.before + GENERATION_GAP
             node.start(group)
         await cluster.wait_for(lambda: all(node.guard() for node in cluster.nodes))

@@ -155,7 +155,8 @@ def adopt(
 ) -> None:
     """Let an older copy of a node's directory go on as that node, where the newest one is lost.
 
-    It waits until no process of the node serves any more; one that is alive is named, and nothing changes.
+    It waits until no process of the node serves any more; one that is alive is named, and nothing changes. Where the
+    cluster goes on from an older state, all that the directory holds is kept in before-adopt-<n> in it.
     """
     from leasehold.cli.removing import adopt as run
 

@@ -79,6 +79,7 @@ def adopt(directory: Path, coordinators: tuple[str, ...], output: Output) -> Non
                 "incarnation": adopted.incarnation,
                 "before": adopted.before,
                 "changed": adopted.changed,
+                "kept": None if adopted.kept is None else str(adopted.kept),
             }
         )
         return
@@ -93,3 +94,10 @@ def adopt(directory: Path, coordinators: tuple[str, ...], output: Output) -> Non
         f"`leasehold node start --dir {directory} ..` joins as the one after; every segment is verified, and what it"
         " lacks is fetched. From that start on no other copy of this node can join; start no other one before"
     )
+    if adopted.kept is not None:
+        say(f"all that was there is kept in {adopted.kept}")
+        note(
+            "what the cluster knows nothing of is deleted once the node serves, and stays in that folder alone:"
+            f" `leasehold node start --standalone --dir {adopted.kept}` shows it, and with --export gets its rows."
+            " Delete the folder when nothing is missed"
+        )

@@ -5,14 +5,16 @@ adopts it says that it is to be the node from now on: its vault takes the newest
 joins as the one after. The token in the vault proves the id, and every copy that is older still is refused as before.
 
 The same command lets a directory go on that has got further than a cluster which was recovered from an older state
-(`core.generations`): what it has applied is forgotten with the incarnation, and its next start takes a snapshot.
+(`core.generations`): what it has applied is forgotten with the incarnation, and its next start takes a snapshot. Before
+that, all that it holds is set aside for people (`node.aside`).
 
-All that changes is one transaction, durable at once, so a crash leaves the directory adopted or as it was, and doing it
-twice does what doing it once does. None of its segments is believed before its bytes were read: a copy may
+What changes of the node is one transaction, durable at once, so a crash leaves the directory adopted or as it was, and
+doing it twice does what doing it once does. None of its segments is believed before its bytes were read: a copy may
 have been made of files that were just being written.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,12 +33,16 @@ from leasehold.limits import (
     SECOND_NS,
     STATEMENT_RESOLVE_NS,
 )
+from leasehold.node.aside import set_aside
+from leasehold.node.remedies import with_remedy
 from leasehold.node.reset import check_no_reset, check_node_directory
 from leasehold.vault.store import FILE_NAME, SqliteVault
 from leasehold.wire.ports import Clock, Transport, Vault
 
 OnWait = Callable[[int], None]
 """Told for how long the newest process of the node may still serve, in nanoseconds."""
+SetAside = Callable[[], Path]
+"""Keeps what the directory holds, durably, before the vault forgets it; answers where."""
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,20 +53,23 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     before: Incarnation
     incarnation: Incarnation
     changed: bool
+    kept: Path | None = None
+    """Where that lies which its vault has forgotten; None where nothing was."""
 
 
 async def adopt_directory(
     directory: Path, coordinators: tuple[str, ...], *, transport: Transport, clock: Clock, on_wait: OnWait
 ) -> Adopted:
-    """Under the directory's lock. Raises `BadDirectory` (LOCKED ..), `NotFound` (NO_NODE, NO_IDENTITY), `Refused` with
-    the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..) or OTHER_CLUSTER, `Unreachable`."""
+    """Under the directory's lock. Raises `BadDirectory` (LOCKED, NOT_SET_ASIDE ..), `NotFound` (NO_NODE, NO_IDENTITY),
+    `Refused` with the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..) or OTHER_CLUSTER, `Unreachable`."""
     check_no_reset(directory)
     check_node_directory(directory)
     if not (directory / FILE_NAME).exists():
         raise _no_identity(directory)
     vault = await SqliteVault.open(directory)
     try:
-        return await Adopting(directory, vault, coordinators, transport, clock, on_wait).adopt()
+        keep = partial(set_aside, directory)
+        return await Adopting(directory, vault, coordinators, transport, clock, on_wait, set_aside=keep).adopt()
     finally:
         await vault.close()
 
@@ -76,6 +85,8 @@ class Adopting:
         transport: Transport,
         clock: Clock,
         on_wait: OnWait,
+        *,
+        set_aside: SetAside,
     ) -> None:
         self._directory = directory
         self._vault = vault
@@ -83,6 +94,7 @@ class Adopting:
         self._transport = transport
         self._clock = clock
         self._on_wait = on_wait
+        self._set_aside = set_aside
         self._turn = 0
 
     async def adopt(self) -> Adopted:
@@ -109,6 +121,7 @@ class Adopting:
                 hint="the meta storage was restored from an older backup: restore the newest one; if that is lost, stop"
                 " the coordinator and run `leasehold recover` on its directory",
             )
+        kept: Path | None = None
         adopted = Allocated(
             token=record.token,
             node=record.node,
@@ -119,6 +132,7 @@ class Adopting:
         )
         if lost:
             # What it has applied may be what the cluster lost: it takes up a snapshot.
+            kept = self._set_aside()
             await self._vault.begin_anew(adopted)
         elif newest.incarnation > before:
             await self._vault.write_identity(adopted)
@@ -128,6 +142,7 @@ class Adopting:
             before=before,
             incarnation=newest.incarnation,
             changed=lost or newest.incarnation > before,
+            kept=kept,
         )
 
     async def _generation(self, record: Allocated | Joining) -> Generation:
@@ -148,7 +163,10 @@ class Adopting:
         request = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
         give_up_ns = self._clock.now_ns() + ADOPT_WAIT_MAX_NS
         while self._clock.now_ns() < give_up_ns:
-            answer = await self._ask(request)
+            try:
+                answer = await self._ask(request)
+            except Refused as error:
+                raise with_remedy(error, name=str(record.node), directory=str(self._directory)) from error
             if isinstance(answer, NewestIncarnation):
                 return answer
             if not isinstance(answer, JoinWait):

@@ -1,5 +1,6 @@
 """Joining: drives `core/identity.py` against the vault and the coordinators until this process is let in."""
 
+import logging
 from typing import assert_never
 
 from leasehold.core.catalog import Catalog
@@ -21,9 +22,11 @@ from leasehold.core.identity import (
 from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, WhoAreYou
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Nonce, Session, Token
-from leasehold.limits import RETRY_PAUSE_NS
+from leasehold.limits import JOIN_WAIT_TOLD_NS, RETRY_PAUSE_NS, SECOND_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.wire.ports import Clock, Entropy, Vault
+
+log = logging.getLogger(__name__)
 
 
 class Joiner:
@@ -47,6 +50,8 @@ class Joiner:
         self._vault = vault
         self._clock = clock
         self._entropy = entropy
+        self._tell_ns = 0
+        """From when on it is said again that a join has to wait."""
 
     async def join(self, view: Catalog) -> tuple[ClusterId, Joined]:
         """Ends once the new incarnation is durable here. Raises the definite refusal that ends the process."""
@@ -104,4 +109,9 @@ class Joiner:
                 return answer
             # At least a moment, so that a bound that has just passed is not asked about in a tight loop.
             wait_ns = max(answer.wait_ns, RETRY_PAUSE_NS)
-            await self._clock.sleep_until(self._clock.now_ns() + wait_ns)
+            now_ns = self._clock.now_ns()
+            if now_ns >= self._tell_ns:
+                self._tell_ns = now_ns + JOIN_WAIT_TOLD_NS
+                seconds = -(-wait_ns // SECOND_NS)
+                log.info("waits up to %d s until the lease of its last process has ended", seconds)
+            await self._clock.sleep_until(now_ns + wait_ns)

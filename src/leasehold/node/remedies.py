@@ -21,7 +21,8 @@ REMEDIES: Final = {
     "STALE_COPY": "start the newest directory of this node; if it is lost, `leasehold node adopt --dir {directory}`"
     f" goes on with this copy; to run this machine as another node, {RESET}",
     "BEYOND_RECOVERY": "`leasehold node adopt --dir {directory}` lets it go on as this node with what the cluster"
-    " knows, each segment verified; what else it holds goes to the trash: keep a copy of what you need of it first",
+    " knows, each segment verified; all that it holds now stays in {directory}/before-adopt-<n>, from which"
+    " `leasehold node start --standalone --export` gets rows; the rest of it the node deletes",
     "OTHER_GENERATION": "start this node again: it comes back by itself, or says what to do",
     "ALIVE_ELSEWHERE": f"stop one of the two; to run this machine as another node, {RESET}, with another --name",
     "NAME_TAKEN": "choose another --name; if that node is gone for good, `leasehold node remove {name}` frees its name",

@@ -104,6 +104,19 @@ def reset(directory: Path) -> Moved:
         lock.release()
 
 
+def next_folder(directory: Path, prefix: str) -> Path:
+    """The first `<prefix><n>` that is not there yet. Raises `Refused` with code TOO_MANY_RESETS after RESETS_MAX."""
+    used = {path.name for path in directory.glob(f"{prefix}*")}
+    name = next((name for number in range(1, RESETS_MAX + 1) if (name := f"{prefix}{number}") not in used), None)
+    if name is None:
+        raise Refused(
+            f"{directory} holds {RESETS_MAX} {prefix}* folders already",
+            code="TOO_MANY_RESETS",
+            hint=f"delete the {prefix}* folders that nobody misses",
+        )
+    return directory / name
+
+
 def _present(directory: Path) -> list[str]:
     """What there is to move: the vault before its log, both before all else."""
     return [*_vault_files(directory), *(name for name in FOLDERS if os.path.lexists(directory / name))]
@@ -132,14 +145,7 @@ def _marked(directory: Path) -> Path:
     marker = directory / MARKER
     if marker.exists():
         return directory / _read(marker)
-    used = {path.name for path in directory.glob(f"{FOLDER}*")}
-    name = next((name for number in range(1, RESETS_MAX + 1) if (name := f"{FOLDER}{number}") not in used), None)
-    if name is None:
-        raise Refused(
-            f"{directory} was reset {RESETS_MAX} times",
-            code="TOO_MANY_RESETS",
-            hint=f"delete the {FOLDER}* folders that nobody misses",
-        )
+    name = next_folder(directory, FOLDER).name
     # Complete before it has its name: one of another length would not tell the folder.
     scratch = marker.with_name(f"{MARKER}.new")
     with scratch.open("wb") as file:

@@ -100,9 +100,9 @@ def create(path: Path, version: int = VAULT_FORMAT_VERSION) -> None:
     finally:
         # The last connection to close moves the log into the file and removes it.
         database.close()
-    _sync_path(new)
+    sync_path(new)
     new.rename(path)
-    _sync_path(path.parent)
+    sync_path(path.parent)
 
 
 def keep_to_owner(path: Path) -> None:
@@ -223,7 +223,8 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
     log.info("the vault %s is of format %d now, it was of format 1", path, VAULT_FORMAT_VERSION)
 
 
-def _sync_path(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Makes a file durable, or which names a folder holds."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

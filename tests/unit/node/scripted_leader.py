@@ -16,6 +16,7 @@ from leasehold.core.messages import (
     Grant,
     Join,
     JoinAnswer,
+    JoinWait,
     Message,
     OpenSession,
     RecoveryAccepted,
@@ -97,6 +98,8 @@ class ScriptedLeader:
         self.live_keys = 1_000
         self.difference = 0
         self.history_known = True
+        self.join_waits_ns: list[int] = []
+        """What the next joins are told to wait."""
         self.member = False
         self.required: Revision | None = None
         self.on_finished: list[Callable[[RecoveryFinished], Message | None]] = []
@@ -122,6 +125,8 @@ class ScriptedLeader:
                 return ClusterFacts(cluster_id=CLUSTER, generation=Generation(1), term=TERM, leader=True)
             case Allocate():
                 return AllocateAnswer(node=NodeId(1))
+            case Join() if self.join_waits_ns:
+                return JoinWait(wait_ns=self.join_waits_ns.pop(0))
             case Join():
                 self.incarnation += 1
                 self.member = False

@@ -12,7 +12,7 @@ from leasehold.core.messages import AskIncarnation, ClusterFacts, JoinWait, Mess
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.plan import put
 from leasehold.core.records import Allocated, Claiming, ClusterRecord, IdentityRecord, Joining
-from leasehold.errors import BadSettings, Definite, NotFound, NotLeader, Refused, Unreachable
+from leasehold.errors import BadDirectory, BadSettings, Definite, NotFound, NotLeader, Refused, Unreachable
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, Revision, Term, Token
 from leasehold.limits import ADOPT_WAIT_MAX_NS, SECOND_NS, STATEMENT_RESOLVE_NS
 from leasehold.node.adopting import Adopted, Adopting, adopt_directory
@@ -31,6 +31,9 @@ FOLLOWED = RevisionChanges(
     Revision(7),
     (put(keys.CLUSTER, ClusterRecord(cluster_id=CLUSTER, generation=Generation(1), format_version=1)),),
 )
+LATER = msgspec.structs.replace(FACTS, generation=Generation(9))
+"""Of a cluster that was recovered from an older state."""
+KEPT = Path("D/before-adopt-1")
 Answer = Message | Exception
 
 
@@ -72,6 +75,7 @@ class Adoption:
         self.record: IdentityRecord | None = None
         self.applied = Revision(0)
         self.took_ns = 0
+        self.set_aside: list[Path] = []
 
 
 def adopting(
@@ -82,9 +86,16 @@ def adopting(
     known: tuple[str, ...] = (),
     applied: RevisionChanges | None = None,
     wrap: Callable[[Vault], Vault] = lambda vault: vault,
+    no_room: bool = False,
 ) -> Adoption:
     """One attempt on a vault with that record; what the disk holds is read afterwards, by another process."""
     found = Adoption()
+
+    def set_aside() -> Path:
+        if no_room:
+            raise BadDirectory("no space is left", code="NOT_SET_ASIDE", hint="free some")
+        found.set_aside.append(KEPT)
+        return KEPT
 
     async def main(_random: object) -> None:
         loop = asyncio.get_running_loop()
@@ -97,7 +108,8 @@ def adopting(
             await vault.apply((applied,), LineageHash(b"h" * 32))
         clock = SimulatedClock(loop)
         began_ns = clock.now_ns()
-        attempt = Adopting(Path("D"), wrap(vault), given, coordinators, clock, found.waits.append)
+        told = found.waits.append
+        attempt = Adopting(Path("D"), wrap(vault), given, coordinators, clock, told, set_aside=set_aside)
         try:
             found.adopted = await attempt.adopt()
         except Exception as error:  # noqa: BLE001 it is what is looked at
@@ -123,13 +135,24 @@ def test_a_copy_takes_the_newest_incarnation_and_is_believed_in_nothing(record: 
     assert coordinators.asked[-1] == ("c1:1", AskIncarnation(cluster_id=CLUSTER, token=TOKEN, node=NODE))
 
 
-@pytest.mark.parametrize(("generation", "applied"), [(1, 7), (9, 0)])
-def test_what_was_applied_is_kept_in_its_own_generation_alone(generation: int, applied: int) -> None:
-    """A cluster that was recovered from an older state knows nothing of it."""
-    facts = msgspec.structs.replace(FACTS, generation=Generation(generation))
+@pytest.mark.parametrize(("facts", "applied", "kept"), [(FACTS, 7, None), (LATER, 0, KEPT)])
+def test_what_was_applied_is_kept_in_its_own_generation_alone(
+    facts: ClusterFacts, applied: int, kept: Path | None
+) -> None:
+    """A cluster that was recovered from an older state knows nothing of it: it is set aside for people."""
     found = adopting(COPY, Coordinators(NEWEST, facts=facts), applied=FOLLOWED)
     assert found.record == ADOPTED
     assert found.applied == applied
+    assert found.set_aside == ([] if kept is None else [kept])
+    assert found.adopted is not None
+    assert found.adopted.kept == kept
+
+
+def test_nothing_is_forgotten_that_could_not_be_set_aside() -> None:
+    found = adopting(COPY, Coordinators(NEWEST, facts=LATER), applied=FOLLOWED, no_room=True)
+    assert isinstance(found.error, BadDirectory)
+    assert (found.record, found.applied) == (COPY, 7)
+    assert adopting(COPY, Coordinators(NEWEST), applied=FOLLOWED, no_room=True).record == ADOPTED
 
 
 def test_the_newest_directory_is_left_as_it_is() -> None:
@@ -160,6 +183,7 @@ def test_what_the_leader_refuses_changes_nothing(code: str) -> None:
     found = adopting(COPY, Coordinators(Refused("no", code=code, hint="why")))
     assert isinstance(found.error, Refused)
     assert found.error.code == code
+    assert "`leasehold node reset --dir D`" in found.error.hint
     assert found.record == COPY
 
 
@@ -214,20 +238,30 @@ class Crashing:
         return getattr(self._vault, name)
 
     async def write_identity(self, record: IdentityRecord) -> None:
+        await self._write(self._vault.write_identity, record)
+
+    async def begin_anew(self, record: IdentityRecord) -> None:
+        await self._write(self._vault.begin_anew, record)
+
+    async def _write(self, write: Callable[[IdentityRecord], Awaitable[None]], record: IdentityRecord) -> None:
         if self._after:
-            await self._vault.write_identity(record)
+            await write(record)
         raise KeyError("the process ended")
 
 
+@pytest.mark.parametrize("facts", [FACTS, LATER])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_crash_leaves_it_adopted_or_as_it_was_and_the_next_attempt_ends_it(after: bool) -> None:
+def test_a_crash_leaves_it_adopted_or_as_it_was_and_the_next_attempt_ends_it(after: bool, facts: ClusterFacts) -> None:
     def crashing(vault: Vault) -> Vault:
         return Crashing(vault, after=after)  # type: ignore[return-value]
 
-    crashed = adopting(COPY, Coordinators(NEWEST), wrap=crashing)
+    crashed = adopting(COPY, Coordinators(NEWEST, facts=facts), applied=FOLLOWED, wrap=crashing)
     assert isinstance(crashed.error, KeyError)
     assert crashed.record == (ADOPTED if after else COPY)
-    assert adopting(crashed.record, Coordinators(NEWEST)).record == ADOPTED
+    assert crashed.applied == (0 if after and facts is LATER else 7)
+    assert crashed.set_aside == ([KEPT] if facts is LATER else []), "before anything is forgotten"
+    held = None if crashed.applied == 0 else FOLLOWED
+    assert adopting(crashed.record, Coordinators(NEWEST, facts=facts), applied=held).record == ADOPTED
 
 
 def test_a_directory_without_a_vault_is_not_given_one(tmp_path: Path) -> None:

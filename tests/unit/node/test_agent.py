@@ -544,6 +544,19 @@ def test_a_node_waits_for_its_cluster_and_says_once_how_it_comes_about(caplog):
     with_a_leader(scenario)
 
 
+def test_a_join_that_has_to_wait_says_for_how_long_but_not_all_the_time(caplog):
+    async def scenario(ground, _group):
+        ground.leader.join_waits_ns = [529 * SECOND_NS - 1, 9 * SECOND_NS, *([SECOND_NS // 2] * 60), 3 * SECOND_NS]
+        agent = ground.make()
+        with caplog.at_level(logging.INFO, logger="leasehold.node.joining"):
+            await agent._joiner.join(await agent._projection.restore())
+        assert [one.getMessage() for one in caplog.records] == [
+            f"waits up to {seconds} s until the lease of its last process has ended" for seconds in (529, 9, 1)
+        ]
+
+    with_a_leader(scenario)
+
+
 def test_coordinators_of_earlier_times_are_asked_after_those_that_were_given():
     async def scenario(ground, group):
         life = ground.start(group)

@@ -1,0 +1,31 @@
+"""A copy of a vault that is open here: whole, in one file, its owner's alone, its bytes on the disk on return."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from leasehold.errors import BadDirectory
+from leasehold.vault.causes import explain
+from leasehold.vault.format import FILE_NAME, OWNER_ONLY, sync_path
+
+
+def copy_vault(directory: Path, folder: Path) -> None:
+    """Writes what the vault of `directory` holds, its log too, to a vault in `folder`, where there is none.
+
+    By SQLite itself, page by page: whoever opens and closes a file that SQLite has open in the same process ends the
+    locks that it holds on it. Raises `BadDirectory` where SQLite can't, `OSError`; the vault is as it was then.
+    """
+    path, copy = directory / FILE_NAME, folder / FILE_NAME
+    try:
+        os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
+        with (
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+        sync_path(copy)
+    except sqlite3.DatabaseError as error:
+        found = explain(path, error)
+        hint = "look at the disk, its space and the rights there, then run the same command again"
+        raise BadDirectory(f"{found.text}; no copy of it was made", code=found.code, hint=hint) from error
