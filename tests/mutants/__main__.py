@@ -44,7 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", metavar="NAME", action="append", help="mutants whose name contains this")
     parser.add_argument("--jobs", type=int, default=2, help="how many mutants at once")
-    parser.add_argument("--seeds", type=int, default=40, help="seeds of a cluster; five times as many of a lease world")
+    parser.add_argument("--seeds", type=int, default=20, help="seeds of a cluster; five times as many of a lease world")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--write-docs", action="store_true", help=f"writes {PAGE.name} (all mutants only)")
     parser.add_argument("--no-control", action="store_true", help="does not run the sound code first")

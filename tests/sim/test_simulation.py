@@ -22,7 +22,7 @@ from leasehold.node import scans
 from leasehold.testing.ambush import Place
 from leasehold.testing.simulation import simulate
 
-SEEDS = range(100, 160)
+SEEDS = range(100, 130)
 HASH_SEEDS = ("1", "2")
 DIGEST = "from leasehold.testing.simulation import simulate; print(simulate({seed}).digest)"
 

@@ -40,7 +40,7 @@ from leasehold.testing.rows import RowId
 from leasehold.testing.statements import DATABASES, IN_SYNC, READING_ROLE, TABLES, TIMED, USERS, reading, ways_to_take
 from leasehold.testing.writers import Fate, Habits, Writer, Written
 
-SECONDS: Final = 40
+SECONDS: Final = 80
 """How long faults go on in one run, in simulated time."""
 CLIENTS: Final = 3
 SETUP_S: Final = 60.0
