@@ -237,6 +237,7 @@ class Cluster:
             transaction=transaction,
             table=facts.table,
             schema_version=facts.schema_version,
+            generation=facts.generation,
         )
         return self._resolve(request)
 
