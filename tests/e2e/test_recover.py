@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.scan import read_plan
+from leasehold.errors import Refused
 from leasehold.limits import GENERATION_GAP
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
@@ -62,6 +64,8 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
         with running.connect() as cluster:
             append(cluster, LOST)
             cluster.sql("CREATE DATABASE lost")
+            cluster.sql("ALTER TABLE d.t ADD COLUMN b BIGINT")
+            plan = cluster.plan("d.t")
             before = {one.name: one.id for one in cluster.status().nodes}
         in_use = leasehold("recover", "--dir", str(coordinator.directory))
         in_use.refused(3, "in use by process")
@@ -94,6 +98,15 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
             assert [row[0] for row in cluster.sql("SHOW DATABASES").rows] == ["d"]
             append(cluster, LOST)
             cluster.sql("CREATE TABLE d.next (a BIGINT)")
+            cluster.sql("ALTER TABLE d.t ADD COLUMN z BIGINT")
+            assert plan.facts.schema_version == cluster.facts("d.t").schema_version
+            for by_lost_facts in (
+                lambda: cluster.open_transaction(plan.facts, cluster.new_transaction()),
+                lambda: read_plan(plan, refresh=cluster.looking_again(plan.facts)).read_all(),
+            ):
+                with pytest.raises(Refused) as caught:
+                    by_lost_facts()
+                assert caught.value.code == "GENERATION_CHANGED"
         second.stop()  # so it is the adopted one that is read
         with running.connect() as cluster:
             assert rows(cluster) == SAVED + LOST

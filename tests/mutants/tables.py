@@ -67,6 +67,14 @@ MUTANTS = (
         ),
         hunters=(f"{UNIT}::test_a_commit_shows_all_segments_and_ends_the_transaction_at_once",),
     ),
+    Mutant(
+        name="a write by the facts of a lost state",
+        invariant="INV-WRITE-1",
+        rule="a write is opened by facts of the generation that the cluster is in",
+        edits=(Edit(COMMIT, "    check_generation(request.generation, catalog)\n", ""),),
+        hunters=(f"{UNIT}::test_R6_a_write_by_the_facts_of_another_generation_is_not_opened",),
+        unseen="no random cluster loses its meta storage",
+    ),
     # ------------------------------------------------------------ copies
     Mutant(
         name="too few holders",
@@ -186,6 +194,17 @@ MUTANTS = (
         edits=(Edit("node/scans.py", "    if entry is None or entry.sha256 != ticket.sha256:\n", "    if False:\n"),),
         hunters=("tests/unit/node/test_scans.py::test_rows_that_are_not_committed_are_not_served",),
         unseen="a client asks for what its plan names, and a plan names what is committed",
+    ),
+    Mutant(
+        name="a plan of a lost state served",
+        invariant="INV-SERVE-1",
+        rule="a scan is served by a view of the generation that its plan is of",
+        edits=(Edit("node/scans.py", "    check_generation(ticket.generation, view)\n", ""),),
+        hunters=(
+            "tests/unit/client/test_recovered.py",
+            "tests/unit/node/test_scans.py::test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision",
+        ),
+        unseen="no random cluster loses its meta storage",
     ),
     # ------------------------------------------------------------ files
     Mutant(

@@ -214,6 +214,7 @@ class Coordinators:
             transaction=transaction,
             table=facts.table,
             schema_version=facts.schema_version,
+            generation=facts.generation,
         )
         return self._resolve(request)
 

@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from leasehold.core.messages import TableFacts
+from leasehold.core.outdated import generation_changed
 from leasehold.errors import LeaseholdError, Unreachable
-from leasehold.ids import BucketNumber, NodeId, Revision
+from leasehold.ids import BucketNumber, Generation, NodeId, Revision
 from leasehold.limits import (
     PLACE_REST_MAX_NS,
     PLACE_REST_MIN_NS,
@@ -58,6 +59,7 @@ class Places:
         self._asking = threading.Lock()
         self._ask_again_ns: int | None = None
         self._unheard: LeaseholdError | None = None
+        self._newer: Generation | None = None
 
     @property
     def revision(self) -> Revision:
@@ -104,8 +106,10 @@ class Places:
     def look_again(self) -> None:
         """Asks where the replicas are now, unless that was done just now or another thread does it this moment.
 
-        Never raises: the places that are known are still worth a try, and the nodes say if the table is gone.
+        A lookup that fails raises nothing: the places that are known are still worth a try, and the nodes say if the
+        table is gone. Raises `Refused` with code GENERATION_CHANGED once any thread has heard of a newer generation.
         """
+        self._check_generation()
         if self._refresh is None or not self._asking.acquire(blocking=False):
             return
         try:
@@ -115,6 +119,11 @@ class Places:
             self._ask_again_ns = self._now_ns() + PLACES_AGAIN_NS
         finally:
             self._asking.release()
+        self._check_generation()
+
+    def _check_generation(self) -> None:
+        if self._newer is not None:
+            raise generation_changed(self._facts.generation, self._newer)
 
     def _ask(self, refresh: Refresh) -> None:
         try:
@@ -123,6 +132,10 @@ class Places:
             self._unheard = error
             return
         self._unheard = None
+        if facts.generation != self._facts.generation:
+            # Revisions of two generations can't be compared. Generations rise: of an older one nothing is taken.
+            self._newer = facts.generation if facts.generation > self._facts.generation else None
+            return
         # Of another table under the name nothing is taken, nor what an older leader still believes.
         if facts.table == self._facts.table and facts.revision >= self._facts.revision:
             self._facts = facts

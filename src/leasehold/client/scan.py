@@ -42,6 +42,7 @@ FINAL: Final = frozenset(
         "COLUMN_DROPPED",
         "FORBIDDEN",
         "FORKED",
+        "GENERATION_CHANGED",
         "OTHER_CLUSTER",
         "SCHEMA_CHANGED",
         "SEGMENT_UNKNOWN",
@@ -175,6 +176,7 @@ class _SegmentReader:
             revision=self._places.revision,
             through=self._plan.through,
             login=self._login,
+            generation=self._plan.facts.generation,
         )
         with calling(address):
             stream = reader_to(address).do_get(ticket(request), within(self._timeout_ns))

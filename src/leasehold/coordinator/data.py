@@ -136,6 +136,7 @@ class Data:
             cluster_by=table.cluster_by,
             buckets=tuple(buckets),
             places=tuple(places),
+            generation=catalog.cluster.generation,
         )
 
     # ------------------------------------------------------------ writing

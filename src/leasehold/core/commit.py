@@ -22,6 +22,7 @@ from leasehold.core.bounds import soundness
 from leasehold.core.catalog import Catalog
 from leasehold.core.messages import CommitTransaction, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change
+from leasehold.core.outdated import check_generation
 from leasehold.core.plan import put
 from leasehold.core.records import (
     BucketRecord,
@@ -57,11 +58,16 @@ SHA256_BYTES = 32
 
 
 def open_transaction(request: OpenTransaction, catalog: Catalog) -> tuple[Change, ...]:
-    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so."""
+    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so.
+
+    One that is known was opened before the state that a new generation began from, so the facts that its writer goes
+    by are of the history that was kept: it goes on, and no ticket to write needs a generation of its own.
+    """
     if not is_hex_128(request.transaction):
         raise Refused("a transaction id is 128 bits in hex", code="BAD_TRANSACTION", hint="draw a random one")
     if request.transaction in catalog.transactions:
         return ()
+    check_generation(request.generation, catalog)
     table = _writable(request.table, request.schema_version, catalog)
     assert catalog.counters is not None
     order = catalog.counters.next_transaction

@@ -8,11 +8,13 @@ that the catalog says about a request is decided on the view of a `Pass` that `g
 from collections.abc import Callable
 
 from leasehold.core.catalog import BucketKey, Catalog
+from leasehold.core.generations import generation_of
 from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Pass, guard
+from leasehold.core.outdated import generation_changed
 from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
-from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, Revision, SegmentId, Session
+from leasehold.ids import BucketNumber, ClusterId, Generation, NodeId, ObjectId, Revision, SegmentId, Session
 from leasehold.limits import MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS, TOLD_ADDRESS_CHARACTERS_MAX
 from leasehold.node.published import Published
 
@@ -88,12 +90,18 @@ def check_node(node: NodeId, session: Session | None, view: Catalog) -> None:
 
 
 def wait_until_shown(
-    published: Published, now_ns: Callable[[], int], revision: Revision, bucket: BucketKey | None = None
+    published: Published,
+    now_ns: Callable[[], int],
+    revision: Revision,
+    bucket: BucketKey | None = None,
+    *,
+    generation: Generation | None = None,
 ) -> None:
     """Waits at most SCHEMA_WAIT_NS until the view shows `revision`; raises `Refused` with code BEHIND.
 
-    Raises `Fenced` as soon as the lease has ended: a node that is cut off would let its client wait for nothing. That
-    the revision is shown permits nothing yet: the caller passes the guard next.
+    Raises `Fenced` as soon as the lease has ended: a node that is cut off would let its client wait for nothing. So
+    would one whose view is of a newer `generation` than the revision: `Refused` with code GENERATION_CHANGED. That the
+    revision is shown permits nothing yet: the caller passes the guard next.
     """
     if published.view.revision >= revision:
         return
@@ -102,6 +110,8 @@ def wait_until_shown(
         passed = guarded(published, now_ns, bucket)
         if passed.view.revision >= revision:
             return
+        if generation is not None and generation_of(passed.view) > generation:
+            raise generation_changed(generation, generation_of(passed.view))
         if passed.released_ns >= give_up_ns:
             raise behind(published, revision)
         published.wait_for(revision, min(give_up_ns, passed.lease.deadline_ns) - passed.released_ns)
@@ -113,6 +123,24 @@ def behind(published: Published, revision: Revision) -> Definite:
         f"node {published.node} shows revision {published.view.revision}, the request has seen {revision}",
         code="BEHIND",
         hint=f"Another replica may serve; this one did not catch up in {SCHEMA_WAIT_NS / SECOND_NS:g} s.",
+    )
+
+
+def check_generation(generation: Generation, view: Catalog) -> None:
+    """Raises `Refused` for a request of another generation than that of a view that has passed the guard.
+
+    With code GENERATION_CHANGED if the view is of a newer one, which every node will be of: generations rise. Of an
+    older one with code BEHIND: another replica may serve, and this node will once it has recovered.
+    """
+    here = generation_of(view)
+    if here == generation:
+        return
+    if here > generation:
+        raise generation_changed(generation, here)
+    raise Refused(
+        f"this node's view is of generation {here}, the request of generation {generation}",
+        code="BEHIND",
+        hint="Another replica may serve; this one does once it has recovered to what the cluster goes on from.",
     )
 
 

@@ -34,7 +34,7 @@ from leasehold.limits import (
     LITERAL_CHARACTERS_MAX,
     SEGMENTS_VERIFIED_MAX,
 )
-from leasehold.node.guarding import busy, guarded, missing, table_in_use, wait_until_shown
+from leasehold.node.guarding import busy, check_generation, guarded, missing, table_in_use, wait_until_shown
 from leasehold.node.hiding import Hiding, Hidings
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
@@ -74,7 +74,7 @@ class Scans:
             raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
         schema = arrow_schema(ticket.fields)
         bucket = (ticket.table, ticket.bucket)
-        wait_until_shown(self._published, self._now_ns, ticket.revision, bucket)
+        wait_until_shown(self._published, self._now_ns, ticket.revision, bucket, generation=ticket.generation)
         view = guarded(self._published, self._now_ns, bucket).view
         table = authorise(ticket, view)
         if not self._files.exists(ticket.table, ticket.bucket, ticket.segment):
@@ -202,8 +202,9 @@ def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None 
 
     Records are immutable: while the view holds the very record that was authorised, nothing of the table has changed.
     Who reads is decided each time: rights lie elsewhere. Raises `Unauthenticated`, `Forbidden`, `NotFound` with code
-    TABLE_DROPPED or VIEW_DROPPED, `Refused` with code COLUMN_DROPPED or SEGMENT_UNKNOWN.
+    TABLE_DROPPED or VIEW_DROPPED, `Refused` with code GENERATION_CHANGED, BEHIND, COLUMN_DROPPED or SEGMENT_UNKNOWN.
     """
+    check_generation(ticket.generation, view)
     check_read(ticket.login, ticket.table, ticket.through, view)
     check_through(ticket.through, view)
     entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)

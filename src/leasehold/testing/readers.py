@@ -186,6 +186,7 @@ class _SegmentReader:
             fields=self._plan.fields,
             revision=self._places.revision,
             login=self._login,
+            generation=self._plan.facts.generation,
         )
         connection = self._transport.connect(address)
         try:

@@ -131,6 +131,7 @@ class Writer:
                 transaction=transaction,
                 table=facts.table,
                 schema_version=facts.schema_version,
+                generation=facts.generation,
             ),
             TransactionFacts,
         )

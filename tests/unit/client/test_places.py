@@ -10,7 +10,7 @@ import pytest
 from leasehold.client.places import Places
 from leasehold.core.messages import TableFacts
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
-from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision
+from leasehold.ids import BucketNumber, Generation, NodeId, ObjectId, Revision
 from leasehold.limits import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
 from tests.unit.node.cluster import Cluster, cluster
 
@@ -110,3 +110,28 @@ def test_one_reader_asks_no_more_often_than_its_bound_and_only_once_at_a_time(pa
     now[0] += 1
     places.look_again()
     assert asked == [0, PLACES_AGAIN_NS]
+
+
+@pytest.mark.parametrize("ahead", [-1, 0, 5])
+@pytest.mark.parametrize("table", [None, ObjectId(99)])
+def test_R6_a_newer_generation_ends_all_streams_of_a_reader_at_once(
+    pair: Cluster, ahead: int, table: ObjectId | None
+) -> None:
+    """Whatever its revision, which counts anew, and whatever has the name there now."""
+    known = pair.facts()
+    other = known.table if table is None else table
+    answers = [facts_at(pair, known.revision + ahead, table=other, generation=Generation(7))]
+    places = Places(known, lambda: answers.pop(0))
+    for _ in range(3):  # the others are told without asking again
+        with pytest.raises(Refused, match=r"in generation 1 .* generation 7 now") as caught:
+            places.look_again()
+        assert caught.value.code == "GENERATION_CHANGED"
+    assert answers == []
+
+
+def test_R6_of_a_coordinator_that_still_leads_a_lost_state_nothing_is_taken(pair: Cluster) -> None:
+    known = facts_at(pair, pair.catalog.revision, generation=Generation(7))
+    places = Places(known, lambda: facts_at(pair, known.revision + 5, places=()))
+    places.look_again()
+    assert places.revision == known.revision
+    assert places.address(NodeId(1)) is not None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import flight
@@ -16,6 +17,7 @@ from leasehold.ids import (
     BucketNumber,
     ClusterId,
     FieldId,
+    Generation,
     Incarnation,
     NodeId,
     ObjectId,
@@ -160,7 +162,7 @@ def test_a_lone_replica_that_misbehaves_is_named(lie: str) -> None:
         assert "node 1 (n): " in caught.value.text
 
 
-@pytest.mark.parametrize("code", ["TABLE_DROPPED", "COLUMN_DROPPED", "OTHER_CLUSTER"])
+@pytest.mark.parametrize("code", ["TABLE_DROPPED", "COLUMN_DROPPED", "OTHER_CLUSTER", "GENERATION_CHANGED"])
 def test_what_is_definite_ends_the_scan_at_once(code: str) -> None:
     with serving(failing(Refused("gone", code=code)), honest) as servers:
         with pytest.raises(Refused) as caught:
@@ -220,3 +222,24 @@ def test_segments_come_in_the_order_of_the_plan() -> None:
         plan = plan_of(servers)
         many = ScanPlan(facts=plan.facts, fields=plan.fields, segments=plan.segments * 9)
         assert read_plan(many).read_all().column("k").to_pylist() == list(range(ROWS)) * 9
+
+
+def test_R6_a_scan_asks_in_the_generation_of_its_plan() -> None:
+    with serving(honest) as servers:
+        plan = plan_of(servers)
+        recovered = msgspec.structs.replace(plan.facts, generation=Generation(7))
+        batches = read_segment(msgspec.structs.replace(plan, facts=recovered), plan.segments[0])
+        assert sum(batch.num_rows for batch in batches) == ROWS
+        assert [one.generation for one in servers[0].asked] == [7]
+
+
+@pytest.mark.parametrize("segments", [1, 6])
+def test_R6_a_scan_by_the_plan_of_a_lost_state_ends_with_the_first_lookup(segments: int) -> None:
+    """The nodes may be as far behind as they like."""
+    with serving(failing(Refused("behind", code="BEHIND"))) as servers:
+        plan = plan_of(servers)
+        many = msgspec.structs.replace(plan, segments=plan.segments * segments)
+        recovered = msgspec.structs.replace(plan.facts, generation=Generation(7), revision=Revision(1))
+        with pytest.raises(Refused) as caught:
+            read_plan(many, sleep=lambda _: None, refresh=lambda: recovered).read_all()
+        assert caught.value.code == "GENERATION_CHANGED"

@@ -76,6 +76,14 @@ def test_a_plan_of_too_many_segments_is_refused_with_advice(many):
     assert "larger appends" in caught.value.hint
 
 
+def test_R6_a_leader_tells_of_which_generation_its_facts_are(many):
+    catalog, _, _ = many
+    catalog = msgspec.structs.replace(catalog, cluster=msgspec.structs.replace(catalog.cluster, generation=7))
+    data = Data(Writer(catalog), None, BoottimeClock())
+    assert data.table("db.t").generation == 7
+    assert data.plan(PLAN).facts.generation == 7
+
+
 async def test_only_so_many_reported_segments_can_meet_in_one_transaction():
     class Slow:
         def __init__(self):

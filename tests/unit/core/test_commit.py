@@ -20,7 +20,7 @@ from leasehold.core.records import (
     TransactionState,
 )
 from leasehold.errors import NotFound, OutcomeUnknown, Refused
-from leasehold.limits import PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
+from leasehold.limits import GENERATION_GAP, PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
 from tests.unit.core.catalog_words import (
     SETTINGS,
     Ground,
@@ -49,8 +49,10 @@ def ground(*statements, min_in_sync=1, buckets=2, replication=3):
     return base
 
 
-def asked(transaction=W1, table=TABLE, version=1):
-    return OpenTransaction(cluster_id="c" * 32, transaction=transaction, table=table, schema_version=version)
+def asked(transaction=W1, table=TABLE, version=1, generation=1):
+    return OpenTransaction(
+        cluster_id="c" * 32, transaction=transaction, table=table, schema_version=version, generation=generation
+    )
 
 
 def opened(base, transaction=W1, **how):
@@ -128,6 +130,39 @@ def test_a_table_is_written_under_any_schema_it_has_had():
     assert written(open_transaction(asked(version=2), base.catalog))
     assert refused(open_transaction, asked(version=3), base.catalog) == "SCHEMA_CHANGED"
     assert refused(open_transaction, asked(version=0), base.catalog) == "SCHEMA_CHANGED"
+
+
+def recovered(base, generation):
+    """The same state, gone on from as another generation."""
+    cluster = msgspec.structs.replace(base.catalog.cluster, generation=generation)
+    base.commit((Change(keys.CLUSTER, encode(cluster)),))
+    return base
+
+
+@pytest.mark.parametrize("generation", [1, 6, 8])
+def test_R6_a_write_by_the_facts_of_another_generation_is_not_opened(generation):
+    base = recovered(ground(), 7)
+    with pytest.raises(Refused) as caught:
+        open_transaction(asked(generation=generation), base.catalog)
+    assert caught.value.code == "GENERATION_CHANGED"
+    assert f"generation {generation} " in caught.value.text
+    assert "generation 7 " in caught.value.text
+    assert "Look the table up again" in caught.value.hint
+    assert written(open_transaction(asked(generation=7), base.catalog))
+
+
+def test_R6_a_write_that_was_open_in_the_state_that_was_kept_goes_on():
+    """Its writer's facts are older than it: of the history that both generations share."""
+    base = recovered(opened(ground()), 7)
+    assert open_transaction(asked(), base.catalog) == ()
+    assert written(commit(base, segment()))[keys.transaction(W1)].state is TransactionState.COMMITTED
+
+
+def test_R6_what_was_staged_in_the_state_that_was_lost_is_on_no_node_of_the_next_one():
+    """Incarnations jump, and without them no holder counts."""
+    base = recovered(opened(ground()), 7)
+    jumped = {node: incarnation + GENERATION_GAP for node, incarnation in LIVE.items()}
+    assert refused(commit, base, segment(), live=jumped) == "TOO_FEW_HOLDERS"
 
 
 @pytest.mark.parametrize("transaction", ["", "short", "A" * 32, "../" + "a" * 29])

@@ -13,6 +13,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog, live_fields
 from leasehold.core.commit import commit_transaction, open_transaction
 from leasehold.core.ddl import Request, begin, finish
+from leasehold.core.generations import generation_of
 from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Lease
 from leasehold.core.messages import (
@@ -257,6 +258,11 @@ class Cluster:
             )
         )
 
+    def recovered(self, generation: Generation) -> None:
+        """Goes on as another generation of itself."""
+        assert self.catalog.cluster is not None
+        self.change([put(keys.CLUSTER, msgspec.structs.replace(self.catalog.cluster, generation=generation))])
+
     def expire_before(self, horizon_us: int) -> None:
         self.change([put(keys.horizon(self.table.id), HorizonRecord(table=self.table.id, horizon_us=horizon_us))])
 
@@ -286,6 +292,7 @@ class Cluster:
             cluster_by=table.cluster_by,
             buckets=tuple(buckets),
             places=tuple(places),
+            generation=generation_of(self.catalog),
         )
 
     def plan(self, *names: str) -> ScanPlan:
@@ -302,7 +309,11 @@ class Cluster:
         transaction = TransactionId(SystemEntropy().hex_128())
         table = self.table
         request = OpenTransaction(
-            cluster_id=CLUSTER, transaction=transaction, table=table.id, schema_version=table.schema_version
+            cluster_id=CLUSTER,
+            transaction=transaction,
+            table=table.id,
+            schema_version=table.schema_version,
+            generation=generation_of(self.catalog),
         )
         self.change(open_transaction(request, self.catalog))
         return transaction
@@ -323,6 +334,7 @@ class Cluster:
             row_offset=0,
             fields=live_fields(self.table),
             revision=self.catalog.revision,
+            generation=generation_of(self.catalog),
         )
         return msgspec.structs.replace(ticket, **other)
 

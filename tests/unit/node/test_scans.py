@@ -14,8 +14,9 @@ from leasehold.core.messages import BatchMark, ReadTicket, StagedSegment
 from leasehold.core.plan import put
 from leasehold.core.records import Field, SegmentRecord, UseState
 from leasehold.errors import LeaseholdError
-from leasehold.ids import FieldId, SegmentId
+from leasehold.ids import FieldId, Generation, Revision, SegmentId
 from leasehold.limits import LITERAL_CHARACTERS_MAX
+from leasehold.node import guarding
 from leasehold.storage import segment as storage
 from leasehold.wire.flight import calling, expect, ticket
 from tests.unit.node.cluster import DROP_TABLE, Cluster, Node, cluster, rows
@@ -212,3 +213,38 @@ def test_which_rows_have_expired_is_decided_with_the_batch(tmp_path: Path) -> No
         made.node(1).at_reading(2, lambda: made.expire_before(100))
         found = [value for batch, _ in read(made.node(1), request) for value in batch["k"].to_pylist()]
         assert found == [1, 3, 5, 7, 9]
+
+
+# ---------------------------------------------------------------- generations
+
+
+@pytest.mark.parametrize("ahead", [0, 1_000])
+def test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision(
+    pair: Cluster, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """Its revision may be there again, or not yet: neither says that its fields mean the same."""
+    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 50_000_000)
+    request = pair.read_ticket(segment_of(pair))
+    pair.recovered(Generation(7))
+    request = msgspec.structs.replace(request, revision=Revision(pair.catalog.revision + ahead))
+    with pytest.raises(LeaseholdError, match=r"in generation 1 .* generation 7 now") as caught:
+        read(pair.node(1), request)
+    assert caught.value.code == "GENERATION_CHANGED"
+    assert len(read(pair.node(1), pair.read_ticket(segment_of(pair)))) == 3
+
+
+def test_R6_a_generation_that_begins_during_a_scan_ends_it_at_the_next_batch(pair: Cluster) -> None:
+    node, found = pair.node(1), []
+    node.at_reading(3, lambda: pair.recovered(Generation(7)))
+    assert node.flight is not None
+    with pytest.raises(LeaseholdError) as caught, calling("node"):
+        there = flight.FlightClient(f"grpc://{node.flight.address}")
+        found.extend(chunk.data.num_rows for chunk in there.do_get(ticket(pair.read_ticket(segment_of(pair)))))
+    assert caught.value.code == "GENERATION_CHANGED"
+    assert found == [1000]
+
+
+def test_R6_a_node_that_is_still_in_the_lost_state_leaves_the_scan_to_others(pair: Cluster) -> None:
+    """Its revision may be high enough, and its old lease go on: its ids are those of the lost state all the same."""
+    request = pair.read_ticket(segment_of(pair), generation=Generation(7))
+    assert refused(pair.node(1), request) == "BEHIND"

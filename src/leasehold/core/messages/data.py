@@ -6,6 +6,7 @@ from leasehold.ids import (
     BucketNumber,
     ClusterId,
     FieldId,
+    Generation,
     Incarnation,
     NodeId,
     ObjectId,
@@ -84,6 +85,8 @@ class TableFacts(Base, frozen=True, kw_only=True, tag="table-facts/1"):
     cluster_by: FieldId | None
     buckets: tuple[BucketPlaces, ...]
     places: tuple[Place, ...]
+    generation: Generation = Generation(1)
+    """The one that these field ids and versions are of: another one gives the same numbers out anew."""
 
 
 class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transaction/1"):
@@ -93,6 +96,8 @@ class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transa
     transaction: TransactionId
     table: ObjectId
     schema_version: SchemaVersion
+    generation: Generation = Generation(1)
+    """That of the facts that the rows will be written by."""
 
 
 class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1"):

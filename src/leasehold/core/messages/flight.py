@@ -5,6 +5,7 @@ from leasehold.core.records import Field
 from leasehold.ids import (
     BucketNumber,
     ClusterId,
+    Generation,
     Incarnation,
     LoginToken,
     NodeId,
@@ -20,7 +21,10 @@ from leasehold.ids import (
 
 
 class WriteTicket(Base, frozen=True, kw_only=True, tag="write-ticket/1"):
-    """Descriptor of a DoPut by a client: rows of one bucket, for one new segment."""
+    """Descriptor of a DoPut by a client: rows of one bucket, for one new segment.
+
+    Its generation is that of the transaction: the leader held it against the facts of the writer when it was opened.
+    """
 
     cluster_id: ClusterId
     transaction: TransactionId
@@ -34,7 +38,7 @@ class WriteTicket(Base, frozen=True, kw_only=True, tag="write-ticket/1"):
 
 class ForwardTicket(Base, frozen=True, kw_only=True, tag="forward-ticket/1"):
     """Descriptor of a DoPut by the node that encodes: the segment's bytes as they are on its disk. `session` proves
-    that it is that node."""
+    that it is that node, its incarnation that it is of this generation: each one raises them."""
 
     cluster_id: ClusterId
     segment: SegmentId
@@ -86,6 +90,8 @@ class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):
     through: tuple[ObjectId, ...] = ()
     """The views that the table is read through: the scan ends with any of them."""
     login: LoginToken | None = None
+    generation: Generation = Generation(1)
+    """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
 
 
 class FetchTicket(Base, frozen=True, kw_only=True, tag="fetch-ticket/1"):
