@@ -12,6 +12,7 @@ from pyarrow import flight
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import NodeRecovery, NodeStatus
 from leasehold.core.records import SegmentRecord
+from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
 from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS
 from leasehold.local.files import read_address
@@ -83,6 +84,15 @@ def forget_at_once(running: RunningCluster, cluster: Cluster, left_at: int) -> N
     running.kill("coordinator")
     asyncio.run(compact(running.local.coordinator.directory / FILE_NAME, newest))
     running.local.restart_coordinator()
+    wait_until(lambda: leads(cluster))
+
+
+def leads(cluster: Cluster) -> bool:
+    """Whether the coordinator has read its catalog, and answers."""
+    try:
+        return bool(cluster.status().term)
+    except LeaseholdError:
+        return False
 
 
 async def compact(path: Path, before: Revision) -> None:

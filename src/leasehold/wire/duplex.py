@@ -96,6 +96,8 @@ class QueuedDuplex:
         self._closed = False
         self._ended = False
         self._broken_why: str | None = None
+        self._unwritable_why: str | None = None
+        """Why nothing goes out any more, while what has come is read still."""
         self._garbled: LeaseholdError | None = None
         self._readable = Bell()
         self._room = Bell()
@@ -148,7 +150,7 @@ class QueuedDuplex:
     def break_off(self, why: str) -> None:
         """Ends the stream out of order; the first reason stays."""
         if self._broken_why is None and not self._ended:
-            self._broken_why = why
+            self._broken_why = self._unwritable_why or why
         self._wake()
 
     def garbled(self, error: LeaseholdError) -> None:
@@ -198,14 +200,17 @@ class QueuedDuplex:
                 else:
                     await self._writable.wait()
         except Unreachable as error:
-            self.break_off(error.text.removeprefix(f"{self._peer}: "))
+            # The peer has ended it, and may have said why: reading finds that, and then the end.
+            self._unwritable_why = error.text.removeprefix(f"{self._peer}: ")
+            self._space.set()
         finally:
             self._flushed.set()
 
     @property
     def is_open(self) -> bool:
         """Whether neither end has ended it and it has not broken."""
-        return not self._closed and not self._ended and self._broken_why is None
+        broken = self._broken_why is not None or self._unwritable_why is not None
+        return not self._closed and not self._ended and not broken
 
     def _is_full(self) -> bool:
         return len(self._outgoing) >= SESSION_SEND_MESSAGES_MAX or self._outgoing_bytes >= SESSION_SEND_BYTES_MAX
@@ -216,7 +221,8 @@ class QueuedDuplex:
 
     def _raise_unless_open(self) -> None:
         if not self.is_open:
-            raise unreachable(self._peer, self._broken_why or "the session has ended")
+            why = self._broken_why or self._unwritable_why
+            raise unreachable(self._peer, why or "the session has ended")
 
     async def _wait_for_space(self) -> None:
         try:

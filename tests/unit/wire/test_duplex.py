@@ -2,10 +2,15 @@
 
 import asyncio
 
+import grpc
+import pytest
+
 from leasehold.core.codec import encode
-from leasehold.core.messages import AskStatus
+from leasehold.core.messages import AskStatus, Failure
+from leasehold.errors import Definite, Unreachable
 from leasehold.wire import duplex
 from leasehold.wire.duplex import END_FRAME, QueuedDuplex
+from leasehold.wire.rpc import ClientDuplex
 
 
 async def test_who_sends_large_messages_waits_until_they_are_looked_at(monkeypatch):
@@ -26,3 +31,45 @@ async def test_who_sends_large_messages_waits_until_they_are_looked_at(monkeypat
             assert came == min(taken + 3, 7), "two wait, and one was read"
             assert await here.receive() == AskStatus()
         assert await here.receive() is None
+
+
+class OverAlready:
+    """A call that its server has ended with a refusal: nothing can be written, the refusal is still to be read."""
+
+    def __init__(self):
+        self._to_come = [
+            encode(Failure(code="SUPERSEDED", text="another lives", hint="end", definite=True)),
+            grpc.aio.EOF,
+        ]
+        self._cancelled = False
+        self._tried = asyncio.Event()
+
+    async def write(self, _blob):
+        self._tried.set()
+        raise asyncio.InvalidStateError
+
+    async def read(self):
+        await self._tried.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if self._cancelled:
+            raise asyncio.CancelledError
+        return self._to_come.pop(0)
+
+    def cancel(self):
+        self._cancelled = True
+
+
+async def test_why_the_peer_ends_is_heard_though_nothing_reaches_it_any_more():
+    here = ClientDuplex("peer", OverAlready(), lambda _: None)
+    async with asyncio.timeout(10):
+        await here.send(AskStatus())
+        with pytest.raises(Definite) as caught:
+            await here.receive()
+        assert caught.value.code == "SUPERSEDED"
+        with pytest.raises(Unreachable):
+            await here.send(AskStatus())
+        with pytest.raises(Unreachable) as ended:
+            await here.receive()
+        assert "the call has ended" in ended.value.text
+        await here.close()
