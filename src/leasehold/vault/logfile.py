@@ -6,6 +6,8 @@ the header; those of an earlier one, which may lie behind, have other salts.
 """
 
 import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -34,3 +36,16 @@ def ends_early(database: sqlite3.Connection, log: Path) -> str | None:
                 return f"{read} of its {frames} pages are read"
             return None if read else "none of its pages is read"
     return f"it ends in its page {frames + 1}" if rest else None
+
+
+@contextmanager
+def log_kept(path: Path, *, damaged: bool) -> Generator[None]:
+    """While a vault is closed: whoever closes the file last moves its log into it. Of one that is damaged nothing
+    changes: a reader, who can't do that, is the last one there."""
+    if not damaged:
+        yield
+        return
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as reader:
+        with suppress(sqlite3.DatabaseError):
+            reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        yield

@@ -45,6 +45,7 @@ from leasehold.vault import leap, rows
 from leasehold.vault.causes import corrupt, disk, explain, result_code
 from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
 from leasehold.vault.lock import DirectoryLock
+from leasehold.vault.logfile import log_kept
 from leasehold.vault.ondemand import Reader
 
 T = TypeVar("T")
@@ -288,7 +289,7 @@ class SqliteVault:
         self._reader.close()
         if database is not None:
             # Closing writes too, and may fail on the same disk; what counts has been synced before.
-            with suppress(sqlite3.DatabaseError):
+            with suppress(sqlite3.DatabaseError), log_kept(self._path, damaged=isinstance(self._fault, Corrupt)):
                 database.close()
 
     def _read_identity(self, database: sqlite3.Connection) -> IdentityRecord | None:

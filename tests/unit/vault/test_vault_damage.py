@@ -64,6 +64,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "half of the pages": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 8192 * 4096]),
     "last page missing": lambda path: path.write_bytes(path.read_bytes()[:-4096]),
     "a page of zeros": lambda path: path.write_bytes(path.read_bytes()[:4096] + bytes(4096) + path.read_bytes()[8192:]),
+    "the head of a page": lambda path: overwrite(path, path.read_bytes()[4096:4608], b"\xff" * 512),
     "a bit of the token": lambda path: overwrite(path, b"abab", b"abac"),
     "a byte of a value": lambda path: overwrite(path, b"value00333value00333", b"value00334"),
     "a byte of a key": lambda path: overwrite(path, b"key00333", b"key00332"),
@@ -90,6 +91,26 @@ async def test_damage_is_found_and_the_file_left_as_it_is(tmp_path: Path, damage
         assert str(tmp_path) in caught.value.text
         assert re.search("move it away", caught.value.hint)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["a byte of a value", "the head of a page"])
+async def test_what_is_in_the_log_of_a_damaged_vault_stays_there(tmp_path: Path, damage: str) -> None:
+    """Its process was killed before it had emptied it."""
+    path = await fill(tmp_path)
+    vault = await SqliteVault.open(tmp_path)
+    await vault.apply((RevisionChanges(Revision(1_000_000), (Change(b"late", b"late"),)),), LineageHash(b"l" * 32))
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for file in (path, path.with_name("vault.db-wal")):
+        (killed / file.name).write_bytes(file.read_bytes())
+    await vault.close()
+    DAMAGES[damage](killed / path.name)
+    before = {file.name: file.read_bytes() for file in killed.iterdir()}
+    assert before["vault.db-wal"]
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            await read_all(killed)
+    assert {name: (killed / name).read_bytes() for name in before} == before
 
 
 async def test_a_log_without_its_file_is_damage(tmp_path: Path) -> None:
