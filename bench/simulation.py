@@ -10,6 +10,8 @@ from leasehold.limits import SECOND_NS
 from leasehold.testing.simulation import Outcome, simulate
 
 SEEDS = 30
+ROUNDS = 3
+"""How often each seed is run; the fastest counts, since what else the machine does only adds."""
 FIRST_SEED = 1
 AIM = 200
 
@@ -26,9 +28,11 @@ def run(results: Path | None) -> None:
     logging.disable(logging.CRITICAL)  # what simulated nodes have to say
     try:
         timed(FIRST_SEED)  # warms up
-        runs = [timed(seed) for seed in range(FIRST_SEED, FIRST_SEED + SEEDS)]
+        seeds = range(FIRST_SEED, FIRST_SEED + SEEDS)
+        rounds = [[timed(seed) for seed in seeds] for _ in range(ROUNDS)]
     finally:
         logging.disable(logging.NOTSET)
+    runs = [min(same, key=lambda one: one[1]) for same in zip(*rounds, strict=True)]
     simulated = [outcome.simulated_ns / SECOND_NS for outcome, _, _ in runs]
     cpu = [cpu_s for _, cpu_s, _ in runs]
     real = [real_s for _, _, real_s in runs]
@@ -37,7 +41,7 @@ def run(results: Path | None) -> None:
     by_clock = [one / took for one, took in zip(simulated, real, strict=True)]
     figures = [
         Figure(
-            what=f"simulated s per CPU s, median of {SEEDS} seeds",
+            what=f"simulated s per CPU s, median of {SEEDS} seeds, each the best of {ROUNDS} runs",
             value=f"{median(by_cpu):.0f} ({min(by_cpu):.0f} to {max(by_cpu):.0f})",
             peer="1 CPU s",
             ratio=f"{median(by_cpu):.0f}",
