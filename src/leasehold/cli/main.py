@@ -27,8 +27,8 @@ from leasehold.cli.options import (
     NodeName,
     Out,
     Seeds,
+    StoppedCoordinatorDir,
     User,
-    read_directory,
 )
 from leasehold.cli.output import Output, note, report, say, show_json
 from leasehold.cli.vault import vault as vault_commands
@@ -310,16 +310,7 @@ def init(
 
 @app.command()
 def recover(
-    directory: Annotated[
-        Path,
-        typer.Option(
-            "--dir",
-            envvar="LEASEHOLD_COORDINATOR_DIR",
-            help="The coordinator's data.",
-            parser=read_directory,
-            metavar="PATH",
-        ),
-    ],
+    directory: StoppedCoordinatorDir,
     longest_lease: Annotated[
         str | None,
         typer.Option(

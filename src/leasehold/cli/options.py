@@ -53,6 +53,16 @@ CoordinatorDir = Annotated[
     Path | None,
     typer.Option("--dir", envvar="LEASEHOLD_COORDINATOR_DIR", help="Its data.", parser=read_directory, metavar="PATH"),
 ]
+StoppedCoordinatorDir = Annotated[
+    Path,
+    typer.Option(
+        "--dir",
+        envvar="LEASEHOLD_COORDINATOR_DIR",
+        help="The coordinator's data.",
+        parser=read_directory,
+        metavar="PATH",
+    ),
+]
 Listen = Annotated[
     str | None,
     typer.Option("--listen", envvar="LEASEHOLD_LISTEN", help="host:port, port 0 for any.", show_default="127.0.0.1:0"),

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from leasehold.cli.output import Output, milliseconds, note, say, show_json
+from leasehold.cli.statement import read_duration_ns
 from leasehold.coordinator.generation import Begun, begin_generation
-from leasehold.core.durations import parse_duration
-from leasehold.errors import BadSettings, NotFound, Refused
+from leasehold.errors import BadSettings, NotFound
 from leasehold.limits import LEASE_DURATION_MAX_NS, SECOND_NS
 from leasehold.local.files import COORDINATOR
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
@@ -62,10 +62,7 @@ async def _begin(path: Path, longest_ns: int) -> Begun:
 def _read_longest_ns(text: str | None) -> int:
     if text is None:
         return LEASE_DURATION_MAX_NS
-    try:
-        longest_ns = parse_duration(text)
-    except Refused as error:
-        raise BadSettings(f"--longest-lease: {error.text}", hint=error.hint) from error
+    longest_ns = read_duration_ns("--longest-lease", text)
     if longest_ns > LEASE_DURATION_MAX_NS:
         raise BadSettings(
             f"--longest-lease: no lease is longer than {LEASE_DURATION_MAX_NS // SECOND_NS} s", hint="leave it out"

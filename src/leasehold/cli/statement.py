@@ -20,10 +20,15 @@ def read_statement(stdin: TextIO) -> str:
 
 def read_timeout_ns(text: str) -> int:
     """What `--timeout` says. Raises `BadSettings`."""
-    try:
-        timeout_ns = parse_duration(text)
-    except Refused as error:
-        raise BadSettings(f"--timeout: {error.text}", hint=error.hint) from error
+    timeout_ns = read_duration_ns("--timeout", text)
     if timeout_ns == 0:
         raise BadSettings("--timeout: it is more than nothing", hint="write 2s or 500ms")
     return timeout_ns
+
+
+def read_duration_ns(option: str, text: str) -> int:
+    """What an option says that is a duration. Raises `BadSettings`, which names it."""
+    try:
+        return parse_duration(text)
+    except Refused as error:
+        raise BadSettings(f"{option}: {error.text}", hint=error.hint) from error

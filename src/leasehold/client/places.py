@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.generations import generation_changed
 from leasehold.core.messages import TableFacts
-from leasehold.core.outdated import generation_changed
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, NodeId, Revision
 from leasehold.limits import (

@@ -15,7 +15,7 @@ from leasehold.coordinator.topology import Topology
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.generations import is_beyond
+from leasehold.core.generations import is_beyond, is_older
 from leasehold.core.grantor import SurrenderReceived
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
@@ -359,7 +359,7 @@ def _left_behind(speaker: OpenSession, cluster: ClusterRecord, node: NodeRecord 
     """Whether a process has run on through a recovery of the cluster, and can't follow it."""
     if is_beyond(cluster, speaker.generation, Revision(speaker.watch_from - 1), None):
         return True
-    older = 0 < speaker.generation < cluster.generation
+    older = is_older(cluster, speaker.generation)
     return older and node is not None and not node.removed and speaker.incarnation < node.incarnation
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.generations import end_of, is_beyond
+from leasehold.core.generations import end_of, is_beyond, is_older
 from leasehold.core.grantor import Held
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Allocate, AskIncarnation, Join
@@ -20,13 +20,12 @@ from leasehold.limits import CAPABILITIES_MAX, NODES_MAX, PROTOCOL_VERSION, PROT
 
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
-GENERATIONS: Final = "generations"
-"""Needed too where a cluster was recovered: a program without it takes all histories for one."""
 """What a program must be able to do, beyond what its protocol version says, to be let in: one that takes no snapshot
 could never come back once it is too far behind, and one that hides what its disk lacks would be counted on for it."""
+GENERATIONS: Final = "generations"
+"""Needed too where a cluster was recovered: a program without it takes all histories for one."""
 
 RESTORE: Final = "restore the newest meta storage; if that is lost, `leasehold recover` goes on from this one"
-ADOPT_AFTER_RECOVERY: Final = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +145,11 @@ def decide_join(
     if cluster.origins and node.nonce is None and request.previous == 0:
         own_attempt = True  # nobody has joined as this node yet, whatever its number jumped to
     if not own_attempt and node.incarnation != request.previous:
-        if 0 < request.generation < cluster.generation:
-            return _started_since(request, node)
+        if is_older(cluster, request.generation):
+            return _beyond_recovery(
+                f"the last start of this directory, incarnation {request.previous} of node {node.id}, is not the one"
+                " that the cluster knows: it was recovered from an older state, or this is a copy"
+            )
         return Reject(
             code="STALE_COPY",
             text=f"node {node.id} has reached incarnation {node.incarnation}, this directory says"
@@ -271,7 +273,12 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Rej
         text = f"this directory follows generation {request.generation}, the cluster is at {cluster.generation}"
         return Reject(code="AHEAD_OF_CLUSTER", text=text, hint=RESTORE)
     if is_beyond(cluster, request.generation, request.applied, request.lineage):
-        return _beyond(request, cluster)
+        end = end_of(cluster, request.generation)
+        known = "knows nothing of that" if end is None else f"keeps of that what was there up to {end.revision}"
+        return _beyond_recovery(
+            f"this directory has applied revision {request.applied} of generation {request.generation}; the cluster"
+            f" was recovered from an older state, goes on as generation {cluster.generation}, and {known}"
+        )
     expected = history.lineage_at_applied
     if request.applied > history.latest:
         code = "AHEAD_OF_CLUSTER"
@@ -281,29 +288,14 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Rej
         text = f"this directory has another history than the cluster at revision {request.applied}"
     else:
         return None
-    if 0 < request.generation < cluster.generation:  # nothing newer will come
-        return Reject(code="BEYOND_RECOVERY", text=text, hint=ADOPT_AFTER_RECOVERY)
+    if is_older(cluster, request.generation):  # nothing newer will come
+        return _beyond_recovery(text)
     return Reject(code=code, text=text, hint=RESTORE)
 
 
-def _started_since(request: Join, node: NodeRecord) -> Reject:
-    return Reject(
-        code="BEYOND_RECOVERY",
-        text=f"the last start of this directory, incarnation {request.previous} of node {node.id}, is not the one that"
-        " the cluster knows: it was recovered from an older state, or this is a copy",
-        hint=ADOPT_AFTER_RECOVERY,
-    )
-
-
-def _beyond(request: Join, cluster: ClusterRecord) -> Reject:
-    end = end_of(cluster, request.generation)
-    known = "knows nothing of that" if end is None else f"keeps of that what was there up to {end.revision}"
-    return Reject(
-        code="BEYOND_RECOVERY",
-        text=f"this directory has applied revision {request.applied} of generation {request.generation}; the cluster"
-        f" was recovered from an older state, goes on as generation {cluster.generation}, and {known}",
-        hint=ADOPT_AFTER_RECOVERY,
-    )
+def _beyond_recovery(text: str) -> Reject:
+    hint = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
+    return Reject(code="BEYOND_RECOVERY", text=text, hint=hint)
 
 
 def _bad_attributes(request: Allocate | Join, own: NodeId | None, known: Iterable[NodeRecord]) -> Reject | None:

@@ -20,9 +20,9 @@ import msgspec
 from leasehold.core import keys
 from leasehold.core.bounds import soundness
 from leasehold.core.catalog import Catalog
+from leasehold.core.generations import check_generation
 from leasehold.core.messages import CommitTransaction, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change
-from leasehold.core.outdated import check_generation
 from leasehold.core.plan import put
 from leasehold.core.records import (
     BucketRecord,

@@ -11,6 +11,10 @@ tables, incarnations and terms, and revisions that were other ones before. So it
 - no node is in the logical topology; and grants of the lost history are waited for, as long as they may have been,
   those too of nodes that the restored state knows nothing of (`ClusterRecord.strangers`).
 
+Clients that looked something up in another generation are refused, definitely and at once: field ids, schema versions
+and numbers of DELETEs are given out anew, so what fits by its numbers may mean something else. Generations only rise:
+whoever knows a newer one than the other side knows that he is not the one who is behind.
+
 The generation of a directory is that of the cluster record in its projection, at the revision it has applied.
 """
 
@@ -105,6 +109,11 @@ def _closed(node: NodeRecord, jump: int) -> NodeRecord:
     return msgspec.structs.replace(node, incarnation=Incarnation(node.incarnation + jump), member=False, left=True)
 
 
+def is_older(cluster: ClusterRecord, generation: Generation) -> bool:
+    """Whether something was applied in a generation, and the cluster has gone on to a later one since."""
+    return NOTHING_APPLIED < generation < cluster.generation
+
+
 def is_beyond(cluster: ClusterRecord, generation: Generation, applied: Revision, lineage: LineageHash | None) -> bool:
     """Whether what was applied in `generation` goes beyond what the cluster keeps of it. Where a history was left, its
     hash must be the one there, if it is told."""
@@ -114,3 +123,19 @@ def is_beyond(cluster: ClusterRecord, generation: Generation, applied: Revision,
     if end is None or applied > end.revision:
         return True
     return applied == end.revision and lineage is not None and lineage != end.lineage
+
+
+def check_generation(generation: Generation, catalog: Catalog) -> None:
+    """Raises `Refused` with code GENERATION_CHANGED unless what was looked up in `generation` is of this history."""
+    assert catalog.cluster is not None
+    if generation != catalog.cluster.generation:
+        raise generation_changed(generation, catalog.cluster.generation)
+
+
+def generation_changed(known: Generation, now: Generation) -> Refused:
+    """The error for what was looked up in another generation than the present one."""
+    return Refused(
+        f"the table was looked up in generation {known} of the cluster, which is generation {now} now",
+        code="GENERATION_CHANGED",
+        hint="Look the table up again and start anew: the cluster was recovered from an older state.",
+    )

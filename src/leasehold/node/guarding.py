@@ -8,10 +8,9 @@ that the catalog says about a request is decided on the view of a `Pass` that `g
 from collections.abc import Callable
 
 from leasehold.core.catalog import BucketKey, Catalog
-from leasehold.core.generations import generation_of
+from leasehold.core.generations import generation_changed, generation_of
 from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Pass, guard
-from leasehold.core.outdated import generation_changed
 from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import BucketNumber, ClusterId, Generation, NodeId, ObjectId, Revision, SegmentId, Session
