@@ -35,7 +35,7 @@ from leasehold.core.records import (
     TransactionRecord,
     ViewRecord,
 )
-from leasehold.core.shelf import REPLACED, SEGMENTS
+from leasehold.core.shelf import REPLACED, SEGMENTS, Shelf
 from leasehold.core.statements import fold
 from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId
 
@@ -52,6 +52,11 @@ class Draft:
 
     def __getitem__(self, name: str) -> "HashTrieMap[Any, Any]":
         return self.fields[name] if name in self.fields else getattr(self.catalog, name)
+
+    def shelf(self, name: str) -> Shelf[Any]:
+        """A map of maps that is not all in memory."""
+        shelf: Any = self[name]
+        return shelf
 
     def put(self, name: str, key: object, record: object) -> None:
         """Sets a key of the map `name`."""
@@ -263,15 +268,11 @@ def _by_bucket(name: str, kind: type[Record]) -> Any:
     def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
         table, number, segment = rest.split(b"/")
         key = (ObjectId(int(table)), BucketNumber(int(number)))
-        had = key in draft[name]
-        inner: HashTrieMap[Any, Any] = draft[name].get(key) or HashTrieMap()
-        known = SegmentId(segment.decode())
-        inner = inner.discard(known) if value is None else inner.insert(known, decode_record(kind, value))
-        if len(inner):
-            draft.put(name, key, inner)
-        else:
-            draft.drop(name, key)
-        if bool(len(inner)) != had and key[0] not in draft["tables"]:
+        is_gone = key[0] not in draft["tables"]
+        had = is_gone and key in draft[name]
+        record = None if value is None else decode_record(kind, value)
+        draft.fields[name] = draft.shelf(name).setting(key, SegmentId(segment.decode()), record)
+        if is_gone and (key in draft[name]) != had:
             _leave(draft, key)
 
     return apply

@@ -297,6 +297,10 @@ class MemoryBase(Generic[R]):
             self._read[bucket] = self._family.decoded((key, self._items[key]) for key in found)
         return self._read[bucket]
 
+    def has(self, bucket: BucketKey) -> bool:
+        """Whether it is not empty."""
+        return bucket in self._sorted()
+
     def tables(self) -> list[ObjectId]:
         """The tables that have any, in order."""
         return sorted({table for table, _ in self._sorted()})

@@ -1,8 +1,9 @@
 """The bases of a vault (`core.shelf`): buckets of segments read from the file when somebody asks, on any thread.
 
 One connection of its own, which only reads, under one lock: with a write-ahead log it waits for no writer. Every
-bucket is as it was when its base was made. For that, whoever changes the file has all bases `keep` a bucket before the
-change is committed; what is read under the lock is the file as committed, so it is read before the change or never.
+bucket is as it was when its base was made. For that, whoever changes the file has all bases `keep` the keys as they are
+before the change is committed; what is read under the lock is the file as committed, so a key that may have changed is
+one that was kept.
 """
 
 import sqlite3
@@ -18,10 +19,11 @@ from leasehold.core.records import ReplacedRecord, SegmentRecord
 from leasehold.core.shelf import REPLACED, SEGMENTS, Base, BucketKey, Family, R
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
-from leasehold.limits import VAULT_BUCKETS_CACHED_MAX
+from leasehold.limits import BUCKET_PATCH_KEYS_MAX, VAULT_BUCKETS_CACHED_MAX
 from leasehold.vault.rows import verified
 
 _BUCKET: Final = "SELECT key, value, hash FROM projection WHERE key >= ? AND key < ? ORDER BY key"
+_ITEM: Final = "SELECT key, value, hash FROM projection WHERE key = ?"
 _NEXT: Final = "SELECT key FROM projection WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
 
 
@@ -45,14 +47,14 @@ class Reader:
         return segments, replaced
 
     def keep(self, changed: Iterable[bytes]) -> None:
-        """Has every base remember the buckets of these keys, before they change; by whoever writes the file."""
+        """Has every base remember what these keys have, before they change; by whoever writes the file."""
         bases = list(self._bases)
         for key in changed:
             for base in bases:
                 if key.startswith(base.family.prefix):
-                    base.keep(base.family.bucket_of(key))
+                    base.keep(key)
 
-    def select(self, statement: str, bounds: tuple[bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    def select(self, statement: str, bounds: tuple[bytes, ...]) -> list[tuple[bytes, bytes, bytes]]:
         """What a statement finds in the file, by whoever holds the lock."""
         if self._closed:
             raise Refused(f"the vault {self.path} is closed", code="CLOSED")
@@ -84,8 +86,10 @@ class FileBase(Generic[R]):
     def __init__(self, reader: Reader, family: Family[R]) -> None:
         self.family = family
         self._reader = reader
+        self._before: dict[BucketKey, dict[SegmentId, R | None]] = {}
+        """Of buckets that changed since, what the keys that did had before: at most BUCKET_PATCH_KEYS_MAX of each."""
         self._kept: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
-        """What the file no longer has: all that has changed since, as it was."""
+        """The others that changed since, as they were."""
         self._read: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
         """What could be read again; the newest VAULT_BUCKETS_CACHED_MAX."""
 
@@ -99,19 +103,31 @@ class FileBase(Generic[R]):
         with self._reader.lock:
             return self._get(bucket)
 
-    def keep(self, bucket: BucketKey) -> None:
-        """Remembers a bucket as it is: it changes soon."""
-        if bucket not in self._kept:
-            with self._reader.lock:
+    def has(self, bucket: BucketKey) -> bool:
+        """Whether it is not empty."""
+        with self._reader.lock:
+            return self._has(bucket)
+
+    def keep(self, key: bytes) -> None:
+        """Remembers what a key has: it changes soon."""
+        bucket = self.family.bucket_of(key)
+        if bucket in self._kept:
+            return
+        with self._reader.lock:
+            before = self._before.setdefault(bucket, {})
+            if len(before) >= BUCKET_PATCH_KEYS_MAX:
                 self._kept[bucket] = self._get(bucket)
                 self._read.pop(bucket, None)
+                del self._before[bucket]
+            elif (segment := self.family.segment_of(key)) not in before:
+                before[segment] = (self._rows(_ITEM, (key,)) or {}).get(segment)
 
     def tables(self) -> list[ObjectId]:
         """The tables that have any, in order."""
         prefix = self.family.prefix
         with self._reader.lock:
             found = {table for table, _ in self._steps(prefix, lambda one: b"%s%010d" % (prefix, one[0]))}
-            changed = {table for table, _ in self._kept}
+            changed = {table for table, _ in (*self._kept, *self._before)}
             return sorted(table for table in found | changed if table not in changed or self._buckets(table))
 
     def buckets(self, table: ObjectId) -> list[BucketKey]:
@@ -121,9 +137,9 @@ class FileBase(Generic[R]):
 
     def _buckets(self, table: ObjectId) -> list[BucketKey]:
         prefix = b"%s%010d/" % (self.family.prefix, table)
-        found = [one for one in self._steps(prefix, self.family.bucket_prefix) if one not in self._kept]
-        had = [one for one, content in self._kept.items() if one[0] == table and content is not None]
-        return sorted(found + had)
+        changed = {one for one in (*self._kept, *self._before) if one[0] == table}
+        found = set(self._steps(prefix, self.family.bucket_prefix)).difference(changed)
+        return sorted(found.union(one for one in changed if self._has(one)))
 
     def _steps(self, prefix: bytes, group: Callable[[BucketKey], bytes]) -> Iterator[BucketKey]:
         """The first bucket of each group in the file, by one look for each; a group has a prefix of keys."""
@@ -134,17 +150,35 @@ class FileBase(Generic[R]):
             # `0` is what follows `/`, so this is behind all keys of the group.
             start = group(bucket) + b"0"
 
+    def _has(self, bucket: BucketKey) -> bool:
+        for known in (self._kept, self._read):
+            if bucket in known:
+                return known[bucket] is not None
+        before = self._before.get(bucket)
+        if before is None:
+            return bool(self._reader.select(_NEXT, self._bounds(bucket)))
+        return any(record is not None for record in before.values()) or self._get(bucket) is not None
+
     def _get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":
         for known in (self._kept, self._read):
             if bucket in known:
                 return known[bucket]
-        prefix = self.family.bucket_prefix(bucket)
-        rows = self._reader.select(_BUCKET, (prefix + b"/", prefix + b"0"))
-        try:
-            found = self.family.decoded((key, value) for key, value, _ in verified(rows, self._reader.path))
-        except Corrupt as error:
-            raise self._reader.failed(error) from error
+        found = self._rows(_BUCKET, self._bounds(bucket)) or HashTrieMap()
+        for segment, record in self._before.get(bucket, {}).items():
+            found = found.discard(segment) if record is None else found.insert(segment, record)
         while len(self._read) >= VAULT_BUCKETS_CACHED_MAX:
             del self._read[next(iter(self._read))]
-        self._read[bucket] = found
-        return found
+        self._read[bucket] = found or None
+        return self._read[bucket]
+
+    def _bounds(self, bucket: BucketKey) -> tuple[bytes, bytes]:
+        prefix = self.family.bucket_prefix(bucket)
+        return prefix + b"/", prefix + b"0"
+
+    def _rows(self, statement: str, bounds: tuple[bytes, ...]) -> "HashTrieMap[SegmentId, R] | None":
+        """What the file has of one bucket; None for nothing."""
+        rows = self._reader.select(statement, bounds)
+        try:
+            return self.family.decoded((key, value) for key, value, _ in verified(rows, self._reader.path))
+        except Corrupt as error:
+            raise self._reader.failed(error) from error

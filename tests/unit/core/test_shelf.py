@@ -1,16 +1,19 @@
 """A catalog whose segments are read on demand says the same as one that holds them all, at every revision of it."""
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core import keys
+from leasehold.core import keys, shelf
 from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
 from leasehold.core.shelf import REPLACED, SEGMENTS, Reopened, Shelf, on_demand
 from leasehold.errors import Corrupt
+from leasehold.limits import BUCKET_PATCH_KEYS_MAX
 from leasehold.testing.vault import MemoryBase
-from tests.unit.core.test_catalog_indices import CHANGES, as_told_by_the_records, indices, name, segment
+from tests.unit.core.test_catalog_indices import CHANGES, as_told_by_the_records, indices, name, segment, table
 
 
 def reopened(items):
@@ -29,34 +32,90 @@ def restored(items):
     return Catalog.restored(0, bytes(32), [Change(key, value) for key, value in sorted(items.items())])
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(CHANGES, max_size=30), st.lists(st.lists(CHANGES, max_size=4), max_size=8))
-def test_it_equals_one_that_holds_everything_at_every_revision(before, batches):
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(CHANGES, max_size=30),
+    st.lists(st.tuples(st.booleans(), st.lists(CHANGES, max_size=4)), max_size=8),
+    st.integers(0, 3),
+)
+def test_it_equals_one_that_holds_everything_at_every_revision(before, batches, unread_max):
     items = follow({}, before)
     catalog = reopened(items)
     seen = [(catalog, items)]
-    for batch in batches:
-        catalog, items = catalog.changed(batch), follow(items, batch)
-        assert indices(catalog) == as_told_by_the_records(catalog)
-        seen.append((catalog, items))
+    with patch.object(shelf, "BUCKET_PATCH_KEYS_MAX", unread_max):
+        for is_looked_at, batch in batches:
+            catalog, items = catalog.changed(batch), follow(items, batch)
+            if is_looked_at:
+                assert indices(catalog) == as_told_by_the_records(catalog)
+            seen.append((catalog, items))
     for view, then in reversed(seen):
+        assert indices(view) == indices(restored(then))
         assert view == restored(then)
         assert restored(then) == view
 
 
+class AskedBase(MemoryBase):
+    """Tells what it was asked for."""
+
+    def __init__(self, family, items):
+        super().__init__(family, items)
+        self.asked = []
+
+    def get(self, bucket):
+        self.asked.append(bucket)
+        return super().get(bucket)
+
+
 def test_a_bucket_is_read_when_it_is_asked_for_and_then_only():
     items = follow({}, [segment(1, 0, 1), segment(1, 1, 2)])
-    asked = []
+    base = AskedBase(SEGMENTS, items)
+    buckets = Shelf(base)
+    assert base.asked == []
+    assert set(buckets.get((1, 1))) == {name(2)}
+    assert base.asked == [(1, 1)]
 
-    class Base(MemoryBase):
-        def get(self, bucket):
-            asked.append(bucket)
-            return super().get(bucket)
 
-    shelf = Shelf(Base(SEGMENTS, items))
-    assert asked == []
-    assert set(shelf.get((1, 1))) == {name(2)}
-    assert asked == [(1, 1)]
+def record_of(change):
+    (record,) = SEGMENTS.decoded([(change.key, change.value)]).values()
+    return record
+
+
+def test_a_change_reads_nothing_and_what_it_sets_is_there_once_somebody_asks():
+    base = AskedBase(SEGMENTS, follow({}, [segment(1, 0, 1), segment(1, 0, 2), segment(1, 1, 1)]))
+    record = record_of(segment(1, 0, 3))
+    before = Shelf(base)
+    buckets = before.setting((1, 0), name(3), record).setting((1, 0), name(1), None)
+    assert (1, 0) in buckets
+    assert (1, 1) in buckets
+    assert (2, 0) not in buckets
+    assert base.asked == []
+    assert set(buckets[(1, 0)]) == {name(2), name(3)}
+    again = buckets.setting((1, 0), name(4), record)
+    assert set(again[(1, 0)]) == {name(2), name(3), name(4)}
+    assert base.asked == [(1, 0)]
+    assert set(before[(1, 0)]) == {name(1), name(2)}
+    assert before.mark((1, 0)) is not buckets.mark((1, 0)) is not again.mark((1, 0))
+    assert before.mark((1, 1)) is again.mark((1, 1))
+
+
+def test_what_came_and_went_does_not_add_up():
+    base = AskedBase(SEGMENTS, follow({}, [segment(1, 0, 1)]))
+    record = record_of(segment(1, 0, 2))
+    buckets = Shelf(base)
+    for number in range(2, 2 * BUCKET_PATCH_KEYS_MAX):
+        buckets = buckets.setting((1, 0), name(number), record).setting((1, 0), name(number), None)
+    assert base.asked == [(1, 0)], "once, when there were too many"
+    assert len(buckets._changed[(1, 0)]) == 1
+
+
+def test_what_a_dropped_table_leaves_behind_is_told_without_reading_it():
+    items = follow({}, [table(1, None), segment(1, 0, 1), segment(1, 2, 2)])
+    eager = tuple(Change(key, items[key]) for key in sorted(items) if not on_demand(key))
+    segments, replaced = AskedBase(SEGMENTS, items), AskedBase(REPLACED, items)
+    stored = Reopened(applied=0, lineage=bytes(32), items=eager, segments=segments, replaced=replaced)
+    catalog = Catalog.reopened(stored).changed([Change(keys.table(1), None)])
+    assert sorted(catalog.leftovers[1]) == [0, 2]
+    assert segments.asked == replaced.asked == []
 
 
 def test_a_bucket_that_empties_is_gone_and_its_base_is_not_seen_through():
@@ -72,14 +131,17 @@ def test_a_bucket_that_empties_is_gone_and_its_base_is_not_seen_through():
 
 
 def test_of_an_empty_one_nothing_is_found():
-    shelf = Shelf()
-    assert shelf.get((1, 0)) is None
-    assert shelf.get((1, 0), {}) == {}
+    empty = Shelf()
+    assert empty.get((1, 0)) is None
+    assert empty.get((1, 0), {}) == {}
+    assert (1, 0) not in empty
     with pytest.raises(KeyError):
-        shelf[(1, 0)]
-    assert shelf == Shelf(MemoryBase(SEGMENTS, {}))
+        empty[(1, 0)]
+    assert empty == Shelf(MemoryBase(SEGMENTS, {}))
 
 
 def test_a_key_that_names_no_bucket_is_damage():
     with pytest.raises(Corrupt):
         SEGMENTS.bucket_of(b"c/segment/what")
+    with pytest.raises(Corrupt):
+        SEGMENTS.segment_of(b"c/segment/0000000001/00001/\xff")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -13,11 +14,13 @@ from tests.unit.core.test_catalog_indices import CHANGES
 from tests.unit.vault.manifests import CLAIMING, HASH, gone, revision, segment, segment_id, sql
 from tests.unit.vault.test_vault_crash import digest_of
 
+from leasehold.core import shelf
 from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
 from leasehold.core.shelf import SEGMENTS, BucketKey
 from leasehold.errors import Corrupt, Refused
 from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision
+from leasehold.limits import BUCKET_PATCH_KEYS_MAX
 from leasehold.testing.vault import VaultDisk
 from leasehold.vault import ondemand
 from leasehold.vault.store import SqliteVault
@@ -75,9 +78,12 @@ async def test_R7_a_view_older_than_a_leap_sees_nothing_of_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
 @settings(max_examples=40, deadline=None)
-@given(batches=st.lists(st.lists(CHANGES, max_size=6), min_size=2, max_size=6))
+@given(
+    batches=st.lists(st.tuples(st.booleans(), st.lists(CHANGES, max_size=6)), min_size=2, max_size=6),
+    unread_max=st.integers(0, 3),
+)
 def test_every_view_says_what_was_so_at_its_revision(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, batches: list[list[Change]]
+    tmp_path_factory: pytest.TempPathFactory, kind: str, batches: list[tuple[bool, list[Change]]], unread_max: int
 ) -> None:
     async def main() -> None:
         vault: Vault = VaultDisk().open()
@@ -85,17 +91,53 @@ def test_every_view_says_what_was_so_at_its_revision(
             vault = await SqliteVault.open(tmp_path_factory.mktemp("vault"))
         items: dict[bytes, bytes | None] = {}
         seen: list[tuple[Catalog, Catalog]] = []
-        for number, batch in enumerate(batches, start=1):
+        for number, (is_looked_at, batch) in enumerate(batches, start=1):
             merged = {change.key: change for change in batch}
             await vault.apply((revision(number, *merged.values()),), HASH)
             items |= {key: change.value for key, change in merged.items()}
             left = [Change(key, value) for key, value in sorted(items.items()) if value is not None]
             seen.append((Catalog.reopened(await vault.reopened()), Catalog.restored(Revision(number), HASH, left)))
+            if is_looked_at:
+                one = bucket(1, 1)
+                assert seen[0][0].segments.get(one) == seen[0][1].segments.get(one)
         for view, expected in seen:
+            # One by one first: who goes through all of them reads all.
+            for one in [bucket(table, number) for table in range(1, 4) for number in range(3)]:
+                assert (one in view.segments) == (one in expected.segments)
+                assert view.replaced.get(one) == expected.replaced.get(one)
             assert view == expected
         await vault.close()
 
-    asyncio.run(main())
+    with patch.object(ondemand, "BUCKET_PATCH_KEYS_MAX", unread_max):
+        asyncio.run(main())
+
+
+async def test_a_change_reads_the_keys_that_it_changes_and_no_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = await filled(tmp_path)
+    before = Catalog.reopened(await vault.reopened())
+    assert sorted(before.segments) == [bucket(1, 0), bucket(1, 3), bucket(7, 15)]
+    read: list[bytes] = []
+    decode = shelf.decode_record
+    monkeypatch.setattr(shelf, "decode_record", lambda kind, value: read.append(value) or decode(kind, value))
+    await vault.apply((revision(2, gone(FIRST[0]), segment(1, 0, 7)),), HASH)
+    await vault.apply((revision(3, segment(1, 0, 1, rows=2)),), HASH)
+    assert read == [FIRST[0].value], "what was there; what was changed already is known"
+    assert set(before.segments[bucket(1, 0)]) == {segment_id(1), segment_id(2)}
+    await vault.close()
+
+
+async def test_what_a_base_keeps_of_a_bucket_does_not_add_up(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    view = Catalog.reopened(await vault.reopened())
+    base = view.segments._base  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(base, ondemand.FileBase)
+    for number in range(BUCKET_PATCH_KEYS_MAX + 10):
+        await vault.apply((revision(number + 2, segment(1, 0, number + 10)),), HASH)
+    assert base._before == {}  # pyright: ignore[reportPrivateUsage]
+    assert set(view.segments[bucket(1, 0)]) == {segment_id(1), segment_id(2)}
+    await vault.close()
 
 
 async def test_threads_that_read_while_revisions_are_applied_see_their_own_view(tmp_path: Path) -> None:
