@@ -64,6 +64,7 @@ from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from leasehold.wire.entropy import SystemEntropy
 
+A = TypeVar("A")
 M = TypeVar("M", bound=Message)
 
 
@@ -128,23 +129,20 @@ class Coordinators:
             raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
         if self._cluster_id is None:
             self._cluster_id = self.whoami().cluster_id
+        cluster_id = self._cluster_id
         statement = statement_id or StatementId(self._entropy.hex_128())
-        began_ns = self._clock.now_ns()
-        ends_ns = None if timeout is None else began_ns + round(timeout * SECOND_NS)
-        deadline_ns = began_ns + STATEMENT_RESOLVE_NS
-        while True:
+        ends_ns = None if timeout is None else self._clock.now_ns() + round(timeout * SECOND_NS)
+
+        def ask() -> Receipt | Rows:
             # Each leader counts from when it is asked.
             left_ns = None if ends_ns is None else max(1, ends_ns - self._clock.now_ns())
-            request = Execute(cluster_id=self._cluster_id, statement=statement, text=text, timeout_ns=left_ns)
-            try:
-                return self._run(request, on_wait)
-            except (Indefinite, NotInitialised, NotLeader) as error:
-                if self._clock.now_ns() >= deadline_ns:
-                    raise OutcomeUnknown(
-                        f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s: {error}",
-                        hint=f"ask again with the same statement id, {statement}: it is never run twice",
-                    ) from error
-            sleep_ns(RETRY_PAUSE_NS)
+            return self._run(
+                Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns),
+                on_wait,
+            )
+
+        hint = f"ask again with the same statement id, {statement}: it is never run twice"
+        return self._until_answered(ask, f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s", hint)
 
     def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
         """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
@@ -254,18 +252,23 @@ class Coordinators:
 
     def _resolve(self, request: OpenTransaction | CommitTransaction | AbortTransaction) -> TransactionFacts:
         """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
+        return self._until_answered(
+            lambda: self._call(request, TransactionFacts),
+            f"no answer about write transaction {request.transaction}",
+            "ask again with the same transaction id before you write the rows again",
+        )
+
+    def _until_answered(self, ask: Callable[[], A], unanswered: str, hint: str) -> A:
+        """What `ask` answers; it may be asked again. Raises `OutcomeUnknown` after STATEMENT_RESOLVE_NS."""
         deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
         while True:
             try:
-                return self._call(request, TransactionFacts)
+                return ask()
             except (Indefinite, NotInitialised, NotLeader) as error:
                 if error.code == "TRANSACTION_FORGOTTEN":
                     raise
                 if self._clock.now_ns() >= deadline_ns:
-                    raise OutcomeUnknown(
-                        f"no answer about write transaction {request.transaction}: {error}",
-                        hint="ask again with the same transaction id before you write the rows again",
-                    ) from error
+                    raise OutcomeUnknown(f"{unanswered}: {error}", hint=hint) from error
             sleep_ns(RETRY_PAUSE_NS)
 
     # ------------------------------------------------------------ the cluster itself
