@@ -535,7 +535,8 @@ ADOPT_WAIT_MAX_NS: Final = 1_300 * SECOND_NS
 GENERATION_GAP: Final = 1_000_000
 """By so much at least every counter, incarnation and term jumps when a lost meta storage is recovered."""
 NUMBERS_PER_SECOND: Final = 10
-"""And by so much for each second since the generation before began: more than a lost history gave out of each."""
+"""And by so much more for each second since the generation before began: more than a lost history gave out of each,
+and a generation that began in the same restored state some seconds before this one."""
 GENERATIONS_SINCE: Final = 1_735_689_600
 """2025, in seconds since 1970: when a cluster's first generation began at the earliest."""
 ORIGINS_MAX: Final = 64
