@@ -80,9 +80,7 @@ def test_the_same_state_restored_twice_gives_out_other_numbers(generations):
     saved = catalog()
     for _ in range(generations):
         saved = saved.changed(raised(saved, wall_s=WALL_S - 60, longest_lease_ns=0).changes)
-    first, second = (
-        saved.changed(raised(saved, wall_s=WALL_S + late, longest_lease_ns=0).changes) for late in (0, 60)
-    )
+    first, second = (saved.changed(raised(saved, wall_s=WALL_S + late, longest_lease_ns=0).changes) for late in (0, 60))
     assert second.counters.next_node - first.counters.next_node == 60 * NUMBERS_PER_SECOND
     assert second.nodes[3].incarnation - first.nodes[3].incarnation == 60 * NUMBERS_PER_SECOND
 
