@@ -283,7 +283,7 @@ class Recovering:
     def _log_segments(self) -> None:
         """What a member has got and evicted, if that is news."""
         words = segments_in_words(self.recovery.progress(self._clock.now_ns()))
-        if words != self._logged_segments:
+        if self.recovery.stage is Stage.MEMBER and words != self._logged_segments:
             self._logged_segments = words
             log.info("serving; %s", words)
 
@@ -295,7 +295,9 @@ class Recovering:
         if stage is Stage.LEAPING or (stage is Stage.REPLAYING and before is not Stage.ASKING):
             self._logged_ns = now_ns
             log.info("recovering by %s", in_words(self.recovery.progress(now_ns)))
-        elif before is Stage.ASKING and stage is not Stage.CONNECTING:
-            log.info("recovered by %s", in_words(self.recovery.progress(now_ns)))
+        elif before is Stage.ASKING and stage in {Stage.ADMITTED, Stage.MEMBER}:
+            progress = self.recovery.progress(now_ns)
+            self._logged_segments = segments_in_words(progress)
+            log.info("recovered by %s", in_words(progress))
         if self.recovery.busy:
             self._telling.set()

@@ -159,7 +159,9 @@ def test_what_finds_no_room_on_its_way_out_is_said_again():
     with_a_leader(scenario)
 
 
-def test_behind_it_says_so_again_after_it_has_caught_up():
+def test_behind_it_says_so_again_after_it_has_caught_up(caplog):
+    caplog.set_level(logging.INFO, logger="leasehold.node")
+
     async def scenario(ground, group):
         ground.history.put(1)
         ground.leader.on_finished = [lambda _: RecoveryBehind(latest=3, catch_up_difference=0)]
@@ -172,6 +174,9 @@ def test_behind_it_says_so_again_after_it_has_caught_up():
         await ground.leader.push()
         await until(lambda: leased(ground))
         assert [one.applied for one in ground.leader.told(RecoveryFinished)] == [1, 3]
+        recovered = [one for one in caplog.messages if one.startswith("recovered by case b")]
+        assert len(recovered) == 1, "not where it heard that it is behind"
+        assert "revision 3 of" in recovered[0]
 
     with_a_leader(scenario)
 
