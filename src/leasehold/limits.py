@@ -218,6 +218,8 @@ RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
 JOIN_WAIT_TOLD_NS: Final = 30 * SECOND_NS
 """A node whose join has to wait says so in its log, and says it again after so long."""
+CUT_OFF_TOLD_NS: Final = 10 * SECOND_NS
+"""A node that no coordinator answers says so in its log, and says it again after so long."""
 SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
 """How long a node that stops in order waits to hear that its lease was taken back."""
 VAULT_BATCH_REVISIONS_MAX: Final = 10_000
@@ -535,7 +537,8 @@ ADOPT_WAIT_MAX_NS: Final = 1_300 * SECOND_NS
 GENERATION_GAP: Final = 1_000_000
 """By so much at least every counter, incarnation and term jumps when a lost meta storage is recovered."""
 NUMBERS_PER_SECOND: Final = 10
-"""And by so much for each second since the generation before began: more than a lost history gave out of each."""
+"""And by so much more for each second since the generation before began: more than a lost history gave out of each,
+and a generation that began in the same restored state some seconds before this one."""
 GENERATIONS_SINCE: Final = 1_735_689_600
 """2025, in seconds since 1970: when a cluster's first generation began at the earliest."""
 ORIGINS_MAX: Final = 64
@@ -550,6 +553,8 @@ assert ADOPT_WAIT_MAX_NS > 2 * LEASE_DURATION_MAX_NS
 # A node's own recovery.
 RECOVERY_LEFT_MAX_NS: Final = 7 * 24 * 3600 * SECOND_NS
 """A guess of more time than this is none."""
+FETCH_STALLED_NS: Final = 10 * SECOND_NS
+"""Where no segment has come for so long, what has come before tells nothing of when the next one does."""
 RECOVERY_LOG_NS: Final = 5 * SECOND_NS
 """How often the log of a recovering node says how far it is."""
 BAD_SNAPSHOTS_MAX: Final = 3

@@ -41,12 +41,21 @@ def make_tables(cluster: Cluster) -> None:
     cluster.sql(f"DELETE FROM d.t WHERE a < {DELETED}")
 
 
+def in_each_vault(cluster: Cluster) -> None:
+    """Returns once the vaults of both nodes hold what was stated before: what is stated is shown first, and what a node
+    says of its disk comes after that revision is durable."""
+    cluster.sql("CREATE TABLE d.passing (a BIGINT) TBLPROPERTIES ('replication' = '2')")
+    cluster.sql("DROP TABLE d.passing")
+    wait_until(lambda: not cluster.sql("SHOW PROCEDURES").rows)
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cluster of two nodes with tables, that does not run any more."""
     with RunningCluster.start(tmp_path_factory.mktemp("stopped") / "cluster", nodes=2) as cluster:
         with cluster.connect() as connected:
             make_tables(connected)
+            in_each_vault(connected)
         return cluster.directory
 
 

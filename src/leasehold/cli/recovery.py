@@ -1,4 +1,4 @@
-"""How far a node is on its way in, in a few words."""
+"""How far a node is on its way in, in a few words and in all of them."""
 
 from typing import Any
 
@@ -6,26 +6,26 @@ import msgspec
 
 from leasehold.cli.output import milliseconds
 from leasehold.core.messages import NodeRecovery, NodeStatus
-from leasehold.limits import SECOND_NS
+from leasehold.core.tally import in_words, left_in_words, segments_in_words
 
 _IN = frozenset({"MEMBER", "LEFT", ""})
 """Stages in which the way in is over, or nothing is told of it."""
 
 
 def recovery_words(node: NodeStatus) -> str:
-    """As `b: revision 1,200 of 5,000, 3 s left`; of a node that is in, what it still lacks, or nothing."""
-    told, on_its_way = node.recovery, node.stage not in _IN
+    """As `b: revision 1,200 of 5,000, about 3 s left`; of a node that is in and lacks segments, those; else nothing."""
+    told = _told(node)
     if told is None:
-        return node.stage.lower() if on_its_way else ""
-    parts = [_progress(told)] if on_its_way else []
-    if told.segments_missing:
-        parts.append(f"{told.segments_missing:,} segments to fetch")
-    if on_its_way and told.left_ns is not None:
-        parts.append(f"{_rounded_up(told.left_ns)} s left")
+        return _stage(node)
+    parts = (_progress(told) if _is_on_its_way(node) else "", segments_in_words(told), left_in_words(told))
     words = ", ".join(part for part in parts if part)
-    if not words:
-        return told.case if on_its_way else ""
-    return f"{told.case}: {words}"
+    return f"{told.case}: {words}" if words else told.case
+
+
+def recovery_line(node: NodeStatus) -> str:
+    """The same with all that is told, and why it is that case."""
+    told = _told(node)
+    return _stage(node) if told is None else in_words(told)
 
 
 def recovery_json(told: NodeRecovery | None) -> dict[str, Any] | None:
@@ -36,11 +36,23 @@ def recovery_json(told: NodeRecovery | None) -> dict[str, Any] | None:
     return fields | {"left_ms": None if told.left_ns is None else milliseconds(told.left_ns)}
 
 
+def _is_on_its_way(node: NodeStatus) -> bool:
+    return node.stage not in _IN
+
+
+def _stage(node: NodeStatus) -> str:
+    return node.stage.lower() if _is_on_its_way(node) and node.recovery is None else ""
+
+
+def _told(node: NodeStatus) -> NodeRecovery | None:
+    """What it tells, while there is something that people wait for. A process that is gone gets on with nothing."""
+    told = node.recovery
+    if told is None or node.state == "DOWN":
+        return None
+    return told if _is_on_its_way(node) or told.segments_missing else None
+
+
 def _progress(told: NodeRecovery) -> str:
     if told.keys_total and told.keys < told.keys_total:
         return f"{told.keys:,} of {told.keys_total:,} keys"
     return f"revision {told.applied:,} of {told.target:,}" if told.applied < told.target else ""
-
-
-def _rounded_up(duration_ns: int) -> int:
-    return -(-duration_ns // SECOND_NS)

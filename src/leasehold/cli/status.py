@@ -1,7 +1,7 @@
 """`leasehold status`: the nodes, their leases, and how far those are that are on their way in."""
 
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
-from leasehold.cli.recovery import recovery_json, recovery_words
+from leasehold.cli.recovery import recovery_json, recovery_line
 from leasehold.core.messages import ClusterStatus
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
 
@@ -50,11 +50,11 @@ def show_status(status: ClusterStatus, output: Output) -> None:
         )
         for node in status.nodes
     ]
-    for column, words in (
-        ("recovery", [recovery_words(node) for node in status.nodes]),
-        ("seen", [node.seen for node in status.nodes]),
-    ):
-        if set(words) - {"", "ALIVE"}:
-            columns.append(column)
-            rows = [(*row, told) for row, told in zip(rows, words, strict=True)]
+    seen = [node.seen for node in status.nodes]
+    if set(seen) - {"", "ALIVE"}:
+        columns.append("seen")
+        rows = [(*row, told) for row, told in zip(rows, seen, strict=True)]
     show_table(columns, rows)
+    for node in status.nodes:
+        if line := recovery_line(node):
+            say(f"{node.name}: {line}")

@@ -36,7 +36,7 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
                     return node
                 state = _state(node, trouble)
                 if clock.now_ns() >= deadline_ns:
-                    raise trouble or _late(directory, wanted, node, state, timeout_ns)
+                    raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
                 line.show(f"{wanted}: {state}")
                 sleep_ns(NODE_WAIT_POLL_NS)
     finally:
@@ -54,10 +54,15 @@ def _look(cluster: Coordinators, wanted: str) -> tuple[NodeStatus | None, Leaseh
 
 def _is_of_older_process(directory: Path, node: NodeStatus) -> bool:
     """A killed node's lease runs on for a while, and must not pass for that of a process that runs now."""
-    if not (directory / CLUSTER_FILE).exists() or node.name not in read_cluster_file(directory).nodes:
+    if not _is_local(directory, node.name):
         return False
     process = Process(directory / node.name)
     return process.running() is None or read_address(process.directory) != node.address
+
+
+def _is_local(directory: Path, name: str) -> bool:
+    """Whether it is one of the nodes that `leasehold up` starts there."""
+    return (directory / CLUSTER_FILE).exists() and name in read_cluster_file(directory).nodes
 
 
 def _state(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
@@ -69,10 +74,11 @@ def _state(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
     return f"{node.state}, {words}" if words else node.state
 
 
-def _late(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
+def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
+    """The error for a node that was waited for so long."""
     where = f"--dir {directory}"
     wanted = wanted if node is None else node.name
-    is_local = (directory / CLUSTER_FILE).exists()
+    is_local = _is_local(directory, wanted)
     match None if node is None else node.state:
         case None:
             hint = (

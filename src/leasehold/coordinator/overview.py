@@ -33,8 +33,9 @@ from leasehold.core.statements import (
     ShowTables,
     ShowViews,
 )
+from leasehold.core.tally import left_in_words, segments_in_words
 from leasehold.ids import NodeId, Term
-from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX, SECOND_NS
+from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX
 
 CatalogQuestion: TypeAlias = (
     ShowDatabases
@@ -181,7 +182,7 @@ class Overview:
                 one.applied_revision,
                 one.lease_remaining_ns // MILLISECOND_NS,
                 one.stage,
-                None if one.recovery is None else recovery_text(one.recovery),
+                None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage == "MEMBER"),
                 one.seen,
             )
             for one in self.status(catalog, now_ns).nodes
@@ -201,14 +202,13 @@ class Overview:
         return Rows(columns=columns, rows=rows, revision=catalog.revision)
 
 
-def recovery_text(one: NodeRecovery) -> str:
-    """How far a recovery is, in a few words: its case, keys of a snapshot or revisions, and what is left of it."""
+def recovery_text(one: NodeRecovery, *, is_in: bool) -> str:
+    """How far a recovery is, in a few words: its case, keys of a snapshot or revisions unless the node is in, segments,
+    and what is left of it."""
+    here = ""
     if one.case == "c" and one.keys < one.keys_total:
-        text = f"c {one.keys}/{one.keys_total} keys"
-    else:
-        text = f"{one.case} {one.applied}/{one.target}"
-    if one.segments_missing:
-        text += f", {one.segments_missing} segments missing"
-    if one.left_ns is not None and one.applied < one.target:
-        text += f", {-(-one.left_ns // SECOND_NS)} s left"
-    return text
+        here = f"{one.keys}/{one.keys_total} keys"
+    elif not is_in:
+        here = f"{one.applied}/{one.target}"
+    parts = (f"{one.case} {here}".rstrip(), segments_in_words(one), left_in_words(one))
+    return ", ".join(part for part in parts if part)

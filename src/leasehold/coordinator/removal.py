@@ -222,10 +222,10 @@ class Removal:
 
 
 def check_allowed(found: Census, catalog: Catalog, *, force: bool) -> None:
-    """Raises `Refused` for what stands in the way, unless it is to be given up."""
+    """Raises `Refused` for what stands in the way, the worst of it first, unless it is to be given up."""
     if not force:
-        check_enough_left(found, catalog)
         check_nothing_lost(found, catalog)
+        check_enough_left(found, catalog)
 
 
 def _node(key: bytes, catalog: Catalog) -> NodeRecord:

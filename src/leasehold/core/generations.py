@@ -62,9 +62,10 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
     assert counters is not None
     assert settings is not None
     assert catalog.largest_lease is not None
-    if wall_s <= cluster.generation:
+    began = _began(cluster)
+    if wall_s <= began:
         raise Refused(
-            f"this machine's clock says {wall_s} s since 1970, the cluster's generation began at {cluster.generation}",
+            f"this machine's clock says {wall_s} s since 1970, the cluster's generation began at {began} or later",
             code="CLOCK_SET_BACK",
             hint="set the clock, then run it again",
         )
@@ -95,8 +96,12 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
 
 def jump_to(cluster: ClusterRecord, generation: Generation) -> int:
     """How far numbers jump to a generation: two that began after the same one have none in common."""
-    seconds = generation - max(cluster.generation, GENERATIONS_SINCE)
-    return max(GENERATION_GAP, seconds * NUMBERS_PER_SECOND)
+    return GENERATION_GAP + (generation - _began(cluster)) * NUMBERS_PER_SECOND
+
+
+def _began(cluster: ClusterRecord) -> int:
+    """The second since 1970 at which its generation began, at the earliest."""
+    return max(cluster.generation, GENERATIONS_SINCE)
 
 
 def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Generation) -> LeaderRecord:

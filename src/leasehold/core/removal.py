@@ -7,13 +7,14 @@ that no commit that follows can count on it (`core/commit.py`), and no process o
 
 What stands in the way is counted in a census of all tables and segments, which takes long, and the tombstone is decided
 on the catalog of a later moment. So the changes between the two are looked through as it is decided (`recounted`).
-The removal of another node changes what any segment depends on: after one, there is a census anew.
+The removal of another node changes what any segment depends on: after one, there is a census anew. Told first is what
+is worst to give up, since force gives up all of it.
 
 | what stands in the way                                   | without force   | with force                            |
 | -------------------------------------------------------- | --------------- | ------------------------------------- |
+| segments that only this node is known to hold            | ONLY_HOLDER     | they are lost: readers get SEGMENT_LOST |
 | no other node has ever joined                            | LAST_NODE       | removed                               |
 | a table wants more replicas than nodes are left          | TOO_FEW_NODES   | its buckets have fewer replicas       |
-| segments that only this node is known to hold            | ONLY_HOLDER     | they are lost: readers get SEGMENT_LOST |
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,9 +29,10 @@ from leasehold.core.records import NodeRecord, SegmentRecord, UseState
 from leasehold.core.replication import has_other_holder
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
-from leasehold.limits import LOST_TABLES_NAMED_MAX, NODES_MAX
+from leasehold.limits import LOST_TABLES_NAMED_MAX
 
-_DIGITS_MAX = len(str(NODES_MAX))
+_DIGITS_MAX = len(str(2**63))
+"""Of a number that a node may have: a recovery makes them jump."""
 
 COUNTED = (keys.TABLES, keys.BUCKETS, keys.SEGMENTS)
 """The records that a census goes through."""

@@ -114,6 +114,7 @@ SETTINGS: Final = (
 _FIXED: Final = {
     "clock_drift": "every lease that is out was counted with it",
     "largest_lease": "it follows lease_duration",
+    "generation": "`leasehold recover` begins a new one",
 }
 
 

@@ -1,9 +1,12 @@
 """What is counted of a recovery, for people: how far it is, and a guess of how long the rest takes."""
 
+from typing import TypeAlias
+
 import msgspec
 
+from leasehold.core.messages import NodeRecovery
 from leasehold.ids import Revision
-from leasehold.limits import RECOVERY_LEFT_MAX_NS
+from leasehold.limits import FETCH_STALLED_NS, RECOVERY_LEFT_MAX_NS, SECOND_NS
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,8 @@ class Tally:
         self._taken = self._total = 0
         self._kept = self._fetched = self._missing = self._evicted = 0
         self._pace = self._fetch_pace = _Pace(now_ns, applied)
+        self._fetched_ns = now_ns
+        """When the last segment came, or the first one was missed."""
 
     @property
     def keys(self) -> int:
@@ -89,15 +94,20 @@ class Tally:
     def compare(self, kept: int, missing: int, now_ns: int) -> None:
         """The disk holds so many segments of those that it should, and lacks so many."""
         self._kept, self._missing = kept, missing
-        self._fetch_pace = _Pace(now_ns, self._fetched)
+        self._begin_fetching(now_ns)
 
     def count(self, fetched: int, evicted: int, missing: int | None, now_ns: int) -> None:
         """So many segments more; `missing`, where told, is how many are missing now."""
         if not self._missing and missing:
-            self._fetch_pace = _Pace(now_ns, self._fetched)
+            self._begin_fetching(now_ns)
+        if fetched:
+            self._fetched_ns = now_ns
         self._fetched += fetched
         self._evicted += evicted
         self._missing = max(0, self._missing - fetched) if missing is None else missing
+
+    def _begin_fetching(self, now_ns: int) -> None:
+        self._fetch_pace, self._fetched_ns = _Pace(now_ns, self._fetched), now_ns
 
     def progress(self, applied: Revision, target: Revision, now_ns: int, *, leaping: bool, replaying: bool) -> Progress:
         """How far it is; `leaping` and `replaying` say what is under way."""
@@ -105,6 +115,8 @@ class Tally:
             left_ns = self._pace.left_ns(self._taken, max(self._total, self._taken + 1), now_ns)
         elif replaying and applied < target:
             left_ns = self._pace.left_ns(applied, target, now_ns)
+        elif self._missing and now_ns >= self._fetched_ns + FETCH_STALLED_NS:
+            left_ns = None
         else:
             left_ns = self._fetch_pace.left_ns(self._fetched, self._fetched + self._missing, now_ns)
         return Progress(
@@ -120,3 +132,40 @@ class Tally:
             segments_evicted=self._evicted,
             left_ns=left_ns,
         )
+
+
+Told: TypeAlias = Progress | NodeRecovery
+"""The same, as a node counts it and as its leader has heard it."""
+
+
+def in_words(told: Told) -> str:
+    """All of it, as `case b: revisions 3 to 9 are kept; revision 5 of 9; 7 segments kept; about 3 s left`."""
+    parts = (
+        f"case {told.case}: {told.why}",
+        f"revision {told.applied} of {told.target}",
+        f"{told.keys} of {told.keys_total} keys" if told.keys_total else "",
+        segments_in_words(told),
+        left_in_words(told),
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def segments_in_words(told: Told) -> str:
+    """As `24 segments kept, 480 fetched, 3 to fetch, 12 evicted`; empty where there is none."""
+    counts = (
+        (told.segments_kept, "kept"),
+        (told.segments_fetched, "fetched"),
+        (told.segments_missing, "to fetch"),
+        (told.segments_evicted, "evicted"),
+    )
+    parts = [(count, what) for count, what in counts if count]
+    if not parts:
+        return ""
+    count, what = parts[0]
+    first = f"{count:,} segment{'' if count == 1 else 's'} {what}"
+    return ", ".join((first, *(f"{count:,} {what}" for count, what in parts[1:])))
+
+
+def left_in_words(told: Told) -> str:
+    """As `about 3 s left`, in whole seconds rounded up; empty where nothing is left, or there is no guess."""
+    return f"about {-(-told.left_ns // SECOND_NS)} s left" if told.left_ns else ""

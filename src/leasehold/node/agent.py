@@ -237,7 +237,7 @@ class Agent(Reporter):
                     except NotInitialised:
                         self._coordinators.say_uninitialised()
                     except (Indefinite, NotLeader) as error:
-                        log.info("cut off: %s", error)
+                        self._coordinators.say_cut_off(error)
                     except Refused as refusal:
                         if not await self._coordinators.passes_over(refusal):
                             raise

@@ -5,8 +5,8 @@ import logging
 from typing import TypeVar
 
 from leasehold.core.messages import Message
-from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused
-from leasehold.limits import CALL_TIMEOUT_NS, COORDINATORS_KNOWN_MAX, RETRY_PAUSE_NS
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
+from leasehold.limits import CALL_TIMEOUT_NS, COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
 from leasehold.wire.ports import Clock, Connection, Transport, Vault
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class Coordinators:
         self._any = asyncio.Event()
         self._said_uninitialised = False
         self._said_foreign: frozenset[str] = frozenset()
+        self._say_cut_off_ns = 0
         if given:
             self._any.set()
 
@@ -81,6 +82,13 @@ class Coordinators:
             self._said_uninitialised = True
             log.warning("the cluster is not initialised, waiting: `leasehold init %s` makes it one", self._asked)
 
+    def say_cut_off(self, error: LeaseholdError) -> None:
+        """Says what keeps it from following or joining, at first and then now and then: it asks often."""
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._say_cut_off_ns:
+            self._say_cut_off_ns = now_ns + CUT_OFF_TOLD_NS
+            log.info("cut off, asking again and again: %s", error)
+
     async def passes_over(self, refusal: Definite) -> bool:
         """Whether who was asked last serves another cluster and nobody vouches for it: then it is the next one's turn,
         and the first time it is told."""
@@ -94,6 +102,7 @@ class Coordinators:
 
     async def keep(self, vault: Vault) -> None:
         """Who was asked last has answered as of this cluster: the vault holds it, and no other that was only found."""
+        self._say_cut_off_ns = 0
         if self._asked not in (*self._given, *self._remembered):
             self._remembered = (self._asked, *self._remembered)[:COORDINATORS_KNOWN_MAX]
         lasting = tuple(dict.fromkeys((*self._given, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
@@ -114,7 +123,8 @@ class Coordinators:
                 self.say_uninitialised()
                 await self.next()
                 continue
-            except (Indefinite, NotLeader):
+            except (Indefinite, NotLeader) as error:
+                self.say_cut_off(error)
                 await self.next()
                 continue
             finally:

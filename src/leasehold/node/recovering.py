@@ -40,14 +40,13 @@ from leasehold.core.recovery_events import (
     TimePassed,
 )
 from leasehold.core.staging import bad_snapshot
-from leasehold.core.tally import Progress
+from leasehold.core.tally import in_words, segments_in_words
 from leasehold.errors import Refused, Unreachable
 from leasehold.ids import Revision, Session
 from leasehold.limits import (
     BAD_SNAPSHOTS_MAX,
     RECOVERY_LOG_NS,
     RECOVERY_PROGRESS_NS,
-    SECOND_NS,
     SNAPSHOT_BUSY_REST_NS,
     SNAPSHOT_TIMEOUT_NS,
 )
@@ -89,6 +88,7 @@ class Recovering:
         self._telling = asyncio.Event()
         self._bad_snapshots = 0
         self._logged_ns = 0
+        self._logged_segments = ""
 
     # ------------------------------------------------------------ what the agent hears
 
@@ -249,6 +249,9 @@ class Recovering:
                 self.step(TimePassed())
             if self.recovery.stage is not Stage.STOPPED:  # who has surrendered says nothing after that
                 self._post(self._progress())
+                # A member gets segments and evicts others one by one: they are told of some at a time.
+                await self._clock.sleep_until(self._clock.now_ns() + RECOVERY_PROGRESS_NS)
+                self._log_segments()
 
     # ------------------------------------------------------------ what is said of it
 
@@ -272,7 +275,17 @@ class Recovering:
         if now_ns < self._logged_ns + RECOVERY_LOG_NS or not self.recovery.busy:
             return
         self._logged_ns = now_ns
-        log.info("recovering by %s", _in_words(self.recovery.progress(now_ns)))
+        if self.recovery.stage is Stage.MEMBER:
+            self._log_segments()
+        else:
+            log.info("recovering by %s", in_words(self.recovery.progress(now_ns)))
+
+    def _log_segments(self) -> None:
+        """What a member has got and evicted, if that is news."""
+        words = segments_in_words(self.recovery.progress(self._clock.now_ns()))
+        if self.recovery.stage is Stage.MEMBER and words != self._logged_segments:
+            self._logged_segments = words
+            log.info("serving; %s", words)
 
     def _say(self, before: Stage) -> None:
         """Logs a step that people wait for."""
@@ -281,21 +294,10 @@ class Recovering:
             return
         if stage is Stage.LEAPING or (stage is Stage.REPLAYING and before is not Stage.ASKING):
             self._logged_ns = now_ns
-            log.info("recovering by %s", _in_words(self.recovery.progress(now_ns)))
-        elif before is Stage.ASKING and stage is not Stage.CONNECTING:
-            log.info("recovered by %s", _in_words(self.recovery.progress(now_ns)))
+            log.info("recovering by %s", in_words(self.recovery.progress(now_ns)))
+        elif before is Stage.ASKING and stage in {Stage.ADMITTED, Stage.MEMBER}:
+            progress = self.recovery.progress(now_ns)
+            self._logged_segments = segments_in_words(progress)
+            log.info("recovered by %s", in_words(progress))
         if self.recovery.busy:
             self._telling.set()
-
-
-def _in_words(progress: Progress) -> str:
-    missing = progress.segments_missing
-    parts = [
-        f"case {progress.case}: {progress.why}",
-        f"revision {progress.applied} of {progress.target}",
-        f"{progress.keys} of {progress.keys_total} keys" if progress.keys_total else "",
-        f"{progress.segments_kept} segments kept, {progress.segments_fetched} fetched, {missing} missing",
-        f"{progress.segments_evicted} evicted" if progress.segments_evicted else "",
-        f"about {-(-progress.left_ns // SECOND_NS)} s left" if progress.left_ns else "",
-    ]
-    return "; ".join(part for part in parts if part)

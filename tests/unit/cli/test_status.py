@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from leasehold.cli.output import Output
-from leasehold.cli.recovery import recovery_words
+from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
 from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
@@ -50,7 +50,7 @@ def test_the_stages_before_a_recovery() -> None:
 
 
 def test_a_replay() -> None:
-    assert words("RECOVERING", REPLAY) == "b: revision 1,200 of 5,000, 3 s left"
+    assert words("RECOVERING", REPLAY) == "b: revision 1,200 of 5,000, about 3 s left"
     assert words("RECOVERING", REPLAY, left_ns=None) == "b: revision 1,200 of 5,000"
 
 
@@ -60,9 +60,15 @@ def test_a_snapshot_and_the_replay_behind_it() -> None:
     assert then == "c: revision 1,200 of 5,000"
 
 
-def test_a_node_that_is_in_shows_only_what_it_still_lacks() -> None:
-    assert words("MEMBER", REPLAY, segments_missing=1_234) == "b: 1,234 segments to fetch"
-    assert words("MEMBER", REPLAY) == ""
+def test_a_node_that_is_in_shows_what_it_still_lacks_and_what_has_come() -> None:
+    fetching = words("MEMBER", REPLAY, segments_fetched=2, segments_missing=1_234)
+    assert fetching == "b: 2 segments fetched, 1,234 to fetch, about 3 s left"
+    assert words("MEMBER", REPLAY, segments_fetched=2) == ""
+
+
+def test_a_process_that_is_gone_gets_on_with_nothing() -> None:
+    gone = msgspec.structs.replace(NODE, state="DOWN", stage="RECOVERING", recovery=REPLAY)
+    assert recovery_words(gone) == recovery_line(gone) == ""
 
 
 def shown(capsys: pytest.CaptureFixture[str], node: NodeStatus, output: Output) -> str:
@@ -73,10 +79,15 @@ def shown(capsys: pytest.CaptureFixture[str], node: NodeStatus, output: Output) 
     return capsys.readouterr().out
 
 
-def test_the_table_has_a_column_for_it_while_there_is_something_to_say(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "recovery" not in shown(capsys, NODE, Output.TABLE)
-    busy = msgspec.structs.replace(NODE, stage="RECOVERING", recovery=REPLAY)
-    assert "recovery" in shown(capsys, busy, Output.TABLE)
+def test_under_the_table_stands_all_of_it_while_there_is_something_to_say(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the revisions after 1,100 are still there"
+    assert said not in shown(capsys, msgspec.structs.replace(NODE, stage="MEMBER", recovery=REPLAY), Output.TABLE)
+    told = msgspec.structs.replace(REPLAY, segments_kept=7, segments_fetched=2, segments_missing=3, segments_evicted=1)
+    busy = msgspec.structs.replace(NODE, stage="RECOVERING", recovery=told)
+    assert shown(capsys, busy, Output.TABLE).splitlines()[-1] == (
+        f"node-1: case b: {said}; revision 1200 of 5000; 7 segments kept, 2 fetched, 3 to fetch, 1 evicted;"
+        " about 3 s left"
+    )
 
 
 def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def test_the_stages_of_a_node_and_its_recovery_are_shown():
             "applied_revision",
             "lease_remaining_ms",
         )
-        assert (shown["stage"], shown["recovery"]) == ("RECOVERING", "b 1200/5000, 3 s left")
+        assert (shown["stage"], shown["recovery"]) == ("RECOVERING", "b 1200/5000, about 3 s left")
         required = await node.enter(line, opened.latest)
         await node.renew(line, required)
         status = (await desk.status())["n1"]
@@ -152,21 +152,29 @@ def test_the_stages_of_a_node_and_its_recovery_are_shown():
 
 
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("fields", "is_in", "expected"),
     [
-        ({}, "b 1200/5000, 3 s left"),
-        ({"case": "a", "applied": 7, "target": 7, "left_ns": 0}, "a 7/7"),
-        ({"case": "c", "keys": 10, "keys_total": 40, "left_ns": None}, "c 10/40 keys"),
+        ({}, False, "b 1200/5000, about 3 s left"),
+        ({"case": "a", "applied": 7, "target": 7, "left_ns": 0}, False, "a 7/7"),
+        ({"case": "c", "keys": 10, "keys_total": 40, "left_ns": None}, False, "c 10/40 keys"),
         (
-            {"case": "c", "keys": 40, "keys_total": 40, "segments_missing": 2},
-            "c 1200/5000, 2 segments missing, 3 s left",
+            {"case": "c", "keys": 40, "keys_total": 40, "segments_kept": 7, "segments_missing": 2},
+            False,
+            "c 1200/5000, 7 segments kept, 2 to fetch, about 3 s left",
         ),
+        (
+            {"segments_kept": 7, "segments_fetched": 2, "segments_evicted": 1, "left_ns": 0},
+            True,
+            "b, 7 segments kept, 2 fetched, 1 evicted",
+        ),
+        ({"segments_missing": 1}, True, "b, 1 segment to fetch, about 3 s left"),
     ],
 )
-def test_a_recovery_in_a_few_words(fields, expected):
+def test_a_recovery_in_a_few_words(fields, is_in, expected):
+    """Of a node that is in, no revisions: what it told last is older than what it has applied since."""
     one = dict.fromkeys(NodeRecovery.__struct_fields__, 0)
     one |= {"case": "b", "why": "", "applied": 1_200, "target": 5_000, "left_ns": 2_100 * MILLISECOND_NS}
-    assert recovery_text(NodeRecovery(**{**one, **fields})) == expected
+    assert recovery_text(NodeRecovery(**{**one, **fields}), is_in=is_in) == expected
 
 
 # ---------------------------------------------------------------- taking an older copy for the node

@@ -18,7 +18,7 @@ from leasehold.limits import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECO
 from tests.unit.core.catalog_words import CLUSTER, hex_128
 
 WALL_S = 1_800_000_000
-JUMP = (WALL_S - GENERATIONS_SINCE) * NUMBERS_PER_SECOND
+JUMP = GENERATION_GAP + (WALL_S - GENERATIONS_SINCE) * NUMBERS_PER_SECOND
 COUNTERS = CountersRecord(next_node=4, next_object=5, next_procedure=6, next_transaction=7, next_login=8, topology=9)
 NODE = NodeRecord(
     id=3,
@@ -74,17 +74,21 @@ def test_terms_of_the_lost_history_lie_below_the_next_one():
     assert after == msgspec.structs.replace(record, generation=WALL_S, term=9 + JUMP)
 
 
-def test_the_same_state_restored_twice_gives_out_other_numbers():
+@pytest.mark.parametrize("generations", [0, 1], ids=["first", "recovered a minute ago"])
+def test_the_same_state_restored_twice_gives_out_other_numbers(generations):
     """As many as the first of the two generations may have given out meanwhile lie between them."""
-    first, second = (raised(catalog(), wall_s=WALL_S + late, longest_lease_ns=0) for late in (0, 60))
-    between = catalog().changed(second.changes).counters.next_node - catalog().changed(first.changes).counters.next_node
-    assert between == 60 * NUMBERS_PER_SECOND
+    saved = catalog()
+    for _ in range(generations):
+        saved = saved.changed(raised(saved, wall_s=WALL_S - 60, longest_lease_ns=0).changes)
+    first, second = (saved.changed(raised(saved, wall_s=WALL_S + late, longest_lease_ns=0).changes) for late in (0, 60))
+    assert second.counters.next_node - first.counters.next_node == 60 * NUMBERS_PER_SECOND
+    assert second.nodes[3].incarnation - first.nodes[3].incarnation == 60 * NUMBERS_PER_SECOND
 
 
 def test_a_generation_that_follows_soon_is_a_million_away_all_the_same():
     standing = catalog().changed(raised(catalog(), wall_s=WALL_S, longest_lease_ns=0).changes)
     after = standing.changed(raised(standing, wall_s=WALL_S + 1, longest_lease_ns=0).changes)
-    assert after.counters.next_object == standing.counters.next_object + GENERATION_GAP
+    assert after.counters.next_object == standing.counters.next_object + GENERATION_GAP + NUMBERS_PER_SECOND
 
 
 @pytest.mark.parametrize("wall_s", [5, WALL_S - 1, WALL_S])
@@ -92,6 +96,13 @@ def test_a_clock_that_was_set_back_begins_no_generation(wall_s):
     standing = catalog().changed(raised(catalog(), wall_s=WALL_S, longest_lease_ns=0).changes)
     with pytest.raises(Refused) as caught:
         raised(standing, wall_s=wall_s, longest_lease_ns=0)
+    assert caught.value.code == "CLOCK_SET_BACK"
+
+
+def test_nor_does_one_that_never_was_set():
+    """Numbers would go back with it."""
+    with pytest.raises(Refused) as caught:
+        raised(catalog(), wall_s=GENERATIONS_SINCE, longest_lease_ns=0)
     assert caught.value.code == "CLOCK_SET_BACK"
 
 

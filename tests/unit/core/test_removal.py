@@ -2,14 +2,17 @@
 
 import pytest
 
+from leasehold.coordinator.removal import check_allowed
 from leasehold.core import keys
+from leasehold.core.generations import jump_to
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import DatabaseRecord, UseState
 from leasehold.core.removal import census, check_enough_left, check_nothing_lost, find_node, recounted, tombstone
 from leasehold.errors import NotFound, Refused
 from leasehold.limits import LOST_TABLES_NAMED_MAX
-from tests.unit.core.catalog_words import Ground, node
+from tests.unit.core.catalog_words import CLUSTER, Ground, node
+from tests.unit.core.test_generations import WALL_S
 from tests.unit.core.test_placement import bucket, ground, table
 from tests.unit.core.test_replication import segment
 
@@ -30,6 +33,9 @@ def test_a_node_is_found_by_its_name_then_by_its_number_then_among_the_removed()
     found = {name: find_node(name, None, base.catalog).id for name in ("a", "1", "2", "3", "gone")}
     assert found == {"a": 3, "1": 4, "2": 2, "3": 3, "gone": 5}
     assert find_node("a", 1, base.catalog).id == 1, "it was looked up before"
+    jumped = 1 + jump_to(CLUSTER, WALL_S)
+    base.put(keys.node(jumped), node(jumped, name="late"))
+    assert find_node(str(jumped), None, base.catalog).id == jumped, "it came after a recovery"
     for name in ("b", "9", "", "²", "9" * 5_000):
         with pytest.raises(NotFound):
             find_node(name, None, base.catalog)
@@ -84,6 +90,17 @@ def test_a_node_that_alone_holds_segments_is_not_removed_and_they_are_named():
     code, text = refusal(check_nothing_lost, found, catalog)
     assert (code, text) == ("ONLY_HOLDER", "n1 is the only holder of 2 segments of 1 table: d.t2")
     check_nothing_lost(census(3, catalog), catalog)
+
+
+def test_force_is_not_asked_for_the_lesser_of_two_reasons_where_rows_would_be_lost():
+    """Who gives `--force` for want of nodes would give up rows that nobody told of."""
+    catalog = ground(members=(1, 2), tables=[table(replication=2)], buckets=[bucket(0, 1, 2)], segments=[segment(1, 1)])
+    catalog = catalog.changed([put(keys.database(1), DatabaseRecord(id=1, name="d", state=UseState.IN_USE))])
+    assert refusal(check_enough_left, census(1, catalog), catalog)[0] == "TOO_FEW_NODES"
+    with pytest.raises(Refused) as caught:
+        check_allowed(census(1, catalog), catalog, force=False)
+    assert caught.value.code == "ONLY_HOLDER"
+    check_allowed(census(1, catalog), catalog, force=True)
 
 
 def touching(catalog, *changes):

@@ -27,6 +27,7 @@ from leasehold.errors import Corrupt, Definite, ExitCode, NotInitialised, NotLea
 from leasehold.limits import (
     BAD_SNAPSHOTS_MAX,
     COORDINATORS_KNOWN_MAX,
+    RECOVERY_LOG_NS,
     SECOND_NS,
     SNAPSHOT_BUSY_REST_NS,
 )
@@ -158,7 +159,9 @@ def test_what_finds_no_room_on_its_way_out_is_said_again():
     with_a_leader(scenario)
 
 
-def test_behind_it_says_so_again_after_it_has_caught_up():
+def test_behind_it_says_so_again_after_it_has_caught_up(caplog):
+    caplog.set_level(logging.INFO, logger="leasehold.node")
+
     async def scenario(ground, group):
         ground.history.put(1)
         ground.leader.on_finished = [lambda _: RecoveryBehind(latest=3, catch_up_difference=0)]
@@ -171,6 +174,9 @@ def test_behind_it_says_so_again_after_it_has_caught_up():
         await ground.leader.push()
         await until(lambda: leased(ground))
         assert [one.applied for one in ground.leader.told(RecoveryFinished)] == [1, 3]
+        recovered = [one for one in caplog.messages if one.startswith("recovered by case b")]
+        assert len(recovered) == 1, "not where it heard that it is behind"
+        assert "revision 3 of" in recovered[0]
 
     with_a_leader(scenario)
 
@@ -587,6 +593,23 @@ def test_the_log_says_the_case_and_why(caplog):
         assert "taking a snapshot of revision 2, 4 keys" in text
         assert "leapt to revision 2" in text
         assert "recovered by case c" in text
+
+    with_a_leader(scenario)
+
+
+def test_the_log_says_what_a_member_has_fetched_and_evicted_once_each_time(caplog):
+    async def scenario(ground, group):
+        ground.start(group)
+        await until(lambda: leased(ground))
+        with caplog.at_level(logging.INFO, logger="leasehold.node"):
+            ground.agent.counted(missing=2)
+            await asyncio.sleep(10 * RECOVERY_LOG_NS / SECOND_NS)
+            ground.agent.counted(fetched=2, missing=0)
+            for _ in range(3):
+                ground.agent.counted(evicted=1)
+            await asyncio.sleep(RECOVERY_LOG_NS / SECOND_NS)
+        segments = [text for text in (one.getMessage() for one in caplog.records) if "segment" in text]
+        assert segments == ["serving; 2 segments to fetch", "serving; 2 segments fetched, 3 evicted"]
 
     with_a_leader(scenario)
 

@@ -2,17 +2,25 @@
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 import pytest
 
 from leasehold.core.messages import ClusterFacts, WhoAreYou
 from leasehold.errors import NotLeader, Refused, Unreachable
-from leasehold.limits import COORDINATORS_KNOWN_MAX
+from leasehold.limits import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.testing.vault import VaultDisk
 
 FACTS = ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)
 FOREIGN = Refused("another one", code="OTHER_CLUSTER", hint="check the address")
+
+
+class Later(NamedTuple):
+    """What answers after so many calls."""
+
+    calls: int
+    answer: ClusterFacts
 
 
 class Answering:
@@ -30,6 +38,8 @@ class Answering:
     async def call(self, _request, *, timeout_ns):
         assert timeout_ns > 0
         answer = self.answers.get(self._address, Unreachable("nobody is there", hint="ask another"))
+        if isinstance(answer, Later):
+            answer = answer.answer if len(self.asked) > answer.calls else Unreachable("nobody is there", hint="wait")
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -39,10 +49,14 @@ class Answering:
 
 
 class NoWait:
-    def now_ns(self):
-        return 0
+    def __init__(self):
+        self.at_ns = 0
 
-    async def sleep_until(self, _deadline_ns):
+    def now_ns(self):
+        return self.at_ns
+
+    async def sleep_until(self, deadline_ns):
+        self.at_ns = deadline_ns
         await asyncio.sleep(0)
 
 
@@ -101,9 +115,8 @@ async def test_who_knows_none_waits_until_one_is_found(caplog):
             assert transport.asked == []
             coordinators.found(at("a", "b"))
     assert asking.result() == FACTS
-    assert [one.getMessage() for one in caplog.records] == [
-        "no coordinator is known: waiting until the physical topology shows one"
-    ]
+    first = caplog.records[0].getMessage()
+    assert first == "no coordinator is known: waiting until the physical topology shows one"
 
 
 async def test_I11_only_who_was_given_may_end_a_node_as_of_another_cluster(caplog):
@@ -159,3 +172,18 @@ async def test_what_is_found_again_after_it_was_kept_is_one(given):
     await coordinators.keep(vault)
     coordinators.found(at("b"))
     assert coordinators.addresses == (*at(*given), "b:1")
+
+
+async def test_the_log_says_what_keeps_a_node_from_its_cluster_at_first_and_then_once_in_a_while(caplog):
+    """On a terminal a node that starts would say nothing at all, and one that runs on would fill its disk with it."""
+    coordinators, transport = known("a")
+    rounds = 3 * CUT_OFF_TOLD_NS // RETRY_PAUSE_NS
+    with caplog.at_level(logging.INFO, logger="leasehold.node"):
+        transport.answers = {"a:1": Later(rounds, FACTS)}
+        assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
+        said = [one.getMessage() for one in caplog.records]
+        assert len(said) == 3
+        assert all("nobody is there" in one for one in said)
+        await coordinators.keep(VaultDisk().open())
+        coordinators.say_cut_off(Unreachable("gone again", hint="ask another"))
+        assert "gone again" in caplog.records[-1].getMessage(), "what is new is told at once"

@@ -74,6 +74,7 @@ def refused(text: str) -> Refused:
         ("retention_revisions = 99", "BAD_SETTING", "100 to 100000000"),
         ("clock_drift = '1%'", "FIXED_SETTING", "clock_drift"),
         ("Largest_Lease = '2s'", "FIXED_SETTING", "follows lease_duration"),
+        ("generation = 2", "FIXED_SETTING", "leasehold recover"),
         ("lease_margin = '1s', LEASE_MARGIN = '1s'", "SETTING_TWICE", "lease_margin is set twice"),
         ("lease_duration = -5", "BAD_STATEMENT", "near '-'"),
         ("lease_duration = TRUE", "BAD_STATEMENT", "near 'TRUE'"),
