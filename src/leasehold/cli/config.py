@@ -16,6 +16,7 @@ from leasehold.core.settings import SETTINGS
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
 from leasehold.limits import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
+from leasehold.wire.addresses import loopback
 
 Role: TypeAlias = Literal["node", "coordinator"]
 Value: TypeAlias = str | Path | tuple[str, ...]
@@ -167,7 +168,28 @@ def _combined(role: Role, file: Path | None, given: Mapping[str, object]) -> dic
                 "nothing is heard or sent without a cluster_key",
                 hint="name the file with that of the cluster by --cluster-key; `leasehold cluster-key FILE` makes one",
             )
+    if "cluster_key" in values:
+        _check_seeds(values)
     return values
+
+
+def _check_seeds(values: Mapping[str, Value]) -> None:
+    """Datagrams go to numeric addresses of this machine alone: to any other the process would say nothing, for ever."""
+    gossip, seeds = values.get("gossip", ANY_PORT), values.get("seeds", ())
+    assert isinstance(gossip, str)
+    assert isinstance(seeds, tuple)
+    is_ipv6 = ":" in loopback(gossip)[0]
+    for seed in seeds:
+        try:
+            host, _ = loopback(seed)
+        except BadSettings as error:
+            raise _bad(
+                "seeds",
+                f"{seed[:CONFIG_SHOWN_MAX]!r} can't be asked: gossip reaches this machine alone, and looks no name up",
+                hint="write 127.0.0.1:PORT, [::1]:PORT or localhost:PORT",
+            ) from error
+        if (":" in host) is not is_ipv6:
+            raise _bad("seeds", f"{seed} can't be asked from {gossip}", hint="give both as IPv4, or both as IPv6")
 
 
 def keys_of(role: Role) -> tuple[Key, ...]:

@@ -40,6 +40,10 @@ class Base(Protocol[R_co]):
         """Whether it is not empty; costs a look at one key."""
         ...
 
+    def lacks(self, bucket: BucketKey) -> bool:
+        """Whether it lies behind all that are there, as those of tables made since do: empty, and costs nothing."""
+        ...
+
     def tables(self) -> list[ObjectId]:
         """The tables that have any, in order; costs as much as there are tables."""
         ...
@@ -59,6 +63,10 @@ class Empty(Generic[R]):
     def has(self, bucket: BucketKey) -> bool:  # noqa: ARG002
         """False."""
         return False
+
+    def lacks(self, bucket: BucketKey) -> bool:  # noqa: ARG002
+        """True."""
+        return True
 
     def tables(self) -> list[ObjectId]:
         """None."""
@@ -175,7 +183,7 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
     def setting(self, key: BucketKey, segment: SegmentId, record: R | None) -> "Shelf[R]":
         """With this record in a bucket, or without that segment; what was not read stays unread."""
         found = self._changed.get(key)
-        if found is None and not isinstance(self._base, Empty):
+        if found is None and not self._base.lacks(key):
             found = Patch(self._base, key, HashTrieMap())
         if isinstance(found, Patch):
             patch = found.setting(segment, record)

@@ -301,6 +301,11 @@ class MemoryBase(Generic[R]):
         """Whether it is not empty."""
         return bucket in self._sorted()
 
+    def lacks(self, bucket: BucketKey) -> bool:
+        """Whether it lies behind all that are there."""
+        last = next(reversed(self._sorted()), None)
+        return last is None or bucket > last
+
     def tables(self) -> list[ObjectId]:
         """The tables that have any, in order."""
         return sorted({table for table, _ in self._sorted()})

@@ -24,6 +24,7 @@ from leasehold.vault.rows import verified
 
 _BUCKET: Final = "SELECT key, value, hash FROM projection WHERE key >= ? AND key < ? ORDER BY key"
 _ITEM: Final = "SELECT key, value, hash FROM projection WHERE key = ?"
+_LAST: Final = "SELECT key FROM projection WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
 _NEXT: Final = "SELECT key FROM projection WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
 
 
@@ -86,6 +87,9 @@ class FileBase(Generic[R]):
     def __init__(self, reader: Reader, family: Family[R]) -> None:
         self.family = family
         self._reader = reader
+        self._last = self._found_last()
+        """What lies behind it is of tables made since: nothing is kept of them, so those that come and go add up to
+        nothing."""
         self._before: dict[BucketKey, dict[SegmentId, R | None]] = {}
         """Of buckets that changed since, what the keys that did had before: at most BUCKET_PATCH_KEYS_MAX of each."""
         self._kept: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
@@ -100,22 +104,30 @@ class FileBase(Generic[R]):
             found = known.get(bucket)
             if found is not None:
                 return found
+        if self.lacks(bucket):
+            return None
         with self._reader.lock:
             return self._get(bucket)
 
     def has(self, bucket: BucketKey) -> bool:
         """Whether it is not empty."""
+        if self.lacks(bucket):
+            return False
         with self._reader.lock:
             return self._has(bucket)
+
+    def lacks(self, bucket: BucketKey) -> bool:
+        """Whether it lies behind all that are there."""
+        return self._last is None or bucket > self._last
 
     def keep(self, key: bytes) -> None:
         """Remembers what a key has: it changes soon."""
         bucket = self.family.bucket_of(key)
-        if bucket in self._kept:
+        if bucket in self._kept or self.lacks(bucket):
             return
         with self._reader.lock:
             before = self._before.setdefault(bucket, {})
-            if len(before) >= BUCKET_PATCH_KEYS_MAX:
+            if bucket in self._read or len(before) >= BUCKET_PATCH_KEYS_MAX:
                 self._kept[bucket] = self._get(bucket)
                 self._read.pop(bucket, None)
                 del self._before[bucket]
@@ -143,12 +155,20 @@ class FileBase(Generic[R]):
 
     def _steps(self, prefix: bytes, group: Callable[[BucketKey], bytes]) -> Iterator[BucketKey]:
         """The first bucket of each group in the file, by one look for each; a group has a prefix of keys."""
-        start, end = prefix, prefix[:-1] + b"0"
+        if self._last is None:
+            return
+        start, end = prefix, min(prefix[:-1] + b"0", self._bounds(self._last)[1])
         while found := self._reader.select(_NEXT, (start, end)):
             bucket = self.family.bucket_of(found[0][0])
             yield bucket
             # `0` is what follows `/`, so this is behind all keys of the group.
             start = group(bucket) + b"0"
+
+    def _found_last(self) -> BucketKey | None:
+        prefix = self.family.prefix
+        with self._reader.lock:
+            found = self._reader.select(_LAST, (prefix, prefix[:-1] + b"0"))
+        return self.family.bucket_of(found[0][0]) if found else None
 
     def _has(self, bucket: BucketKey) -> bool:
         for known in (self._kept, self._read):

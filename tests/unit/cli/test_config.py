@@ -1,5 +1,6 @@
 """The configuration of a process: which of file, variable and flag wins, and what each refuses."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,37 @@ def test_gossip_wants_a_key() -> None:
             assert refused.value.code == "BAD_CONFIG"
             assert "`leasehold cluster-key FILE`" in refused.value.hint
             make(None, {"dir": Path("d"), "cluster_key": Path("key"), **told})
+
+
+NAMED = "gossip reaches this machine alone, and looks no name up"
+
+
+@pytest.mark.parametrize("make", [node_config, coordinator_config])
+@pytest.mark.parametrize(
+    ("gossip", "seed", "why"),
+    [
+        ({}, "seed.example:7900", NAMED),
+        ({}, "10.0.0.1:7900", NAMED),
+        ({}, "0x7f.1:7900", NAMED),
+        ({}, "[::1]:7900", "can't be asked from 127.0.0.1:0"),
+        ({"gossip": "[::1]:0"}, "localhost:7900", r"can't be asked from \[::1\]:0"),
+        ({"gossip": "10.0.0.1:0"}, "127.0.0.1:7900", "can't listen on 10.0.0.1:0"),
+    ],
+)
+def test_a_seed_that_can_never_be_asked_is_refused(
+    make: Callable[..., ProcessConfig], gossip: dict[str, str], seed: str, why: str
+) -> None:
+    with pytest.raises(BadSettings, match=why) as caught:
+        make(None, {"dir": Path("d"), "cluster_key": Path("key"), "seeds": [seed], **gossip})
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("gossip", ["[::1]:0", "127.0.0.1:7900", "localhost:0"])
+def test_a_seed_of_the_same_kind_of_address_is_taken(gossip: str) -> None:
+    seeds = ("[::1]:7900",) if gossip.startswith("[") else ("127.0.0.1:7900", "localhost:7901", "127.0.0.2:7902")
+    told = {"dir": Path("d"), "cluster_key": Path("key"), "gossip": gossip, "seeds": list(seeds)}
+    assert node_config(None, told).seeds == seeds
 
 
 # ---------------------------------------------------------------- what is told of it

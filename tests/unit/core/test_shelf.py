@@ -108,6 +108,19 @@ def test_what_came_and_went_does_not_add_up():
     assert len(buckets._changed[(1, 0)]) == 1
 
 
+def test_of_tables_that_came_since_and_went_nothing_is_left():
+    base = AskedBase(SEGMENTS, follow({}, [segment(1, 0, 1)]))
+    record = record_of(segment(2, 0, 2))
+    buckets = Shelf(base)
+    for number in range(2, 10):
+        full = buckets.setting((number, 0), name(2), record).setting((number, 0), name(3), record)
+        assert set(full[(number, 0)]) == {name(2), name(3)}
+        buckets = full.setting((number, 0), name(2), None).setting((number, 0), name(3), None)
+    assert len(buckets._changed) == 0
+    assert base.asked == []
+    assert list(buckets) == [(1, 0)]
+
+
 def test_what_a_dropped_table_leaves_behind_is_told_without_reading_it():
     items = follow({}, [table(1, None), segment(1, 0, 1), segment(1, 2, 2)])
     eager = tuple(Change(key, items[key]) for key in sorted(items) if not on_demand(key))

@@ -140,6 +140,35 @@ async def test_what_a_base_keeps_of_a_bucket_does_not_add_up(tmp_path: Path) -> 
     await vault.close()
 
 
+async def test_a_base_keeps_nothing_of_tables_that_came_since(tmp_path: Path) -> None:
+    vault = await filled(tmp_path)
+    view = Catalog.reopened(await vault.reopened())
+    for table in range(8, 20):
+        there = [segment(table, number, number) for number in range(4)]
+        await vault.apply((revision(2 * table, *there),), HASH)
+        if table % 2:
+            await vault.apply((revision(2 * table + 1, *(gone(one) for one in there)),), HASH)
+    for shelf_of in (view.segments, view.replaced):
+        base = shelf_of._base  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(base, ondemand.FileBase)
+        assert base._before == base._kept == {}  # pyright: ignore[reportPrivateUsage]
+    assert view == Catalog.restored(Revision(1), HASH, FIRST)
+    assert bucket(8, 0) not in view.segments
+    await vault.close()
+
+
+async def test_a_bucket_that_was_read_is_kept_as_it_is_without_reading_its_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = await filled(tmp_path)
+    view = Catalog.reopened(await vault.reopened())
+    read = view.segments[bucket(1, 0)]
+    monkeypatch.setattr(ondemand.FileBase, "_rows", None)
+    await vault.apply((revision(2, gone(FIRST[0]), segment(1, 0, 7)),), HASH)
+    assert view.segments[bucket(1, 0)] is read
+    await vault.close()
+
+
 async def test_threads_that_read_while_revisions_are_applied_see_their_own_view(tmp_path: Path) -> None:
     """A write of all buckets at once is seen by a thread in all of them or in none (INV-WRITE-2)."""
     buckets = [bucket(1, number) for number in range(16)]
