@@ -217,7 +217,7 @@ CATCH_UP_DIFFERENCE: Final = 100
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
 JOIN_WAIT_TOLD_NS: Final = 30 * SECOND_NS
-"""A node whose join has to wait says so in its log, and says it again after so long."""
+"""A node whose join has to wait, or that no coordinator answers, says so in its log, and again after so long."""
 SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
 """How long a node that stops in order waits to hear that its lease was taken back."""
 VAULT_BATCH_REVISIONS_MAX: Final = 10_000

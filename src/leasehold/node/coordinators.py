@@ -5,8 +5,8 @@ import logging
 from typing import TypeVar
 
 from leasehold.core.messages import Message
-from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused
-from leasehold.limits import CALL_TIMEOUT_NS, COORDINATORS_KNOWN_MAX, RETRY_PAUSE_NS
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
+from leasehold.limits import CALL_TIMEOUT_NS, COORDINATORS_KNOWN_MAX, JOIN_WAIT_TOLD_NS, RETRY_PAUSE_NS
 from leasehold.wire.ports import Clock, Connection, Transport, Vault
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ class Coordinators:
         self._stored: tuple[str, ...] | None = None
         self._any = asyncio.Event()
         self._said_uninitialised = False
+        self._tell_ns = 0
+        """From when on it is said again that none of them answers."""
         self._said_foreign: frozenset[str] = frozenset()
         if given:
             self._any.set()
@@ -81,6 +83,13 @@ class Coordinators:
             self._said_uninitialised = True
             log.warning("the cluster is not initialised, waiting: `leasehold init %s` makes it one", self._asked)
 
+    def _say_unanswered(self, error: LeaseholdError) -> None:
+        """Says now and then why there is no answer yet: whoever waits for this node has nothing else to look at."""
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._tell_ns:
+            self._tell_ns = now_ns + JOIN_WAIT_TOLD_NS
+            log.warning("no coordinator answers yet, asking on: %s", error)
+
     async def passes_over(self, refusal: Definite) -> bool:
         """Whether who was asked last serves another cluster and nobody vouches for it: then it is the next one's turn,
         and the first time it is told."""
@@ -106,6 +115,7 @@ class Coordinators:
         if not self._any.is_set():
             log.info("no coordinator is known: waiting until the physical topology shows one")
             await self._any.wait()
+        failures = 0
         while True:
             connection = self.connect()
             try:
@@ -114,7 +124,10 @@ class Coordinators:
                 self.say_uninitialised()
                 await self.next()
                 continue
-            except (Indefinite, NotLeader):
+            except (Indefinite, NotLeader) as error:
+                failures += 1
+                if failures >= len(self.addresses):
+                    self._say_unanswered(error)
                 await self.next()
                 continue
             finally:

@@ -7,7 +7,7 @@ import pytest
 
 from leasehold.core.messages import ClusterFacts, WhoAreYou
 from leasehold.errors import NotLeader, Refused, Unreachable
-from leasehold.limits import COORDINATORS_KNOWN_MAX
+from leasehold.limits import COORDINATORS_KNOWN_MAX, JOIN_WAIT_TOLD_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.testing.vault import VaultDisk
 
@@ -43,6 +43,24 @@ class NoWait:
         return 0
 
     async def sleep_until(self, _deadline_ns):
+        await asyncio.sleep(0)
+
+
+class Passing:
+    """Time passes by sleeping alone, and at last somebody answers."""
+
+    def __init__(self, transport, *, answers_from_ns):
+        self._transport = transport
+        self._answers_from_ns = answers_from_ns
+        self._now_ns = 0
+
+    def now_ns(self):
+        return self._now_ns
+
+    async def sleep_until(self, deadline_ns):
+        self._now_ns = deadline_ns
+        if deadline_ns >= self._answers_from_ns:
+            self._transport.answers["a:1"] = FACTS
         await asyncio.sleep(0)
 
 
@@ -104,6 +122,23 @@ async def test_who_knows_none_waits_until_one_is_found(caplog):
     assert [one.getMessage() for one in caplog.records] == [
         "no coordinator is known: waiting until the physical topology shows one"
     ]
+
+
+async def test_who_hears_nothing_of_any_of_them_says_so_now_and_then(caplog):
+    coordinators, transport = known("a", "b")
+    coordinators._clock = Passing(transport, answers_from_ns=2 * JOIN_WAIT_TOLD_NS)
+    with caplog.at_level(logging.INFO):
+        assert await coordinators.ask(WhoAreYou(), ClusterFacts) == FACTS
+    told = [one.getMessage() for one in caplog.records]
+    assert told == ["no coordinator answers yet, asking on: nobody is there"] * 2
+    assert transport.asked[:3] == list(at("a", "b", "a"))
+
+
+async def test_who_is_answered_by_the_second_one_has_nothing_to_say(caplog):
+    coordinators, _ = known("a", "b", b=FACTS)
+    with caplog.at_level(logging.INFO):
+        await coordinators.ask(WhoAreYou(), ClusterFacts)
+    assert not caplog.records
 
 
 async def test_I11_only_who_was_given_may_end_a_node_as_of_another_cluster(caplog):
