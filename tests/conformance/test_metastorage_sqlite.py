@@ -49,6 +49,10 @@ def size(path: Path) -> int:
     return path.stat().st_size
 
 
+def garble_schema(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE state", b"CR\xc5ATE TABLE state"))
+
+
 def garble(path: Path, first_page: int, end_page: int) -> None:
     """Overwrites whole pages, counted from 0, with nonsense."""
     blob = bytearray(path.read_bytes() if path.exists() else b"")
@@ -179,6 +183,14 @@ async def test_damage_is_found_at_the_start(path: Path) -> None:
     for _ in range(2):  # the first attempt gives the lock back
         with pytest.raises(Corrupt):
             await SqliteMetaStorage.open(path)
+
+
+async def test_a_schema_that_is_no_text_is_damage(path: Path) -> None:
+    """SQLite's words quote it, and Python fails to make an error of them."""
+    await filled(path)
+    garble_schema(path)
+    with pytest.raises(Corrupt, match="no text"):
+        await SqliteMetaStorage.open(path)
 
 
 async def test_damage_found_later_is_corrupt_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,26 +1,41 @@
 """Words of the crash points: one step of a node's way in, cut in one way, and what has to be true after it.
 
-A step is a durable write of the node, a message between it and its coordinator, or a transaction of the leader. A cut
-is exact: it hits that step, in that life of the directory (its first process, or one after a process that was killed
-while it held a lease), and nothing else.
+A step is a durable write of the node, a message between it and its coordinator, or a request of the leader to its
+store, from the first message to the first lease. A cut is exact: it hits that step, in that life of the directory (its
+first process, or one after a process that was killed while it held a lease), and nothing else. The lists of steps are
+whole: `crash_steps` compares them with a way in that nobody cuts.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from leasehold.core import keys
 from leasehold.core.messages import (
     Allocate,
     AllocateAnswer,
     ClusterFacts,
+    Grant,
     Join,
     JoinAnswer,
     JoinWait,
     OpenSession,
+    RecoveryAccepted,
+    RecoveryFinished,
+    RecoveryProgress,
+    Renewal,
+    RenewalRefused,
     SessionOpened,
+    Watched,
     WhoAreYou,
 )
 from leasehold.ids import Revision
-from leasehold.limits import CALL_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits import (
+    CALL_TIMEOUT_NS,
+    KEEPALIVE_INTERVAL_NS,
+    KEEPALIVE_TIMEOUT_NS,
+    MILLISECOND_NS,
+    SECOND_NS,
+)
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate
 from leasehold.testing.vault import VaultDisk
@@ -36,9 +51,10 @@ LATE_NS = CALL_TIMEOUT_NS + SECOND_NS
 # ---------------------------------------------------------------- the node's durable writes
 
 
+IDENTITY = ("CLAIMING", "ALLOCATED", "JOINING", "the incarnation")
 WRITES = {
-    FIRST: ("CLAIMING", "ALLOCATED", "JOINING", "the incarnation"),
-    AGAIN: ("JOINING", "the incarnation"),
+    FIRST: (*IDENTITY, "the coordinators", "the first revisions"),
+    AGAIN: ("JOINING", "the incarnation", "the coordinators", "the first revisions"),
 }
 
 
@@ -64,10 +80,12 @@ def cut_write(number: int, *, done: bool, crash: bool) -> Strike:
         begun = stall(where.node.disk, number)
         where.node.start(where.group)
         await where.reached(begun)
-        before = await where.look()
+        before = where.node.disk.state
+        await where.look()
         await asyncio.sleep((3 if done else 1) * STALL_NS / 4 / SECOND_NS)
-        after = await where.look()
-        assert (after != before) == done, "killed before it was written, or after"
+        await where.look()
+        written = where.node.disk.state is not before
+        assert written == done, "killed before it was written, or after"
         where.node.disk.latency_ns = lambda: 0
         await where.restart(crash=crash)
 
@@ -175,8 +193,13 @@ def message_cuts() -> list[Cut]:
     return cuts
 
 
-def stream_dies(kind: type, who: str) -> Strike:
-    """The first session's opening is under way, or its answer."""
+SAID = (OpenSession, Renewal, RecoveryProgress, RecoveryFinished)
+STREAM = (*SAID, SessionOpened, Watched, RenewalRefused, RecoveryAccepted, Grant)
+"""What goes over the session until the first lease, in either life; nothing there is lost or doubled while it lasts."""
+
+
+def stream_ends(kind: type, how: str) -> Strike:
+    """The first session ends while the first message of a kind is under way on it, and what was sent behind it."""
 
     async def strike(where: Ground) -> None:
         seen = asyncio.Event()
@@ -187,37 +210,60 @@ def stream_dies(kind: type, who: str) -> Strike:
                 seen.set()
             return isinstance(message, kind)
 
-        hold = where.cluster.network.hold(*((src, dst) if kind is OpenSession else (dst, src)), predicate)
+        network = where.cluster.network
+        hold = network.hold(*((src, dst) if kind in SAID else (dst, src)), predicate)
         where.node.start(where.group)
         await where.reached(seen)
-        await (where.restart() if who == "node" else where.restart_leader())
-        where.cluster.network.release(hold)
+        match how:
+            case "the node dies":
+                await where.restart()
+            case "the leader dies":
+                await where.restart_leader()
+            case "the way between them is cut":
+                network.partition(src, dst)
+                await asyncio.sleep((KEEPALIVE_TIMEOUT_NS + KEEPALIVE_INTERVAL_NS) / SECOND_NS)
+                network.heal(src, dst)
+        network.release(hold)
 
     return strike
 
 
 def stream_cuts() -> list[Cut]:
     return [
-        Cut(f"{kind.__name__} is under way, the {who} dies", life, stream_dies(kind, who))
+        Cut(f"{kind.__name__} is under way, {how}", life, stream_ends(kind, how))
         for life in (FIRST, AGAIN)
-        for kind in (OpenSession, SessionOpened)
-        for who in ("node", "leader")
+        for kind in STREAM
+        for how in ("the node dies", "the leader dies", "the way between them is cut")
     ]
 
 
-# ---------------------------------------------------------------- the leader's transactions
+# ---------------------------------------------------------------- the leader's requests to its store
 
 
-TRANSACTIONS = {FIRST: (Allocate, Join), AGAIN: (Join,)}
+TRANSACTIONS = {FIRST: (Allocate, Join, RecoveryFinished), AGAIN: (Join, RecoveryFinished)}
+READS = {FIRST: ("history", "status"), AGAIN: ("get", "history", "status")}
+"""The history at what the vault holds, if it holds anything; what the session follows, and the newest revision."""
+
+
+def on_arrival(where: Ground, kind: type, hear: Callable[[], None]) -> None:
+    """Whenever a message of a kind comes from the node, on a session or not."""
+
+    def look(message: object) -> bool:
+        if isinstance(message, kind):
+            hear()
+        return False
+
+    for one in where.cluster.coordinators:
+        where.cluster.network.hold(where.node.name, one.name, look)
 
 
 def arm_store(where: Ground, kind: type, fate: Fate) -> asyncio.Event:
     """The transaction that decides the first request of a kind fares so; set when it is about to be run."""
     asked, reached = False, asyncio.Event()
 
-    def hear(_src: str, _dst: str, message: object) -> None:
+    def hear() -> None:
         nonlocal asked
-        asked = asked or isinstance(message, kind)
+        asked = True
 
     async def before(request: str) -> Fate:
         await asyncio.sleep(0)
@@ -226,7 +272,7 @@ def arm_store(where: Ground, kind: type, fate: Fate) -> asyncio.Event:
         reached.set()
         return fate
 
-    where.cluster.network.fate = hear
+    on_arrival(where, kind, hear)
     for one in where.cluster.coordinators:
         one.before = before
     return reached
@@ -248,9 +294,9 @@ def leader_dies_at_transaction(kind: type, *, done: bool) -> Strike:
         store = where.cluster.store
         asked_at: int | None = None
 
-        def hear(_src: str, _dst: str, message: object) -> None:
+        def hear() -> None:
             nonlocal asked_at
-            if isinstance(message, kind) and asked_at is None:
+            if asked_at is None:
                 asked_at = store.newest
 
         async def before(request: str) -> Fate:
@@ -265,7 +311,7 @@ def leader_dies_at_transaction(kind: type, *, done: bool) -> Strike:
                 at.set()
                 await asyncio.Event().wait()
 
-        where.cluster.network.fate = hear
+        on_arrival(where, kind, hear)
         one.before, one.after = before, after
         where.node.start(where.group)
         await where.reached(at)
@@ -293,4 +339,38 @@ def transaction_cuts() -> list[Cut]:
     return cuts
 
 
-CUTS = (*write_cuts(), *message_cuts(), *stream_cuts(), *transaction_cuts())
+def cut_read(request: str, *, leader_dies: bool) -> Strike:
+    """The first one has no answer, or its leader dies before it has one."""
+
+    async def strike(where: Ground) -> None:
+        (one,) = where.cluster.coordinators
+        reached = asyncio.Event()
+
+        async def before(asked: str) -> Fate:
+            await asyncio.sleep(0)
+            if asked != request or reached.is_set():
+                return Fate.ANSWERED
+            reached.set()
+            if leader_dies:
+                await asyncio.Event().wait()
+            return Fate.LOST_BEFORE
+
+        one.before = before
+        where.node.start(where.group)
+        await where.reached(reached)
+        if leader_dies:
+            await where.restart_leader()
+
+    return strike
+
+
+def read_cuts() -> list[Cut]:
+    return [
+        Cut(f"the leader's {request} {way}", life, cut_read(request, leader_dies=leader_dies))
+        for life, requests in READS.items()
+        for request in requests
+        for way, leader_dies in (("has no answer", False), ("is under way, the leader dies", True))
+    ]
+
+
+CUTS = (*write_cuts(), *message_cuts(), *stream_cuts(), *transaction_cuts(), *read_cuts())

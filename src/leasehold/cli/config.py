@@ -121,7 +121,7 @@ def node_config(file: Path | None, given: Mapping[str, object]) -> NodeConfig:
     if not isinstance(name, str) or NODE_NAME.fullmatch(name) is None:
         raise BadSettings(
             f"{str(name)[:CONFIG_SHOWN_MAX]!r} is not a node name",
-            hint="use letters, digits, '.', '_' and '-' with --name",
+            hint="use letters, digits, '.', '_' and '-' with --name, at most 63, the first a letter or a digit",
         )
     return _made(NodeConfig, values | {"name": name})
 

@@ -253,7 +253,7 @@ def _invalid(
         return _removed(node)
     if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
         return Reject(code="BAD_NONCE", text="nonce and session must be 128 bits in hex", hint="upgrade the node")
-    return _bad_attributes(request, node.id, known)
+    return _bad_attributes(request, node, known)
 
 
 def _bad_capabilities(request: Join, required: frozenset[str]) -> Reject | None:
@@ -298,8 +298,12 @@ def _beyond_recovery(text: str) -> Reject:
     return Reject(code="BEYOND_RECOVERY", text=text, hint=hint)
 
 
-def _bad_attributes(request: Allocate | Join, own: NodeId | None, known: Iterable[NodeRecord]) -> Reject | None:
+def _bad_attributes(request: Allocate | Join, own: NodeRecord | None, known: Iterable[NodeRecord]) -> Reject | None:
     name = request.name
+    if name.isascii() and name.isdigit() and (own is None or own.name != name):
+        # People name a node by either, to remove it for good (`core.removal.find_node`).
+        text = f"{name[:80]!r} is not a node name: it would pass for the number of another node"
+        return Reject(code="BAD_NAME", text=text, hint="choose a name with a letter in it, with --name")
     if NODE_NAME.fullmatch(name) is None:
         text = f"{name[:80]!r} is not a node name"
         return Reject(code="BAD_NAME", text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
@@ -307,7 +311,7 @@ def _bad_attributes(request: Allocate | Join, own: NodeId | None, known: Iterabl
         text = f"{request.address[:80]!r} is not an address"
         return Reject(code="BAD_ADDRESS", text=text, hint="a node is reached at host:port")
     for node in known:
-        if node.name == name and node.id != own and not node.removed:
+        if node.name == name and node is not own and not node.removed:
             text = f"the name {name!r} belongs to node {node.id} at {node.address}"
             return Reject(code="NAME_TAKEN", text=text, hint="choose another name with --name")
     return None

@@ -361,6 +361,8 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise explain(self.path, error) from error
+        except UnicodeDecodeError as error:  # Python makes no error of words that quote a damaged schema
+            raise corrupt(self.path, "its schema is no text") from error
 
 
 def _key_value(row: tuple[bytes, bytes, Revision, Revision, int]) -> KeyValue:

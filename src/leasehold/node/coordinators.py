@@ -36,6 +36,7 @@ class Coordinators:
         self._said_uninitialised = False
         self._said_foreign: frozenset[str] = frozenset()
         self._say_cut_off_ns = 0
+        """From when on it is said again."""
         if given:
             self._any.set()
 
@@ -83,11 +84,12 @@ class Coordinators:
             log.warning("the cluster is not initialised, waiting: `leasehold init %s` makes it one", self._asked)
 
     def say_cut_off(self, error: LeaseholdError) -> None:
-        """Says what keeps it from following or joining, at first and then now and then: it asks often."""
+        """Says what keeps it from following or joining, now and then: it asks often, and whoever waits for this node has
+        nothing else to look at."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._say_cut_off_ns:
             self._say_cut_off_ns = now_ns + CUT_OFF_TOLD_NS
-            log.info("cut off, asking again and again: %s", error)
+            log.warning("cut off from the coordinators, asking on: %s", error)
 
     async def passes_over(self, refusal: Definite) -> bool:
         """Whether who was asked last serves another cluster and nobody vouches for it: then it is the next one's turn,
@@ -115,6 +117,7 @@ class Coordinators:
         if not self._any.is_set():
             log.info("no coordinator is known: waiting until the physical topology shows one")
             await self._any.wait()
+        failures = 0
         while True:
             connection = self.connect()
             try:
@@ -124,7 +127,9 @@ class Coordinators:
                 await self.next()
                 continue
             except (Indefinite, NotLeader) as error:
-                self.say_cut_off(error)
+                failures += 1
+                if failures >= len(self.addresses):
+                    self.say_cut_off(error)
                 await self.next()
                 continue
             finally:

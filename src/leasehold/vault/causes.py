@@ -10,6 +10,9 @@ from typing import Final
 
 from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, OutcomeUnknown
 
+SQLITE_ERRORS: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What a call of SQLite raises. Its words quote the file's schema, and where those bytes are no text any more, Python
+fails to make an error of them."""
 _REFUSED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSED_FILE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
@@ -32,10 +35,12 @@ def disk(path: Path, why: str) -> OutcomeUnknown:
     )
 
 
-def explain(path: Path, error: sqlite3.DatabaseError | OSError) -> LeaseholdError:
+def explain(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
     """Ours for one of theirs: codes NO_ACCESS, LOCKED, DISK and CORRUPT."""
     if isinstance(error, OSError):
         return _no_access(path, str(error)) if error.errno in _REFUSED_FILE else disk(path, str(error))
+    if isinstance(error, UnicodeDecodeError):
+        return corrupt(path, "its schema is no text")
     code = result_code(error)
     if code in _REFUSED:
         return _no_access(path, str(error))

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from leasehold.errors import BadDirectory
-from leasehold.vault.causes import explain
+from leasehold.vault.causes import SQLITE_ERRORS, explain
 from leasehold.vault.format import FILE_NAME, OWNER_ONLY, sync_path
 
 
@@ -25,7 +25,7 @@ def copy_vault(directory: Path, folder: Path) -> None:
         ):
             source.backup(target)
         sync_path(copy)
-    except sqlite3.DatabaseError as error:
+    except SQLITE_ERRORS as error:
         found = explain(path, error)
         hint = "look at the disk, its space and the rights there, then run the same command again"
         raise BadDirectory(f"{found.text}; no copy of it was made", code=found.code, hint=hint) from error

@@ -23,7 +23,7 @@ from leasehold.core.shelf import on_demand
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits import VAULT_FINDINGS_MAX
-from leasehold.vault.causes import corrupt, explain
+from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain
 from leasehold.vault.format import FILE_NAME, check_version, read_content, read_identity, stored_applied
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.logfile import ends_early
@@ -150,7 +150,7 @@ def _opened(directory: Path) -> Generator[tuple[sqlite3.Connection, Path], None,
                 with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as database:
                     _guarded(path, lambda: check_version(database, path))
                     yield database, path
-        except (sqlite3.DatabaseError, OSError) as error:
+        except (*SQLITE_ERRORS, OSError) as error:
             raise _unreadable(path, error) from error
 
 
@@ -191,11 +191,11 @@ def _guarded(path: Path, work: Callable[[], T]) -> T:
         return work()
     except msgspec.MsgspecError as error:
         raise corrupt(path, str(error)) from error
-    except (sqlite3.DatabaseError, OSError) as error:
+    except (*SQLITE_ERRORS, OSError) as error:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: sqlite3.DatabaseError | OSError) -> LeaseholdError:
+def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
     found = explain(path, error)
     # Nothing is written here, so nothing is undecided.
     return BadDirectory(found.text, code=found.code, hint=found.hint) if isinstance(found, Indefinite) else found

@@ -12,6 +12,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from leasehold.vault.causes import SQLITE_ERRORS
+
 _HEADER: Final = Struct(">IIIIIIII")
 _FRAME: Final = Struct(">IIIIII")
 _MAGIC: Final = (0x377F0682, 0x377F0683)
@@ -46,6 +48,6 @@ def log_kept(path: Path, *, damaged: bool) -> Generator[None]:
         yield
         return
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as reader:
-        with suppress(sqlite3.DatabaseError):
+        with suppress(*SQLITE_ERRORS):
             reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
         yield

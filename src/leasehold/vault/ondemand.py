@@ -20,6 +20,7 @@ from leasehold.core.shelf import REPLACED, SEGMENTS, Base, BucketKey, Family, R
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
 from leasehold.limits import BUCKET_PATCH_KEYS_MAX, VAULT_BUCKETS_CACHED_MAX
+from leasehold.vault.causes import SQLITE_ERRORS
 from leasehold.vault.rows import verified
 
 _BUCKET: Final = "SELECT key, value, hash FROM projection WHERE key >= ? AND key < ? ORDER BY key"
@@ -65,7 +66,7 @@ class Reader:
                     f"{self.path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
                 )
             return self._database.execute(statement, bounds).fetchall()
-        except sqlite3.DatabaseError as error:
+        except SQLITE_ERRORS as error:
             raise self._on_error(error) from error
 
     def failed(self, error: LeaseholdError) -> LeaseholdError:

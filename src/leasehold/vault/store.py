@@ -42,7 +42,7 @@ from leasehold.limits import (
 )
 from leasehold.vault import format as file_format
 from leasehold.vault import leap, rows
-from leasehold.vault.causes import corrupt, disk, explain, result_code
+from leasehold.vault.causes import SQLITE_ERRORS, corrupt, disk, explain, result_code
 from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.logfile import log_kept
@@ -205,7 +205,7 @@ class SqliteVault:
             if self._database is None:
                 self._database = self._connect()
             return work(self._database)
-        except (sqlite3.DatabaseError, OSError, Corrupt) as error:
+        except (*SQLITE_ERRORS, OSError, Corrupt) as error:
             # After a failed write or sync nothing is to be trusted before it is opened and checked anew.
             fault = self._failed(error)
             self._close()
@@ -216,7 +216,7 @@ class SqliteVault:
         if isinstance(error, LeaseholdError):
             fault = error
         else:
-            assert isinstance(error, sqlite3.DatabaseError | OSError), "nothing else is caught"
+            assert isinstance(error, (*SQLITE_ERRORS, OSError)), "nothing else is caught"
             fault = explain(self._path, error)
         if self._fault is None:
             self._fault = fault
@@ -247,7 +247,7 @@ class SqliteVault:
             with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as database:
                 self._checking = database
                 check_structure(database, self._path, "integrity_check")
-        except (sqlite3.DatabaseError, Corrupt) as error:
+        except (*SQLITE_ERRORS, Corrupt) as error:
             if isinstance(error, sqlite3.Error) and result_code(error) == sqlite3.SQLITE_INTERRUPT:
                 return False
             raise self._failed(error) from error
@@ -289,7 +289,7 @@ class SqliteVault:
         self._reader.close()
         if database is not None:
             # Closing writes too, and may fail on the same disk; what counts has been synced before.
-            with suppress(sqlite3.DatabaseError), log_kept(self._path, damaged=isinstance(self._fault, Corrupt)):
+            with suppress(*SQLITE_ERRORS), log_kept(self._path, damaged=isinstance(self._fault, Corrupt)):
                 database.close()
 
     def _read_identity(self, database: sqlite3.Connection) -> IdentityRecord | None:

@@ -78,6 +78,8 @@ def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
     details = error.details()  # pyright: ignore[reportAttributeAccessIssue] as above
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_ns is not None:
         return f"no answer within {timeout_ns / SECOND_NS:g} s"
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return "what listens there is no coordinator"
     return f"no answer ({code.name}: {details})"
 
 

@@ -78,6 +78,7 @@ def test_the_name_of_a_removed_node_is_free_but_not_its_id():
         ({"name": ""}, [], "BAD_NAME"),
         ({"name": "a b"}, [], "BAD_NAME"),
         ({"name": "n" * 64}, [], "BAD_NAME"),
+        ({"name": "7"}, [], "BAD_NAME"),
         ({"name": "n1"}, [node(1)], "NAME_TAKEN"),
         ({}, [node(number) for number in range(1, NODES_MAX + 1)], "TOO_MANY_NODES"),
     ],
@@ -231,6 +232,7 @@ def test_a_copy_is_refused_at_once_and_not_made_to_wait():
         ({"nonce": "short"}, "BAD_NONCE"),
         ({"session": "short"}, "BAD_NONCE"),
         ({"name": "-"}, "BAD_NAME"),
+        ({"name": "0042"}, "BAD_NAME"),
         ({"name": "n1", "others": [node(1)]}, "NAME_TAKEN"),
         ({"applied": 10}, "AHEAD_OF_CLUSTER"),
         ({"lineage": b"X" * 32}, "DIVERGED"),
@@ -239,6 +241,12 @@ def test_a_copy_is_refused_at_once_and_not_made_to_wait():
 def test_what_is_wrong_with_a_join_is_said_before_anything_changes(fields, expected):
     assert code(join(**fields)) == expected
     assert code(join(held=lease(99_000), **fields)) == expected, "nor does it wait first"
+
+
+def test_a_name_that_passes_for_a_number_is_kept_by_who_has_it_alone():
+    """`leasehold node remove 7` is about node 7, unless an older version has let a node have that name."""
+    numbered = msgspec.structs.replace(MINE, name="7")
+    assert join(name="7", record=numbered) == admitted(6, numbered)
 
 
 def test_a_history_that_can_not_be_read_any_more_is_left_to_the_watch():

@@ -119,6 +119,13 @@ async def test_who_knows_none_waits_until_one_is_found(caplog):
     assert first == "no coordinator is known: waiting until the physical topology shows one"
 
 
+async def test_who_is_answered_by_the_second_one_has_nothing_to_say(caplog):
+    coordinators, _ = known("a", "b", b=FACTS)
+    with caplog.at_level(logging.INFO):
+        await coordinators.ask(WhoAreYou(), ClusterFacts)
+    assert not caplog.records
+
+
 async def test_I11_only_who_was_given_may_end_a_node_as_of_another_cluster(caplog):
     coordinators, _ = known("a")
     coordinators.found(at("b"))

@@ -76,6 +76,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "an item twice as text": sql("INSERT INTO projection VALUES ('text', 'text', 'text')"),
     "another applied revision": sql("UPDATE applied SET revision = 8"),
     "no table": sql("DROP TABLE projection"),
+    "a schema that is no text": lambda path: overwrite(path, b"CREATE TABLE applied", b"CR\xc5ATE"),
 }
 
 
@@ -93,7 +94,7 @@ async def test_damage_is_found_and_the_file_left_as_it_is(tmp_path: Path, damage
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["a byte of a value", "the head of a page"])
+@pytest.mark.parametrize("damage", ["a byte of a value", "the head of a page", "a schema that is no text"])
 async def test_what_is_in_the_log_of_a_damaged_vault_stays_there(tmp_path: Path, damage: str) -> None:
     """Its process was killed before it had emptied it."""
     path = await fill(tmp_path)

@@ -224,6 +224,16 @@ async def test_a_torn_file_is_a_finding_and_can_t_be_summed_up(tmp_path: Path) -
         inspect(tmp_path)
 
 
+async def test_a_schema_that_is_no_text_is_a_finding_like_any_other(tmp_path: Path) -> None:
+    """SQLite's words quote it, and Python fails to make an error of them."""
+    await (await fill(tmp_path)).close()
+    path = tmp_path / "vault.db"
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE applied", b"CR\xc5ATE TABLE applied"))
+    with pytest.raises(Corrupt, match="no text"):
+        inspect(tmp_path)
+    assert any("no text" in one for one in check(tmp_path))
+
+
 async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     await (await fill(tmp_path)).close()
     sql(tmp_path / "vault.db", f"PRAGMA user_version = {VAULT_FORMAT_VERSION + 1}")

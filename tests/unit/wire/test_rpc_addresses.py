@@ -4,13 +4,16 @@ import asyncio
 import socket
 from typing import cast
 
+import grpc.aio
 import pytest
 
-from leasehold.errors import BadSettings
+from leasehold.core.messages import WhoAreYou
+from leasehold.errors import BadSettings, Unreachable
 from leasehold.ids import is_hex_128
+from leasehold.limits import SECOND_NS
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Service
-from leasehold.wire.rpc import serve
+from leasehold.wire.rpc import GrpcTransport, serve
 
 NO_SERVICE = cast("Service", None)
 
@@ -57,6 +60,19 @@ async def test_a_port_that_another_process_listens_on_is_named() -> None:
     assert caught.value.code == "PORT_IN_USE"
     assert address in caught.value.text
     assert caught.value.hint
+
+
+async def test_a_server_of_something_else_is_told_from_one_that_does_not_answer() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    connection = GrpcTransport().connect(f"127.0.0.1:{port}")
+    try:
+        with pytest.raises(Unreachable, match="what listens there is no coordinator"):
+            await connection.call(WhoAreYou(), timeout_ns=SECOND_NS * 10)
+    finally:
+        await connection.close()
+        await server.stop(None)
 
 
 def test_entropy_draws_128_bits() -> None:
