@@ -84,8 +84,8 @@ class Coordinators:
             log.warning("the cluster is not initialised, waiting: `leasehold init %s` makes it one", self._asked)
 
     def say_cut_off(self, error: LeaseholdError) -> None:
-        """Says what keeps it from following or joining, now and then: it asks often, and whoever waits for this node has
-        nothing else to look at."""
+        """Says now and then what keeps it from following or joining: whoever waits for this node has nothing else to
+        look at."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._say_cut_off_ns:
             self._say_cut_off_ns = now_ns + CUT_OFF_TOLD_NS
