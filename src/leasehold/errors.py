@@ -5,6 +5,7 @@ have happened: look before doing it again). A timeout is never definite. Each er
 `code` for programs, a one-line `text` for people, and a `hint`: what to type or do next.
 """
 
+import shlex
 from enum import IntEnum
 from typing import ClassVar
 
@@ -20,6 +21,11 @@ class ExitCode(IntEnum):
     UNREACHABLE = 5
     PENDING = 6
     """Committed, while nodes that can still serve what was before have not been heard of within the timeout."""
+
+
+def typed(path: object) -> str:
+    """A path as a hint shows it: to be typed, or copied, into a shell."""
+    return shlex.quote(str(path))
 
 
 class LeaseholdError(Exception):

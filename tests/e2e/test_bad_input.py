@@ -128,6 +128,18 @@ def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
 
 
+def test_a_directory_of_another_kind_of_process_is_refused(single: RunningCluster) -> None:
+    """It would write its address over that of the other."""
+    coordinator = single.directory / "coordinator"
+    before = (coordinator / "address").read_text(), sorted(path.name for path in single.directory.rglob("*"))
+    for directory, whose in ((coordinator, "of a coordinator"), (single.directory, "of a whole cluster")):
+        started = leasehold("node", "start", "--name", "stray", "--coordinator", before[0].strip(), directory=directory)
+        started.refused(3, "BAD_DIRECTORY", whose, "another --dir")
+    leasehold("coordinator", directory=single.directory / "node-1").refused(3, "BAD_DIRECTORY", "of a node")
+    after = (coordinator / "address").read_text(), sorted(path.name for path in single.directory.rglob("*"))
+    assert after == before
+
+
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

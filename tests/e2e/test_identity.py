@@ -149,6 +149,21 @@ async def test_I4_a_backup_that_is_older_than_its_node_is_refused(cluster: Runni
     node.start().serves()
 
 
+def test_I4_a_copy_from_when_a_start_was_not_finished_is_refused(cluster: RunningCluster, node: Node) -> None:
+    """It knows the nonce of that attempt to join, and may use it until the attempt has led into the topology."""
+    node.start().serves()
+    node.stop()
+    assert node.start(LEASEHOLD_FAULT="crash-after:identity:1").ended().code == -signal.SIGKILL
+    copy = Node(node.directory.with_name("copy"), cluster, name=node.name)
+    shutil.copytree(node.directory, copy.directory)
+    node.start().serves()
+    incarnation = node.status().incarnation
+    node.stop()
+    with copy:
+        copy.start().ended().refused(3, "STALE_COPY", f"reached incarnation {incarnation}")
+    node.start().serves()
+
+
 async def test_R16_an_older_process_that_wakes_up_learns_that_it_is_superseded(
     cluster: RunningCluster, node: Node
 ) -> None:

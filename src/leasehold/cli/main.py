@@ -32,7 +32,7 @@ from leasehold.cli.options import (
 )
 from leasehold.cli.output import Output, note, report, say, show_json
 from leasehold.cli.vault import vault as vault_commands
-from leasehold.errors import ExitCode, LeaseholdError, NotFound
+from leasehold.errors import ExitCode, LeaseholdError, NotFound, typed
 from leasehold.ids import StatementId
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def up(
     if detach:
         local = LocalCluster(directory)
         _start(local, nodes, output)
-        note(f"it runs on; stop it with `leasehold down --dir {directory}`")
+        note(f"it runs on; stop it with `leasehold down --dir {typed(directory)}`")
         return
     signals = StopSignals()
     local = LocalCluster(directory, pause=signals.pause)

@@ -8,6 +8,7 @@ from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.messages import NodeRemoved, WaitingFor
+from leasehold.errors import typed
 from leasehold.limits import SECOND_NS
 from leasehold.node.adopting import Adopted, adopt_directory
 from leasehold.wire.clock import BoottimeClock
@@ -91,13 +92,13 @@ def adopt(directory: Path, coordinators: tuple[str, ...], output: Output) -> Non
         f" the newest is {adopted.incarnation}"
     )
     note(
-        f"`leasehold node start --dir {directory} ..` joins as the one after; every segment is verified, and what it"
-        " lacks is fetched. From that start on no other copy of this node can join; start no other one before"
+        f"`leasehold node start --dir {typed(directory)} ..` joins as the one after; every segment is verified, and"
+        " what it lacks is fetched. From that start on no other copy of this node can join; start no other one before"
     )
     if adopted.kept is not None:
         say(f"all that was there is kept in {adopted.kept}")
         note(
             "what the cluster knows nothing of is deleted once the node serves, and stays in that folder alone:"
-            f" `leasehold node start --standalone --dir {adopted.kept}` shows it, and with --export gets its rows."
-            " Delete the folder when nothing is missed"
+            f" `leasehold node start --standalone --dir {typed(adopted.kept)}` shows it, and with --export gets its"
+            " rows. Delete the folder when nothing is missed"
         )

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from leasehold.cli.output import Output, note, say, show_json
-from leasehold.errors import BadDirectory, BadSettings, NotFound, Refused
+from leasehold.errors import BadDirectory, BadSettings, NotFound, Refused, typed
 from leasehold.ids import NodeId
 from leasehold.node.reset import check_node_directory, reset
 from leasehold.vault.inspect import inspect
@@ -23,7 +23,7 @@ def reset_directory(directory: Path, *, yes: bool, output: Output) -> None:
         say(f"moved {', '.join(moved.names)} to {moved.folder}")
     note(
         f"what to do next: `leasehold node remove {known or 'NAME'}` takes the old id out of the cluster;"
-        f" `leasehold node start --dir {directory} ..` gets a new one;"
+        f" `leasehold node start --dir {typed(directory)} ..` gets a new one;"
         f" delete {moved.folder} when nothing is missed"
     )
 

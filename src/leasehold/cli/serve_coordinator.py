@@ -5,10 +5,12 @@ import asyncio
 from leasehold.cli.config import CoordinatorConfig
 from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_part
 from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
+from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.swim.messages import Role
-from leasehold.local.files import make_directory, write_address
+from leasehold.local.files import check_not_of_another, make_directory, write_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
+from leasehold.vault.store import FILE_NAME as VAULT_FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.passwords import Argon2Passwords
@@ -19,6 +21,8 @@ from leasehold.wire.threads import OneThread
 def run_coordinator(config: CoordinatorConfig) -> None:
     """Serves until SIGTERM or SIGINT. Raises `BadDirectory`, `BadSettings`, and what ended it, if another thing did."""
     key = read_key(config)
+    others = {VAULT_FILE_NAME: "a node", CLUSTER_FILE: "a whole cluster"}
+    check_not_of_another(config.directory, FILE_NAME, others)
     make_directory(config.directory)
     run(_coordinator(config, key))
 

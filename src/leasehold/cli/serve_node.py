@@ -6,11 +6,13 @@ import os
 from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Sightings, read_key, take_part
 from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
+from leasehold.client.locate import CLUSTER_FILE
 from leasehold.core.records import Allocated, Joining
 from leasehold.core.swim.messages import Role
 from leasehold.errors import BadSettings
 from leasehold.ids import NodeId
-from leasehold.local.files import make_directory, write_address
+from leasehold.local.files import check_not_of_another, make_directory, write_address
+from leasehold.metastorage.sqlite import FILE_NAME as META_FILE_NAME
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler
@@ -38,6 +40,8 @@ def run_node(config: NodeConfig) -> None:
         raise _no_coordinator(config)  # before anything is made there
     check_no_reset(config.directory)
     check_vault_or_new(config.directory)
+    others = {META_FILE_NAME: "a coordinator", CLUSTER_FILE: "a whole cluster"}
+    check_not_of_another(config.directory, FILE_NAME, others)
     make_directory(config.directory)
     run(_node(config, key))
 

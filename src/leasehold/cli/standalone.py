@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from leasehold.cli.output import Line, Output, note, say, show_json, show_table
-from leasehold.errors import BadSettings, CheckFailed
+from leasehold.errors import BadSettings, CheckFailed, typed
 from leasehold.ids import SegmentId
 from leasehold.limits import CHECK_PROGRESS_NS
 from leasehold.node.exporting import export_segment
@@ -141,7 +141,7 @@ def _check_vault(directory: Path, output: Output) -> None:
     raise CheckFailed(
         f"the vault in {directory} is damaged",
         code="CORRUPT",
-        hint=f"restore the directory, or begin anew with `leasehold node reset --dir {directory}`",
+        hint=f"restore the directory, or begin anew with `leasehold node reset --dir {typed(directory)}`",
     )
 
 
@@ -163,8 +163,8 @@ def _check(standalone: Standalone, output: Output) -> None:
     if checked.wrong:
         raise CheckFailed(
             f"{checked.wrong} segments are damaged, unreadable or missing in {standalone.directory}",
-            hint=f"`leasehold node start --standalone --repair --dir {standalone.directory}` for what is damaged; the"
-            " rights and the disk for what can't be read; the next start fetches what is missing",
+            hint=f"`leasehold node start --standalone --repair --dir {typed(standalone.directory)}` for what is"
+            " damaged; the rights and the disk for what can't be read; the next start fetches what is missing",
         )
 
 

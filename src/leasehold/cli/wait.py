@@ -10,7 +10,7 @@ from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import NodeStatus
-from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable
+from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable, typed
 from leasehold.limits import NODE_WAIT_POLL_NS
 from leasehold.local.files import read_address
 from leasehold.local.process import Process
@@ -76,7 +76,7 @@ def _state(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
 
 def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
     """The error for a node that was waited for so long."""
-    where = f"--dir {directory}"
+    where = f"--dir {typed(directory)}"
     wanted = wanted if node is None else node.name
     is_local = _is_local(directory, wanted)
     match None if node is None else node.state:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.errors import BadDirectory, BadSettings
+from leasehold.errors import BadDirectory, BadSettings, typed
 from leasehold.ids import ClusterId
 from leasehold.limits import FORMAT_VERSION
 
@@ -28,7 +28,9 @@ def read_cluster_file(directory: Path) -> ClusterFile:
         blob = path.read_bytes()
     except FileNotFoundError as error:
         text = f"there is no cluster in {directory}"
-        raise BadDirectory(text, code="NO_CLUSTER", hint=f"start one with `leasehold up --dir {directory}`") from error
+        raise BadDirectory(
+            text, code="NO_CLUSTER", hint=f"start one with `leasehold up --dir {typed(directory)}`"
+        ) from error
     except OSError as error:
         raise BadDirectory(f"{path} can't be read: {error.strerror}", hint="check its permissions") from error
     try:

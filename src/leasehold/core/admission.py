@@ -140,8 +140,10 @@ def decide_join(
     session_hash = hash_secret(request.session)
     if node.nonce == request.nonce and node.session_hash == session_hash:
         return Same(incarnation=node.incarnation)
-    # Late copies of an attempt raise the incarnation again, and no other directory knows its nonce.
-    own_attempt = node.nonce is not None and node.nonce in {request.nonce, request.finished}
+    # Late copies of an attempt raise the incarnation again. But a process that has entered had its incarnation in its
+    # directory: whoever asks with an older one has a copy of it, from when the attempt was not finished.
+    has_entered = node.session_hash is not None and (node.member or node.left)
+    own_attempt = node.nonce is not None and node.nonce in {request.nonce, request.finished} and not has_entered
     if cluster.origins and node.nonce is None and request.previous == 0:
         own_attempt = True  # nobody has joined as this node yet, whatever its number jumped to
     if not own_attempt and node.incarnation != request.previous:

@@ -111,7 +111,8 @@ def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Gener
 
 def _closed(node: NodeRecord, jump: int) -> NodeRecord:
     """No process has this incarnation. The nonce stays: it shows the directory that went no further."""
-    return msgspec.structs.replace(node, incarnation=Incarnation(node.incarnation + jump), member=False, left=True)
+    incarnation = Incarnation(node.incarnation + jump)
+    return msgspec.structs.replace(node, incarnation=incarnation, session_hash=None, member=False, left=True)
 
 
 def is_older(cluster: ClusterRecord, generation: Generation) -> bool:

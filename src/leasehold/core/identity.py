@@ -12,7 +12,8 @@ message at any point, leads back to the same id (INV-ID-3), and only an explicit
 
 A `Join` of a process that died may come after that of the next process, and raise the incarnation past it. The next
 process learns that it is superseded and ends; the start after it names the nonce by which the last attempt was
-finished, which shows that whatever was raised since belongs to the very same attempt of this directory.
+finished, which shows that whatever was raised since belongs to the very same attempt of this directory. Once a process
+has entered the logical topology its directory knows its incarnation, and naming the attempt shows nothing any more.
 
 The token proves the ownership of the id, the nonce names one attempt to join, the session one process. A clone of
 a vault shows itself in one of two ways: its previous incarnation is no longer the newest one, or the original still

@@ -1,6 +1,7 @@
 """The small files by which the processes of one machine find each other."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,17 +31,36 @@ def write_gossip_address(directory: Path, address: str) -> None:
     write_whole(directory / GOSSIP_FILE, address.encode())
 
 
+def check_not_of_another(directory: Path, own: str, others: Mapping[str, str]) -> None:
+    """Raises `BadDirectory` for a directory without the file `own` and with a file of `others`, whose it is by that.
+
+    Two processes in one directory would write their addresses over each other's."""
+    there = next((what for name, what in others.items() if (directory / name).exists()), None)
+    if there is not None and not (directory / own).exists():
+        raise BadDirectory(f"{directory} is the directory of {there}", hint="choose another --dir")
+
+
 def make_directory(directory: Path) -> None:
     """Makes a directory and those above it, unless it is there; what is made is its owner's alone, since tokens and
-    password hashes lie in it. Raises `BadDirectory`."""
+    password hashes lie in it, and outlives the machine, since what is synced in it must. Raises `BadDirectory`."""
     try:
         missing = [one for one in (directory, *directory.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir(mode=0o700, exist_ok=True)
+            _sync(one.parent)
         directory.mkdir(exist_ok=True)
     except OSError as error:
         why = "it is a file" if directory.is_file() else error.strerror
         raise BadDirectory(f"{directory} can't be a directory: {why}", hint="choose another --dir") from error
+
+
+def _sync(folder: Path) -> None:
+    """Makes the names in a folder durable."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def names_in(directory: Path) -> list[str]:

@@ -21,7 +21,7 @@ import psutil
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, ClusterFile, read_cluster_file
 from leasehold.core.messages import ClusterStatus
-from leasehold.errors import BadDirectory, BadSettings, CheckFailed, LeaseholdError, NotFound, Refused
+from leasehold.errors import BadDirectory, BadSettings, CheckFailed, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
 from leasehold.limits import (
     FORMAT_VERSION,
@@ -104,7 +104,7 @@ class LocalCluster:
                 file = msgspec.structs.replace(file, nodes=tuple(name for name in names if name not in removed))
                 write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
             for name in removed:
-                reset = f"`leasehold node reset --dir {self.directory / name}`"
+                reset = f"`leasehold node reset --dir {typed(self.directory / name)}`"
                 tell(f"{name} was removed from the cluster and is left out; {reset} makes a new node of it")
             return file
 

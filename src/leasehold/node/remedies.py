@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from leasehold.errors import Definite
+from leasehold.errors import Definite, typed
 
 RESET: Final = "`leasehold node reset --dir {directory}` puts what is in it aside; its next start gets a new id"
 RESTORE: Final = (
@@ -36,4 +36,4 @@ def with_remedy(error: Definite, *, name: str, directory: str) -> Definite:
     if remedy is None:
         return error
     text = error.text if name in error.text.split() else f"node {name}: {error.text}"
-    return type(error)(text, code=error.code, hint=remedy.format(name=name, directory=directory))
+    return type(error)(text, code=error.code, hint=remedy.format(name=name, directory=typed(directory)))

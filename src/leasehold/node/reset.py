@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused
+from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused, typed
 from leasehold.limits import RESET_MARKER_BYTES_MAX, RESETS_MAX
 from leasehold.storage.files import SegmentFiles, sync_folder
 from leasehold.storage.mounts import FOLDERS, check_one_mount
@@ -35,11 +35,11 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_no_reset(directory: Path) -> None:
     """Raises `BadDirectory` with code RESET_UNFINISHED if a reset of this directory was cut off."""
-    if (directory / MARKER).exists():
+    if _is_marked(directory):
         raise BadDirectory(
             f"a reset of {directory} was cut off",
             code="RESET_UNFINISHED",
-            hint=f"finish it with `leasehold node reset --dir {directory}`",
+            hint=f"finish it with `leasehold node reset --dir {typed(directory)}`",
         )
 
 
@@ -48,7 +48,7 @@ def check_node_directory(directory: Path) -> None:
 
     Others call folders `staging` or `trash` too: a vault, or a file named as a segment, tells a node's directory.
     """
-    if not _vault_files(directory) and not (directory / MARKER).exists() and not _has_segments(directory):
+    if not _is_marked(directory) and not _vault_files(directory) and not _has_segments(directory):
         raise NotFound(
             f"there is no node in {directory}", code="NO_NODE", hint="name the directory of one node with --dir"
         )
@@ -59,7 +59,7 @@ def check_vault_or_new(directory: Path) -> None:
 
     A first start would empty `staging` and `trash`, and take all segments for superfluous: they may be the only copies.
     """
-    if (directory / FILE_NAME).exists():
+    if os.path.lexists(directory / FILE_NAME):
         return
     found = next((name for name in FOLDERS if _holds_anything(directory / name)), None)
     if found is None:
@@ -67,8 +67,8 @@ def check_vault_or_new(directory: Path) -> None:
     raise Corrupt(
         f"{directory / found} is not empty, and there is no vault in {directory}",
         code="NO_VAULT",
-        hint=f"restore the vault, then `leasehold node adopt --dir {directory}`, or begin anew with"
-        f" `leasehold node reset --dir {directory}`"
+        hint=f"restore the vault, then `leasehold node adopt --dir {typed(directory)}`, or begin anew with"
+        f" `leasehold node reset --dir {typed(directory)}`"
         if _has_segments(directory)
         else f"choose another --dir, or move {directory / found} elsewhere if it was a node's",
     )
@@ -115,6 +115,17 @@ def next_folder(directory: Path, prefix: str) -> Path:
             hint=f"delete the {prefix}* folders that nobody misses",
         )
     return directory / name
+
+
+def _is_marked(directory: Path) -> bool:
+    """Whether a reset has begun and not ended. The first look into a directory: raises `BadDirectory` where it can't be
+    used."""
+    try:
+        return (directory / MARKER).exists()
+    except OSError as error:
+        raise BadDirectory(
+            f"can't use the directory {directory}: {error.strerror}", code="NO_ACCESS", hint="check its owner and mode"
+        ) from error
 
 
 def _present(directory: Path) -> list[str]:

@@ -243,6 +243,17 @@ def test_what_is_wrong_with_a_join_is_said_before_anything_changes(fields, expec
     assert code(join(held=lease(99_000), **fields)) == expected, "nor does it wait first"
 
 
+@pytest.mark.parametrize("entered", [{"member": True}, {"left": True}])
+def test_a_copy_of_an_unfinished_attempt_is_a_stale_one_once_the_attempt_has_led_in(entered):
+    """Whoever has entered had its incarnation in its own directory, where the attempt was finished."""
+    record = msgspec.structs.replace(asked_before(session=hex_128(9)), **entered)
+    assert code(join(record=record)) == "STALE_COPY"
+    assert code(join(record=record, nonce=hex_128(0xD1), finished=NONCE)) == "STALE_COPY"
+    assert code(join(record=record, held=lease(10_001))) == "STALE_COPY", "nor does it wait first"
+    own = {"previous": record.incarnation, "nonce": hex_128(0xD1), "finished": NONCE}
+    assert isinstance(join(record=record, **own), Admit)
+
+
 def test_a_name_that_passes_for_a_number_is_kept_by_who_has_it_alone():
     """`leasehold node remove 7` is about node 7, unless an older version has let a node have that name."""
     numbered = msgspec.structs.replace(MINE, name="7")

@@ -53,7 +53,7 @@ def test_whatever_was_numbered_jumps_and_nobody_is_a_member():
     for field in CountersRecord.__struct_fields__:
         assert getattr(after.counters, field) == getattr(COUNTERS, field) + JUMP, field
     node = after.nodes[3]
-    assert node == msgspec.structs.replace(NODE, incarnation=5 + JUMP, member=False, left=True)
+    assert node == msgspec.structs.replace(NODE, incarnation=5 + JUMP, session_hash=None, member=False, left=True)
     assert (generation_of(before), generation_of(after)) == (1, WALL_S)
     assert cluster.cluster_id == CLUSTER.cluster_id
     (origin,) = cluster.origins

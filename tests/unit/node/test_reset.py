@@ -14,7 +14,8 @@ from leasehold.cli.reset import reset_directory
 from leasehold.core.records import Allocated
 from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, NotFound, Refused
 from leasehold.ids import ClusterId, Incarnation, NodeId, Token
-from leasehold.node.reset import MARKER, check_no_reset, check_vault_or_new, reset
+from leasehold.node.remedies import with_remedy
+from leasehold.node.reset import MARKER, check_no_reset, check_node_directory, check_vault_or_new, reset
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.store import SqliteVault
 
@@ -202,6 +203,29 @@ def test_only_a_new_directory_may_lack_a_vault(directory: Path, tmp_path: Path) 
     assert (error.code, "trash" in error.text, "another --dir" in error.hint) == ("NO_VAULT", True, True)
     (directory / "trash" / "old.parquet").unlink()
     check_vault_or_new(directory)
+
+
+def test_a_directory_that_can_not_be_looked_into_is_named(tmp_path: Path) -> None:
+    """Here its name is longer than one can be: a mode does not keep the superuser out."""
+    there = tmp_path / ("x" * 300)
+    for look in (check_no_reset, check_node_directory):
+        error = refused(lambda look=look: look(there))
+        assert (error.code, f"directory {there}:" in error.text) == ("NO_ACCESS", True)
+
+
+async def test_I5_a_link_that_leads_to_no_vault_is_not_a_first_start(tmp_path: Path) -> None:
+    """The disk that it leads to is not mounted now."""
+    (tmp_path / "vault.db").symlink_to(tmp_path / "away" / "vault.db")
+    check_vault_or_new(tmp_path)
+    with pytest.raises(BadDirectory) as caught:
+        await SqliteVault.open(tmp_path)
+    assert caught.value.code == "NO_ACCESS"
+    assert (tmp_path / "vault.db").is_symlink()
+
+
+def test_what_a_hint_says_to_type_can_be_typed() -> None:
+    told = with_remedy(Refused("no", code="REMOVED"), name="n1", directory="/old disk/$n")
+    assert "`leasehold node reset --dir '/old disk/$n'`" in told.hint
 
 
 def test_a_running_nodes_directory_is_refused_and_untouched(directory: Path) -> None:
