@@ -266,7 +266,7 @@ class SqliteVault:
         directory = self._path.parent
         for rest in directory.glob(f"{FILE_NAME}.new*"):
             rest.unlink()
-        if not self._path.exists():
+        if not file_format.is_there(self._path):
             if any(directory.glob(f"{FILE_NAME}-*")):
                 raise corrupt(self._path, "its log is there, the file is not")
             file_format.create(self._path)
