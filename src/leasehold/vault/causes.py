@@ -38,12 +38,12 @@ def disk(path: Path, why: str) -> OutcomeUnknown:
 def explain(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
     """Ours for one of theirs: codes NO_ACCESS, LOCKED, DISK and CORRUPT."""
     if isinstance(error, OSError):
-        return no_access(path, str(error)) if error.errno in _REFUSED_FILE else disk(path, str(error))
+        return _no_access(path, str(error)) if error.errno in _REFUSED_FILE else disk(path, str(error))
     if isinstance(error, UnicodeDecodeError):
         return corrupt(path, "its schema is no text")
     code = result_code(error)
     if code in _REFUSED:
-        return no_access(path, str(error))
+        return _no_access(path, str(error))
     if code in _LOCKED:
         return BadDirectory(
             f"another program has the vault {path} open: {error}",
@@ -61,8 +61,7 @@ def result_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def no_access(path: Path, why: str) -> BadDirectory:
-    """What a vault raises that is there, and can't be opened as a file."""
+def _no_access(path: Path, why: str) -> BadDirectory:
     return BadDirectory(
         f"the vault {path} can't be opened: {why}",
         code="NO_ACCESS",

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import sqlite3
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -78,6 +79,26 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
         database.execute(
             "UPDATE applied SET revision = ?, lineage = ?, digest = ?, eager = ?, identity = ?, seal = ?", self.row()
         )
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a vault. Raises `BadDirectory` with code NO_ACCESS for a thing of that name that is no file.
+
+    Nor is a link one: SQLite keeps the log beside what it points to, where nobody else looks for it, and a link to
+    nothing, as to a disk that is not mounted, must not pass for a first start.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no file"
+        raise BadDirectory(
+            f"the vault {path} can't be opened: it is {what}",
+            code="NO_ACCESS",
+            hint=f"Put the vault itself there, with its log {path.name}-wal; the directory as a whole may be a link.",
+        )
+    return True
 
 
 def create(path: Path, version: int = VAULT_FORMAT_VERSION) -> None:

@@ -24,7 +24,7 @@ from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, 
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits import VAULT_FINDINGS_MAX
 from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain
-from leasehold.vault.format import FILE_NAME, check_version, read_content, read_identity, stored_applied
+from leasehold.vault.format import FILE_NAME, check_version, is_there, read_content, read_identity, stored_applied
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.logfile import ends_early
 
@@ -135,10 +135,12 @@ def _opened(directory: Path) -> Generator[tuple[sqlite3.Connection, Path], None,
     path = directory / FILE_NAME
     log = directory / f"{FILE_NAME}-wal"
     with _locked(directory):
-        if not path.exists():
+        if not is_there(path):
             if log.exists():
                 raise corrupt(path, "its log is there, the file is not")
             raise NotFound(f"there is no vault in {directory}", code="NO_VAULT", hint="name a node's directory")
+        if path.stat().st_size == 0:
+            raise corrupt(path, "it is empty")
         try:
             with TemporaryDirectory(prefix="leasehold-vault-") as scratch:
                 if _has_log(path):
@@ -164,7 +166,7 @@ def _has_log(path: Path) -> bool:
 def _locked(directory: Path) -> Generator[None, None, None]:
     """No node starts meanwhile. The lock's file is neither made nor written."""
     try:
-        file = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         yield  # no process has ever used it, or it is a copy
         return

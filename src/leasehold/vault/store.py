@@ -42,7 +42,7 @@ from leasehold.limits import (
 )
 from leasehold.vault import format as file_format
 from leasehold.vault import leap, rows
-from leasehold.vault.causes import SQLITE_ERRORS, corrupt, disk, explain, no_access, result_code
+from leasehold.vault.causes import SQLITE_ERRORS, corrupt, disk, explain, result_code
 from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.logfile import log_kept
@@ -266,9 +266,7 @@ class SqliteVault:
         directory = self._path.parent
         for rest in directory.glob(f"{FILE_NAME}.new*"):
             rest.unlink()
-        if not self._path.exists():
-            if self._path.is_symlink():  # what it leads to is away, and may hold an identity
-                raise no_access(self._path, "it is a link, and nothing is where it leads")
+        if not file_format.is_there(self._path):
             if any(directory.glob(f"{FILE_NAME}-*")):
                 raise corrupt(self._path, "its log is there, the file is not")
             file_format.create(self._path)

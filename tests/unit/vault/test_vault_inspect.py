@@ -245,6 +245,10 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 # ------------------------------------------------------------ what can't be read
 
 
+def modes(directory: Path) -> dict[str, int]:
+    return {one.name: one.lstat().st_mode for one in directory.iterdir()}
+
+
 def a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -255,16 +259,56 @@ def a_log_that_is_a_folder(path: Path) -> None:
     (path.with_name("vault.db-wal") / "file").write_bytes(b"")
 
 
-@pytest.mark.parametrize(("spoil", "code"), [(a_folder, "DISK"), (a_log_that_is_a_folder, "NO_ACCESS")])
-async def test_what_can_t_be_read_is_no_damage(tmp_path: Path, spoil: Callable[[Path], None], code: str) -> None:
+def a_link(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to("moved")
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("not mounted")
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("spoil", [a_folder, a_log_that_is_a_folder, a_link, a_link_to_nothing, a_pipe])
+async def test_what_can_t_be_read_is_no_damage(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     await (await fill(tmp_path)).close()
     spoil(tmp_path / "vault.db")
     for look in (inspect, check):
         with pytest.raises(BadDirectory) as caught:
             look(tmp_path)
-        assert caught.value.code == code
+        assert caught.value.code == "NO_ACCESS"
         assert caught.value.hint
         assert not isinstance(caught.value, Corrupt)
+
+
+@pytest.mark.parametrize("spoil", [a_folder, a_link, a_link_to_nothing, a_pipe])
+async def test_I1_what_is_no_file_is_never_taken_for_a_first_start(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    await (await fill(tmp_path)).close()
+    spoil(tmp_path / "vault.db")
+    before = modes(tmp_path)
+    with pytest.raises(BadDirectory) as caught:
+        await SqliteVault.open(tmp_path)
+    assert caught.value.code == "NO_ACCESS"
+    assert modes(tmp_path) == before
+
+
+async def test_an_empty_file_is_told_as_that(tmp_path: Path) -> None:
+    await (await fill(tmp_path)).close()
+    (tmp_path / "vault.db").write_bytes(b"")
+    assert "it is empty" in check(tmp_path)[0]
+
+
+def test_a_lock_that_is_a_pipe_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(NotFound):
+        inspect(tmp_path)
 
 
 async def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
