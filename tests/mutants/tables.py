@@ -96,7 +96,7 @@ MUTANTS = (
         ),
         hunters=(
             f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",
-            "tests/sim/test_dataplane.py::test_a_commit_of_a_node_that_started_anew_since_is_refused",
+            "tests/sim/test_dataplane.py::test_I15_a_commit_of_a_node_that_started_anew_since_is_refused",
         ),
     ),
     Mutant(

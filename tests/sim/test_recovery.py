@@ -344,11 +344,13 @@ def test_a_node_sees_itself_in_the_topology_once_it_has_recovered():
     simulate(scenario)
 
 
-def test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join():
+@pytest.mark.parametrize("way", ["both ways", "to the coordinator", "from the coordinator"])
+def test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join(way):
     async def scenario(cluster, group):
         node = cluster.nodes[0]
         incarnation = node.published.incarnation
-        cluster.network.partition(node.name, COORDINATOR)
+        ends = (COORDINATOR, node.name) if way == "from the coordinator" else (node.name, COORDINATOR)
+        cluster.network.partition(*ends, both_ways=way == "both ways")
         await cluster.wait_for(lambda: topology(cluster)[1] == ["n2", "n3"])
         assert node.guard() is None
         await history(cluster, 3)
