@@ -230,7 +230,7 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
+            f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
             "tests/scenarios/test_recovery.py::test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine",
         ),
     ),
@@ -250,7 +250,7 @@ MUTANTS = (
                 "            for table in clean:",
             ),
         ),
-        hunters=(f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
+        hunters=(f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
     ),
     # ------------------------------------------------------------ vaults and views
     Mutant(
