@@ -151,6 +151,10 @@ CONNECT_TIMEOUT_NS: Final = 5 * SECOND_NS
 CALL_TIMEOUT_NS: Final = 30 * SECOND_NS
 STATEMENT_RESOLVE_NS: Final = 30 * SECOND_NS
 """How long a client asks by statement id before it says that the outcome is unknown."""
+STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
+"""So long after its end the outcome of a statement is kept, however many end meanwhile (`core.forgetting`)."""
+
+assert 2 * STATEMENT_RESOLVE_NS <= STATEMENT_REMEMBERED_NS, "the last call of a client may wait as long as it asks"
 
 FORMAT_VERSION: Final = 1
 """Of a data directory; a newer one is refused."""

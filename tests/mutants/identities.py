@@ -87,7 +87,7 @@ MUTANTS = (
         ),
         hunters=(
             "tests/scenarios/test_identity_clusters.py::test_a_join_waits_for_the_lease_before_it_and_no_longer",
-            "tests/sim/test_cluster.py::test_a_copy_of_a_live_node_is_refused",
+            "tests/sim/test_cluster.py::test_I4_a_copy_of_a_live_node_is_refused",
         ),
     ),
     Mutant(

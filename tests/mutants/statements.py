@@ -240,7 +240,7 @@ MUTANTS = (
         edits=(
             Edit(
                 DDL,
-                "    return _end(ended, procedure, catalog)\n",
+                "    return _end(ended, procedure, forget)\n",
                 "    return (put(keys.statement(procedure.statement), ended),)\n",
             ),
         ),

@@ -96,7 +96,7 @@ MUTANTS = (
         ),
         hunters=(
             f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",
-            "tests/sim/test_dataplane.py::test_a_commit_of_a_node_that_started_anew_since_is_refused",
+            "tests/sim/test_dataplane.py::test_I15_a_commit_of_a_node_that_started_anew_since_is_refused",
         ),
     ),
     Mutant(
@@ -230,7 +230,7 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
+            f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
             "tests/scenarios/test_recovery.py::test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine",
         ),
     ),
@@ -250,7 +250,7 @@ MUTANTS = (
                 "            for table in clean:",
             ),
         ),
-        hunters=(f"{FILES}::test_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
+        hunters=(f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
     ),
     # ------------------------------------------------------------ vaults and views
     Mutant(

@@ -140,7 +140,10 @@ class Desk:
 
     async def sql(self, text):
         """Runs a statement to its last answer."""
-        request = Execute(cluster_id=None, statement=self.entropy.hex_128(), text=text)
+        return await self.ask(Execute(cluster_id=None, statement=self.entropy.hex_128(), text=text))
+
+    async def ask(self, request):
+        """The same, asked in these words."""
         answers = [message async for message in self.coordinator.stream(request)]
         return answers[-1]
 

@@ -88,7 +88,7 @@ async def test_an_oversized_message_gets_no_further_than_the_transport(method: s
         await made.still_serves()
 
 
-async def test_messages_that_are_no_requests_are_refused() -> None:
+async def test_I11_messages_of_another_cluster_and_messages_that_are_no_requests_are_refused() -> None:
     """Every message there is, in the place of a question: those that ask nothing, and those of another cluster."""
     async with ground() as made:
         before, codes = made.state(), dict[str, str]()

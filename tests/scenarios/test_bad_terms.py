@@ -28,6 +28,7 @@ from leasehold.core.messages import (
 from leasehold.ids import (
     Generation,
     Incarnation,
+    LineageHash,
     NodeId,
     RequestNumber,
     Revision,
@@ -110,6 +111,43 @@ def test_a_revision_that_has_never_been_settles_nothing() -> None:
         await asyncio.sleep(1)
         assert not waiting.done(), "it has not been heard of revision 2 since there is one"
         leasing.renew(renewal(request=RequestNumber(2), applied=Revision(2)), lambda _: None)
+        await waiting
+        leasing.stop()
+
+    run_virtual(main, 1)
+
+
+def test_R9_a_node_that_has_another_history_is_told_so_gets_no_lease_and_settles_nothing() -> None:
+    """Whatever of it is durable where: each renewal carries the hash of what the node shows."""
+
+    async def main(random: object) -> None:
+        clock = SimulatedClock(asyncio.get_running_loop())  # pyright: ignore[reportArgumentType]
+        sent: list[Message] = []
+        grantor = Grantor(
+            term=Term(4),
+            floor=Revision(1),
+            settings=DEFAULT_SETTINGS,
+            largest_outstanding_ns=LEASE_DURATION_NS,
+            registered={NodeId(1): OWNED},
+            hash_session=hash_secret,
+            leads_until_ns=None,
+            now_ns=clock.now_ns(),
+        )
+        leasing = Leasing(grantor, clock)
+        leasing.committed(Revision(1), GENESIS)
+        leasing.committed(Revision(2), LineageHash(b"h" * 32))
+        before = grantor.held(NodeId(1))
+        waiting = asyncio.get_running_loop().create_task(leasing.barrier(Revision(2)))
+        other = renewal(applied=Revision(2), lineage=LineageHash(b"x" * 32))
+        leasing.renew(other, sent.append)
+        (refused,) = sent
+        assert isinstance(refused, RenewalRefused)
+        assert (refused.request, refused.code) == (other.request, "DIVERGED")
+        assert grantor.held(NodeId(1)) == before
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        leasing.renew(renewal(applied=Revision(2), lineage=LineageHash(b"h" * 32)), sent.append)
+        assert isinstance(sent[1], Grant)
         await waiting
         leasing.stop()
 

@@ -101,7 +101,9 @@ def test_garbled_tickets_are_refused_and_change_nothing(pair: data_nodes.Cluster
 
 
 @pytest.mark.parametrize("kind", get_args(Message), ids=lambda kind: kind.__name__)
-def test_every_message_that_is_no_ticket_is_refused_as_one(pair: data_nodes.Cluster, kind: type[Base]) -> None:
+def test_I11_a_ticket_of_another_cluster_and_every_message_that_is_no_ticket_is_refused(
+    pair: data_nodes.Cluster, kind: type[Base]
+) -> None:
     message = example(kind, full=False)
     for way in ("get", "put"):
         refused = refusal_of(pair, way, encode(message))

@@ -92,7 +92,7 @@ class Over(Exception):
 
 
 @pytest.mark.parametrize("in_the_vault", [True, False], ids=["applied", "only shown"])
-def test_no_file_goes_before_the_revision_that_lets_it_go_is_durable(in_the_vault):
+def test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable(in_the_vault):
     async def main(_random):
         view, batch = a_drop()
         vault_disk = VaultDisk()

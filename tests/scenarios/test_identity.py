@@ -4,6 +4,9 @@ I11 and I20 are in `test_identity_clusters.py`; I7 and I12 to I19 are about the 
 """
 
 import asyncio
+import functools
+import operator
+from collections import defaultdict
 
 import msgspec
 import pytest
@@ -12,7 +15,7 @@ from leasehold.coordinator.runtime import read_catalog
 from leasehold.core import keys
 from leasehold.core.admission import Reject, decide_allocate
 from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Allocate, AllocateAnswer, JoinAnswer
+from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer
 from leasehold.core.plan import put
 from leasehold.core.records import Allocated, Claiming
 from leasehold.errors import Corrupt, Indefinite, Refused
@@ -21,6 +24,7 @@ from leasehold.limits import CALL_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate
 from leasehold.vault.store import SqliteVault
+from leasehold.wire.entropy import SystemEntropy
 from tests.scenarios.identity_words import (
     CLUSTER_ID,
     allocate,
@@ -123,16 +127,43 @@ def test_I3_two_nodes_alike_in_all_but_their_token_never_share_an_id():
     in_an_office(scenario)
 
 
-def test_I3_tokens_and_sessions_are_128_random_bits():
+def test_I3_tokens_sessions_and_nonces_are_drawn_and_made_of_nothing_that_two_nodes_could_share():
+    """All start at one instant, from one address: each of the three is a draw of its own."""
+
     async def scenario(cluster, group):
+        drawn, shown = [], defaultdict(set)
+        draw = cluster.entropy.hex_128
+
+        def noted():
+            drawn.append(draw())
+            return drawn[-1]
+
+        def hear(_src, _dst, message):
+            for name in ("token", "session", "nonce"):
+                if isinstance(message, Allocate | Join) and hasattr(message, name):
+                    shown[getattr(message, name)].add(name)
+
+        cluster.entropy.hex_128, cluster.network.fate = noted, hear
         for node in cluster.nodes:
             node.start(group)
         await serving(cluster, *cluster.nodes)
-        tokens = [(await identity(node)).token for node in cluster.nodes]
-        assert len(set(tokens)) == len(tokens)
-        assert all(len(bytes.fromhex(token)) == 16 for token in tokens)
+        assert sorted(name for names in shown.values() for name in names) == [
+            *["nonce"] * 3,
+            *["session"] * 3,
+            *["token"] * 3,
+        ]
+        assert len(shown) == 9, "none of them serves twice"
+        assert set(shown) <= set(drawn)
 
     simulate(scenario, nodes=3)
+
+
+def test_I3_what_is_drawn_has_128_bits_and_each_of_them_falls_both_ways():
+    draws = [bytes.fromhex(SystemEntropy().hex_128()) for _ in range(100)]
+    assert {len(one) for one in draws} == {16}
+    numbers = [int.from_bytes(one) for one in draws]
+    assert functools.reduce(operator.or_, numbers) == 2**128 - 1
+    assert functools.reduce(operator.and_, numbers) == 0
 
 
 # ---------------------------------------------------------------- I4: a cloned disk
@@ -275,11 +306,22 @@ async def test_I6_there_is_one_record_and_what_else_lies_about_revives_nothing(t
     vault = await SqliteVault.open(tmp_path)
     await vault.write_identity(owned)
     await vault.close()
-    for name in ("vault.db.tmp", "vault.db.bak", "identity", "identity.tmp"):
+    for name in ("vault.db.new", "vault.db.tmp", "vault.db.bak", "identity", "identity.tmp"):
         (tmp_path / name).write_bytes(early)
     vault = await SqliteVault.open(tmp_path)
     assert await vault.identity() == owned
     await vault.close()
+
+
+async def test_I6_a_whole_vault_under_the_name_of_one_that_is_being_made_revives_nothing(tmp_path):
+    vault = await SqliteVault.open(tmp_path)
+    await vault.write_identity(Claiming(token=Token(hex_128(2))))
+    await vault.close()
+    (tmp_path / "vault.db").rename(tmp_path / "vault.db.new")
+    vault = await SqliteVault.open(tmp_path)
+    assert await vault.identity() is None
+    await vault.close()
+    assert not (tmp_path / "vault.db.new").exists()
 
 
 # ---------------------------------------------------------------- I8: told success before it is true

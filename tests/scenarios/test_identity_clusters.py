@@ -51,7 +51,7 @@ def test_I11_a_node_of_another_cluster_is_not_let_in():
 
 
 @pytest.mark.parametrize("request_", [allocate(1), join(nonce=10, session=20)])
-def test_I11_every_request_names_its_cluster(request_):
+def test_I11_a_claim_and_a_join_for_another_cluster_are_refused(request_):
     async def scenario(office):
         await office.ask(allocate(1))
         (answer,) = await office.ask(msgspec.structs.replace(request_, cluster_id="d" * 32))

@@ -21,7 +21,7 @@ from leasehold.core.recovery_events import (
     Stage,
 )
 from leasehold.ids import Revision
-from leasehold.limits import RETENTION_HOLD_NS, SECOND_NS
+from leasehold.limits import RECONCILE_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS
@@ -120,6 +120,29 @@ def test_R1_a_machine_that_crashes_after_an_effect_still_holds_what_led_to_it(se
         await cluster.wait_for(lambda: not node.data.disk.listing())
 
     simulate(scenario, seed=seed, watched=False)
+
+
+def test_R1_no_file_goes_while_the_vault_is_behind_what_the_node_shows():
+    """The drop is over, and every node shows it; the disk under this one's vault takes its time."""
+
+    async def scenario(cluster, group):
+        tables = Tables(cluster, group)
+        await tables.create(replication=3)
+        await tables.write(30)
+        (record, *_) = tables.manifest()
+        node = cluster.nodes[0]
+        await cluster.wait_for(lambda: tables.holds(node, record))
+        slow_ns = 20 * RECONCILE_INTERVAL_NS
+        node.disk.latency_ns = lambda: slow_ns
+        await cluster.sql("DROP TABLE d.t")
+        await cluster.wait_for(lambda: record.table in node.published.view.dropped)
+        await cluster.wait_for(lambda: not any(tables.holds(one, record) for one in cluster.nodes[1:]))
+        assert on_disk(record) in node.data.disk.listing()
+        await cluster.wait_for(lambda: not node.data.disk.listing())
+        dropped = decode_record(DroppedRecord, node.disk.durable.items[keys.dropped(record.table)])
+        assert dropped.name == "d.t", "a machine that crashes now knows of it"
+
+    simulate(scenario, watched=False)
 
 
 # ---------------------------------------------------------------- R2: a snapshot carries no trace of deletes
@@ -233,11 +256,15 @@ def test_R5_what_is_written_while_a_session_opens_is_neither_lost_nor_doubled(se
     async def scenario(cluster, group):
         node = cluster.nodes[0]
         await node.kill()
-        hold = cluster.network.hold(
-            cluster.coordinators[0].name, node.name, lambda message: isinstance(message, SessionOpened)
-        )
+        held = []
+
+        def opening(message):
+            held.extend([message] if isinstance(message, SessionOpened) else [])
+            return isinstance(message, SessionOpened)
+
+        hold = cluster.network.hold(cluster.coordinators[0].name, node.name, opening)
         node.start(group)
-        await asyncio.sleep(8)  # past the wait for its own older lease
+        await cluster.wait_for(lambda: held)
         for number in range(5):
             await cluster.sql(f"CREATE DATABASE d{number}")
         cluster.network.release(hold)
@@ -316,6 +343,7 @@ def test_R8_the_chain_goes_on_from_the_hash_of_the_snapshot():
         ground.start(group)
         await until(lambda: leased(ground))
         assert ground.published.view.lineage == ground.history.lineages[2]
+        assert (ground.disk.state.applied, ground.disk.state.lineage) == (2, ground.history.lineages[2])
         ground.history.put(3)
         await ground.leader.push()
         await until(lambda: ground.disk.state.lineage == ground.history.lineages[3])

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import msgspec
 import pytest
 
-from leasehold.coordinator import snapshots
+from leasehold.coordinator import runtime, snapshots
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
 from leasehold.coordinator.snapshots import Snapshots
 from leasehold.core import keys
@@ -96,6 +96,35 @@ async def test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_wit
     assert whole[-1].keys == len(names)
     assert len(whole) == 2 + -(-len(names) // limit)
     await storage.close()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision(monkeypatch, limit):
+    """Each page but the first comes after one more statement."""
+    monkeypatch.setattr(runtime, "RANGE_PAGE_MAX", limit)
+
+    async def scenario(desk):
+        for number in range(12):
+            await desk.node(f"n{number}")
+        await desk.write(12)
+        await desk.sleep(SECOND_NS)
+        expected = desk.catalog
+        storage, pages = MemoryMetaStorage(desk.store), []
+
+        async def write_between(request):
+            if request == "range":
+                pages.append(request)
+                if len(pages) > 1:
+                    await desk.sql(f"DROP DATABASE {min(desk.catalog.database_names)}")
+                    await desk.write(2)
+            return Fate.ANSWERED
+
+        storage.before = write_between
+        assert await runtime.read_catalog(storage) == expected
+        assert len(pages) > 40 // limit
+        await storage.close()
+
+    at_a_desk(scenario)
 
 
 async def test_a_page_is_cut_where_it_would_grow_too_large():

@@ -159,7 +159,7 @@ def test_a_coordinator_that_restarts_resumes_a_statement_and_tells_its_outcome()
     simulate(scenario)
 
 
-def test_a_copy_of_a_live_node_is_refused():
+def test_I4_a_copy_of_a_live_node_is_refused():
     async def scenario(cluster, group):
         original = cluster.nodes[0]
         clone = cluster.nodes[1]

@@ -157,7 +157,7 @@ def test_what_a_killed_process_had_moved_and_not_synced_is_durable_before_it_is_
     simulate(scenario)
 
 
-def test_a_commit_of_a_node_that_started_anew_since_is_refused() -> None:
+def test_I15_a_commit_of_a_node_that_started_anew_since_is_refused() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=1)
         asked = asyncio.Event()

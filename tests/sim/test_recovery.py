@@ -21,8 +21,10 @@ from leasehold.core.messages import (
 from leasehold.core.operations import Change
 from leasehold.limits import SECOND_NS, TOPOLOGY_GRACE_NS
 from leasehold.testing.cluster import COORDINATOR
+from leasehold.testing.writers import Fate, Habits
 from tests.scenarios.crash_words import STALL_NS, stall
 from tests.scenarios.removal_words import remove
+from tests.sim.data_words import TABLE
 from tests.sim.data_words import Ground as Tables
 from tests.sim.recovery_words import (
     case_of,
@@ -212,7 +214,9 @@ def test_R13_two_nodes_come_back_in_either_order(order, apart_s, how):
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["replayed", "leapt"])
-@pytest.mark.parametrize("what", ["nothing", "statements", "rows", "a table dropped", "a table made again"])
+@pytest.mark.parametrize(
+    "what", ["nothing", "statements", "rows", "a write given up", "a table dropped", "a table made again"]
+)
 def test_a_node_comes_back_over_a_gap(compacted, what):
     async def scenario(cluster, group):
         tables = Tables(cluster, group)
@@ -220,6 +224,7 @@ def test_a_node_comes_back_over_a_gap(compacted, what):
         await tables.write(20)
         node = cluster.nodes[0]
         await cluster.wait_for(lambda: all(tables.holds(node, one) for one in tables.manifest()))
+        staged = await tables.writer(Habits(dies=1)).write(TABLE, 10) if what == "a write given up" else None
         await settled(cluster)
         await node.kill()
         match what:
@@ -227,6 +232,9 @@ def test_a_node_comes_back_over_a_gap(compacted, what):
                 await history(cluster, 5)
             case "rows":
                 await tables.write(20)
+            case "a write given up":
+                assert len(node.data.disk.listing()) > len(tables.manifest())
+                assert (await tables.writer().resolve(staged)).fate is Fate.ABORTED
             case "a table dropped" | "a table made again":
                 await cluster.sql("DROP TABLE d.t")
             case _:
@@ -242,7 +250,7 @@ def test_a_node_comes_back_over_a_gap(compacted, what):
         await cluster.wait_for(lambda: all(tables.holds(node, one) for one in tables.manifest()))
         # What it holds and the manifest does not name is on its way out.
         await cluster.wait_for(lambda: len(node.data.disk.listing()) == len(tables.manifest()))
-        rows = {"nothing": 20, "statements": 20, "rows": 40, "a table made again": 10}
+        rows = {"nothing": 20, "statements": 20, "a write given up": 20, "rows": 40, "a table made again": 10}
         if what in rows:
             for other in cluster.nodes[1:]:
                 await other.kill()
@@ -344,11 +352,13 @@ def test_a_node_sees_itself_in_the_topology_once_it_has_recovered():
     simulate(scenario)
 
 
-def test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join():
+@pytest.mark.parametrize("way", ["both ways", "to the coordinator", "from the coordinator"])
+def test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join(way):
     async def scenario(cluster, group):
         node = cluster.nodes[0]
         incarnation = node.published.incarnation
-        cluster.network.partition(node.name, COORDINATOR)
+        ends = (COORDINATOR, node.name) if way == "from the coordinator" else (node.name, COORDINATOR)
+        cluster.network.partition(*ends, both_ways=way == "both ways")
         await cluster.wait_for(lambda: topology(cluster)[1] == ["n2", "n3"])
         assert node.guard() is None
         await history(cluster, 3)

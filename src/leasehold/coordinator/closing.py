@@ -9,6 +9,7 @@ import msgspec
 from leasehold.coordinator.writer import STORE_DECLINES, Decide, StoreDeclined, Writer
 from leasehold.core import ddl
 from leasehold.core.catalog import Catalog
+from leasehold.core.forgetting import Ended
 from leasehold.core.operations import Change
 from leasehold.core.records import BarrierReceipt, ProcedureRecord
 from leasehold.ids import Revision, StatementId
@@ -26,10 +27,15 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_ns: int
     bound_ns: int
 
-    def changes(self, catalog: Catalog) -> tuple[Change, ...]:
-        """What closes it."""
+    def changes(self, catalog: Catalog, forget: tuple[StatementId, ...] = ()) -> tuple[Change, ...]:
+        """What closes it, and forgets others."""
         return ddl.close(
-            self.procedure, catalog, barrier=self.barrier, elapsed_ns=self.elapsed_ns, bound_ns=self.bound_ns
+            self.procedure,
+            catalog,
+            barrier=self.barrier,
+            elapsed_ns=self.elapsed_ns,
+            bound_ns=self.bound_ns,
+            forget=forget,
         )
 
 
@@ -42,11 +48,19 @@ class Closings:
         self._on_closed = on_closed
         self._waiting: asyncio.Queue[Closing] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
         self._open: dict[StatementId, Closing] = {}
+        self._ended = Ended(writer.catalog, clock.now_ns())
 
     async def add(self, closing: Closing) -> None:
         """To be written soon; waits while too many are."""
         self._open[closing.procedure.statement] = closing
+        self._ended.note(closing.procedure.statement, self._clock.now_ns())
         await self._waiting.put(closing)
+
+    def forgetting(self, statement: StatementId, catalog: Catalog) -> tuple[StatementId, ...]:
+        """What may be forgotten by the transaction that ends a statement which is not closed behind its answer."""
+        now_ns = self._clock.now_ns()
+        self._ended.note(statement, now_ns)
+        return self._ended.forgettable(catalog, now_ns)
 
     def done(self, catalog: Catalog) -> Catalog:
         """As it will be once every receipt is written: what people ask for, who have been answered already."""
@@ -62,12 +76,13 @@ class Closings:
             while not self._waiting.empty():
                 closings.append(self._waiting.get_nowait())
             await asyncio.gather(*(self._close(one) for one in closings))
+            self._ended.tidy(self._writer.catalog)
 
     async def _close(self, one: Closing) -> None:
         await insist(
             self._writer,
             self._clock,
-            one.changes,
+            lambda catalog: one.changes(catalog, self._ended.forgettable(catalog, self._clock.now_ns())),
         )
         self._open.pop(one.procedure.statement, None)
         self._on_closed(one.procedure.statement)

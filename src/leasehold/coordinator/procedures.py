@@ -131,10 +131,13 @@ class Procedures:
             claimed = procedure.claims
             running = self._running.get(record.id)
             if running is None:  # it could not go on: nobody runs it any more
-                return ddl.roll_back(procedure, catalog, elapsed_ns=0)
+                forget = self._closings.forgetting(record.id, catalog)
+                return ddl.roll_back(procedure, catalog, elapsed_ns=0, forget=forget)
             waiting = running.waiting(self._leasing)
             pending = () if waiting is None else waiting.nodes
-            return ddl.roll_back(procedure, catalog, elapsed_ns=self._elapsed_ns(running), pending=pending)
+            elapsed_ns = self._elapsed_ns(running)
+            forget = self._closings.forgetting(record.id, catalog)
+            return ddl.roll_back(procedure, catalog, elapsed_ns=elapsed_ns, pending=pending, forget=forget)
 
         revision = await self._writer.submit(decide)
         self._touch_and_settle(claimed, revision)
@@ -344,9 +347,12 @@ class Procedures:
         elapsed_ns, pending = self._elapsed_ns(running), verdict.pending
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
+            forget = self._closings.forgetting(running.id, catalog)
             if procedure.step is Step.PRE_STATE:
-                return ddl.roll_back(procedure, catalog, elapsed_ns=elapsed_ns, pending=pending)
-            return ddl.leave_pending(procedure, catalog, revision=revision, elapsed_ns=elapsed_ns, pending=pending)
+                return ddl.roll_back(procedure, catalog, elapsed_ns=elapsed_ns, pending=pending, forget=forget)
+            return ddl.leave_pending(
+                procedure, catalog, revision=revision, elapsed_ns=elapsed_ns, pending=pending, forget=forget
+            )
 
         after = await self._insist(decide)
         if procedure.step is Step.PRE_STATE:

@@ -16,8 +16,6 @@ The removal and the point of no return are one transaction: nothing can stand be
 (docs/decisions/0001-one-transaction-past-the-point-of-no-return.md). No statement waits for files to be deleted.
 """
 
-from heapq import nsmallest
-
 import msgspec
 
 from leasehold.core import keys
@@ -40,7 +38,7 @@ from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
 from leasehold.errors import Refused
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId
-from leasehold.limits import PURGE_BATCH, STATEMENT_TEXT_KEPT, STATEMENTS_KEPT
+from leasehold.limits import STATEMENT_TEXT_KEPT
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +124,12 @@ def finish(procedure: ProcedureRecord, catalog: Catalog) -> tuple[Change, ...]:
 
 
 def roll_back(
-    procedure: ProcedureRecord, catalog: Catalog, *, elapsed_ns: int, pending: tuple[NodeId, ...] = ()
+    procedure: ProcedureRecord,
+    catalog: Catalog,
+    *,
+    elapsed_ns: int,
+    pending: tuple[NodeId, ...] = (),
+    forget: tuple[StatementId, ...] = (),
 ) -> tuple[Change, ...]:
     """Takes a destructive statement back that is not past its point of no return; nothing if it has been already.
 
@@ -151,12 +154,18 @@ def roll_back(
     )
     return (
         *restored(standing.hides, catalog),
-        *_end(ended, procedure, catalog),
+        *_end(ended, procedure, forget),
     )
 
 
 def leave_pending(
-    procedure: ProcedureRecord, catalog: Catalog, *, revision: Revision, elapsed_ns: int, pending: tuple[NodeId, ...]
+    procedure: ProcedureRecord,
+    catalog: Catalog,
+    *,
+    revision: Revision,
+    elapsed_ns: int,
+    pending: tuple[NodeId, ...],
+    forget: tuple[StatementId, ...] = (),
 ) -> tuple[Change, ...]:
     """Ends an additive statement whose change is committed at `revision` while `pending` may serve what was before.
 
@@ -172,7 +181,7 @@ def leave_pending(
         elapsed_ns=elapsed_ns,
         pending=pending,
     )
-    return _end(ended, procedure, catalog)
+    return _end(ended, procedure, forget)
 
 
 # ---------------------------------------------------------------- closing
@@ -185,28 +194,18 @@ def close(
     barrier: BarrierReceipt,
     elapsed_ns: int,
     bound_ns: int = 0,
+    forget: tuple[StatementId, ...] = (),
 ) -> tuple[Change, ...]:
-    """Ends a statement that went all the way."""
+    """Ends a statement that went all the way; as all ends it makes the cluster `forget` older ones."""
     if procedure.number not in catalog.procedures:
         return ()
-    return _end(ended(catalog.statements[procedure.statement], barrier, elapsed_ns, bound_ns), procedure, catalog)
+    return _end(ended(catalog.statements[procedure.statement], barrier, elapsed_ns, bound_ns), procedure, forget)
 
 
-def _end(record: StatementRecord, procedure: ProcedureRecord, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes how it ended and forgets the procedure.
-
-    Forgets also the oldest statements beyond what is kept, but none that dropped what nodes still delete files of.
-    """
+def _end(record: StatementRecord, procedure: ProcedureRecord, forget: tuple[StatementId, ...]) -> tuple[Change, ...]:
+    """Writes how it ended and forgets the procedure, and with it what has ended long ago."""
     changes = (Change(keys.procedure(procedure.number), None), put(keys.statement(record.id), record))
-    if len(catalog.statements) <= STATEMENTS_KEPT + PURGE_BATCH + len(catalog.dropped):
-        return changes
-    over = (
-        one
-        for one in catalog.statements.values()
-        if one.outcome is not Outcome.RUNNING and not any(table in catalog.dropped for table in one.dropped)
-    )
-    oldest = nsmallest(PURGE_BATCH, over, key=lambda one: one.order)
-    return (*changes, *(Change(keys.statement(one.id), None) for one in oldest))
+    return (*changes, *(Change(keys.statement(one), None) for one in forget))
 
 
 def ended(record: StatementRecord, barrier: BarrierReceipt, elapsed_ns: int, bound_ns: int = 0) -> StatementRecord:

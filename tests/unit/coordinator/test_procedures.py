@@ -65,6 +65,24 @@ async def refusal(answer):
     return error
 
 
+def test_R12_a_statement_that_is_asked_again_while_it_waits_for_its_turn_happens_once():
+    """Nothing durable tells of it yet."""
+
+    async def work(office):
+        before = office.catalog.counters.next_procedure
+        first = begin(office, 5, ADD)
+        waiting = begin(office, 6, MORE)
+        await asyncio.sleep(0.5)
+        assert office.catalog.counters.next_procedure == before + 1, "the one before it waits for the node"
+        again = begin(office, 6, MORE)
+        receipts = [await one for one in (first, waiting, again)]
+        assert {one.outcome for one in receipts} == {Outcome.COMMITTED}
+        assert receipts[1] == receipts[2]
+        assert office.catalog.counters.next_procedure == before + 2
+
+    office_test(work)
+
+
 def test_an_additive_statement_whose_timeout_comes_first_says_who_is_pending():
     async def work(office):
         began_ns = office.clock.now_ns()

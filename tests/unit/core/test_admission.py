@@ -24,14 +24,13 @@ from leasehold.core.admission import (
 )
 from leasehold.core.grantor import Held
 from leasehold.core.identity import CAPABILITIES, hash_secret
-from leasehold.core.messages import Allocate, AskIncarnation, Join
+from leasehold.core.messages import Allocate, AskIncarnation
 from leasehold.core.records import CountersRecord, SettledHow
 from leasehold.limits import NODES_MAX
 from tests.unit.core.catalog_words import CLUSTER, hex_128, node
+from tests.unit.core.join_words import LINEAGE, NONCE, SESSION, TOKEN, request_to_join
 
-TOKEN, NONCE, SESSION = hex_128(1), hex_128(2), hex_128(3)
 COUNTERS = CountersRecord(next_node=5, next_object=1, next_procedure=1, next_transaction=1)
-LINEAGE = b"L" * 32
 MINE = node(3, incarnation=5, token_hash=hash_secret(TOKEN))
 
 
@@ -110,24 +109,6 @@ def test_an_id_belongs_to_one_token_for_ever(requests):
 
 
 # ---------------------------------------------------------------- joins
-
-
-def request_to_join(**fields):
-    request = Join(
-        cluster_id=CLUSTER.cluster_id,
-        generation=1,
-        token=TOKEN,
-        node=3,
-        name="n3",
-        address="elsewhere:1",
-        previous=5,
-        nonce=NONCE,
-        session=SESSION,
-        protocol=1,
-        applied=7,
-        lineage=LINEAGE,
-    )
-    return msgspec.structs.replace(request, **fields)
 
 
 def join(*, record=MINE, others=(), held=None, first=None, now=10_000, history=None, required=frozenset(), **fields):

@@ -16,7 +16,6 @@ from leasehold.core.records import (
     UseState,
 )
 from leasehold.errors import Refused
-from leasehold.limits import PURGE_BATCH, STATEMENTS_KEPT
 from tests.unit.core.catalog_words import (
     add,
     create_database,
@@ -172,65 +171,20 @@ def commit_if_any(base, changes):
         base.commit(changes)
 
 
-def test_finished_statements_are_forgotten_in_batches_the_oldest_first():
-    base = ground()
-    procedure = base.begin(create_database())
-    record = base.catalog.statements[procedure.statement]
-    others = STATEMENTS_KEPT + PURGE_BATCH - 1
-    old = [
-        msgspec.structs.replace(record, id=hex_128(10_000 + number), order=-number, outcome=Outcome.COMMITTED)
-        for number in range(others)
-    ]
-    running = msgspec.structs.replace(record, id=hex_128(9), order=-others, outcome=Outcome.RUNNING)
-    catalog = base.catalog.changed(put(keys.statement(one.id), one) for one in old)
-    assert len(written(ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1))) == 2, "not one too many yet"
-    catalog = catalog.changed((put(keys.statement(running.id), running),))
-    changes = written(ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1))
-    forgotten = {key for key, record in changes.items() if record is None} - {keys.procedure(procedure.number)}
-    assert forgotten == {keys.statement(one.id) for one in old[-PURGE_BATCH:]}, "and none that still runs"
-    assert changes[keys.statement(procedure.statement)].outcome is Outcome.COMMITTED
-
-
 @pytest.mark.parametrize("end", ["close", "roll back", "leave pending"])
-def test_a_drop_whose_files_remain_is_not_forgotten_however_a_statement_ends(end):
-    base = ground(create_database(), create_table(replication=2), create_table("u"), drop_table())
-    (drop,) = [one for one in base.catalog.statements.values() if one.dropped]
-    procedure = base.begin(drop_table("u") if end == "roll back" else create_table("v"))
-    others = [
-        msgspec.structs.replace(drop, id=hex_128(10_000 + number), order=10 + number, dropped=())
-        for number in range(STATEMENTS_KEPT + PURGE_BATCH)
-    ]
-    catalog = base.catalog.changed(put(keys.statement(one.id), one) for one in others)
+def test_however_a_statement_ends_others_are_forgotten_with_it(end):
+    base = ground(create_database(), create_table())
+    procedure = base.begin(drop_table() if end == "roll back" else create_table("v"))
+    gone = (hex_128(1), hex_128(2))
     ended = {
-        "close": lambda: ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1),
-        "roll back": lambda: ddl.roll_back(procedure, catalog, elapsed_ns=1),
-        "leave pending": lambda: ddl.leave_pending(procedure, catalog, revision=2, elapsed_ns=1, pending=()),
+        "close": lambda: ddl.close(procedure, base.catalog, barrier=receipt(2), elapsed_ns=1, forget=gone),
+        "roll back": lambda: ddl.roll_back(procedure, base.catalog, elapsed_ns=1, forget=gone),
+        "leave pending": lambda: ddl.leave_pending(
+            procedure, base.catalog, revision=2, elapsed_ns=1, pending=(), forget=gone
+        ),
     }[end]
     forgotten = {key for key, record in written(ended()).items() if record is None}
-    assert keys.statement(drop.id) not in forgotten
-    assert len(forgotten) == 1 + PURGE_BATCH
-    assert ddl.cleaning(drop, catalog) == (1, 2)
-    catalog = catalog.changed([Change(keys.dropped(2), None)])
-    assert keys.statement(drop.id) in written(ended())
-
-
-def test_drops_whose_files_remain_leave_what_is_kept_of_others():
-    """However many tables a node that is away holds files of."""
-    base = ground(create_database())
-    procedure = base.begin(create_table())
-    kept = base.catalog.statements[procedure.statement]
-    dropped = [DroppedRecord(table=100 + number, name="db.x", pending=(1,)) for number in range(PURGE_BATCH)]
-    drops = [
-        msgspec.structs.replace(kept, id=hex_128(100 + one.table), outcome=Outcome.COMMITTED, dropped=(one.table,))
-        for one in dropped
-    ]
-    others = [
-        msgspec.structs.replace(kept, id=hex_128(10_000 + number), order=number, outcome=Outcome.COMMITTED)
-        for number in range(STATEMENTS_KEPT)
-    ]
-    catalog = base.catalog.changed(put(keys.statement(one.id), one) for one in (*drops, *others))
-    catalog = catalog.changed(put(keys.dropped(one.table), one) for one in dropped)
-    assert len(written(ddl.close(procedure, catalog, barrier=receipt(2), elapsed_ns=1))) == 2
+    assert forgotten == {keys.procedure(procedure.number), *map(keys.statement, gone)}
 
 
 # ---------------------------------------------------------------- cleaning up

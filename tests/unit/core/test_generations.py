@@ -9,13 +9,13 @@ from leasehold.core.admission import Admit, History, Reject, decide_join
 from leasehold.core.catalog import Catalog
 from leasehold.core.generations import end_of, generation_of, is_beyond, raised, raised_leader
 from leasehold.core.identity import CAPABILITIES, hash_secret
-from leasehold.core.messages import Join
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import CountersRecord, LargestLeaseRecord, LeaderRecord, NodeRecord
 from leasehold.errors import Refused
 from leasehold.limits import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX, SECOND_NS
 from tests.unit.core.catalog_words import CLUSTER, hex_128
+from tests.unit.core.join_words import TOKEN, request_to_join
 
 WALL_S = 1_800_000_000
 JUMP = GENERATION_GAP + (WALL_S - GENERATIONS_SINCE) * NUMBERS_PER_SECOND
@@ -152,7 +152,7 @@ def test_each_generation_ends_where_the_next_one_left_it():
 
 # ---------------------------------------------------------------- joins of a cluster that was recovered
 
-TOKEN, LOST, SESSION, NONCE = hex_128(1), hex_128(2), hex_128(3), hex_128(4)
+LOST = hex_128(0x1057)
 HISTORY = History(latest=90, lineage_at_applied=None)
 """Everything before is compacted: no hash tells one history from the other."""
 
@@ -161,22 +161,7 @@ def join(*, record=(), history=HISTORY, **fields):
     """A node as its backup has it, of which one directory has come no further; both finished the attempt NODE.nonce."""
     next_one = raised(catalog(), wall_s=WALL_S, longest_lease_ns=0)
     node = msgspec.structs.replace(catalog().changed(next_one.changes).nodes[3], token_hash=hash_secret(TOKEN))
-    request = Join(
-        cluster_id=CLUSTER.cluster_id,
-        generation=1,
-        token=TOKEN,
-        node=3,
-        name="n3",
-        address="h:1",
-        previous=5,
-        nonce=NONCE,
-        session=SESSION,
-        protocol=1,
-        applied=70,
-        lineage=b"h" * 32,
-        finished=NODE.nonce,
-        capabilities=CAPABILITIES,
-    )
+    request = request_to_join(applied=70, lineage=b"h" * 32, finished=NODE.nonce, capabilities=CAPABILITIES)
     return decide_join(
         msgspec.structs.replace(request, **fields),
         cluster=next_one.cluster,

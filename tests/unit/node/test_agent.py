@@ -614,7 +614,7 @@ def test_the_log_says_what_a_member_has_fetched_and_evicted_once_each_time(caplo
     with_a_leader(scenario)
 
 
-@pytest.mark.parametrize("code", ["SUPERSEDED", "REMOVED"])
+@pytest.mark.parametrize("code", ["SUPERSEDED", "REMOVED", "DIVERGED"])
 def test_a_refusal_that_ends_the_process_names_the_node(code):
     async def scenario(ground, group):
         async def life():

@@ -122,7 +122,7 @@ async def test_a_log_without_its_file_is_damage(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_damaged_log_does_not_take_the_identity_back(tmp_path: Path) -> None:
+async def test_I5_a_damaged_log_does_not_take_the_identity_back(tmp_path: Path) -> None:
     vault = await SqliteVault.open(tmp_path)
     await vault.write_identity(CLAIMING)
     await vault.apply((RevisionChanges(Revision(1), ()),), LineageHash(b"h" * 32))
