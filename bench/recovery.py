@@ -50,7 +50,7 @@ MISSED = {
     "4,000 revisions of one table missed": (4_000, TABLES),
     "1,000 revisions of all tables missed": (1_000, 1),
 }
-"""For case b, fewer than there are keys, else a snapshot is less work: how many, and each how many segments further on."""
+"""For case b, fewer than there are keys, else a snapshot is less work: how many, each how many segments further on."""
 AT_ONCE = 10_000
 STARTS, CRASHES = 5, 3
 STORM = 200
