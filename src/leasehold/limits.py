@@ -98,11 +98,16 @@ TRANSACTION_BYTES_MAX: Final = 15 * 1024 * 1024
 CHANGE_FRAMING_BYTES: Final = 32
 RANGE_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """A page ends early once it holds so much."""
+RANGE_VERSIONS_PER_KEY: Final = 4
+"""A range reads so many versions for each key of a page one after the other; where there are more it goes from key to
+key, which takes four times as long for each."""
 REPLAY_REVISIONS_MAX: Final = 1_000
 """How many revisions one read of the history spans."""
 REPLAY_BYTES_MAX: Final = 8 * 1024 * 1024
 COMPACTION_SLICE_ROWS: Final = 1_000
 """Compaction deletes in slices of so many rows, so that no transaction waits long behind it."""
+COMPACTION_PAUSE_NS: Final = 5 * MILLISECOND_NS
+"""So long nobody asks for anything before a slice, unless there was a transaction since the last one."""
 CHECKPOINT_COMMITS: Final = 256
 """The write-ahead log is folded into the file after so many commits, between two answers."""
 CHECKPOINT_PAGES_MAX: Final = 10_000
@@ -118,6 +123,8 @@ BATCH_ROWS: Final = 65_536
 SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 ROW_GROUP_ROWS: Final = 1_048_576
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
+PLANNED_SEGMENT_BYTES_MIN: Final = 190
+"""No segment takes less of a plan: of a table that has too many for one message, none is looked at."""
 DELETES_MAX: Final = 64
 """DELETEs of one table that hide rows of its files; a rewrite makes room for more."""
 DELETE_CHECKS_MAX: Final = 4_000
@@ -334,7 +341,7 @@ ROWS_PAGE_MAX: Final = 5_000
 ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000
 """Of a page of several rows: at four bytes each they stay well below a message."""
 SHOW_INLINE_ROWS_MAX: Final = 2_000
-"""A SHOW that looks at more tables, views or rights is put together on a thread of its own."""
+"""A SHOW that looks at more tables, segments, views or rights is put together on a thread of its own."""
 CASCADE_OBJECTS_MAX: Final = 1_000
 """Databases, tables and views that one statement drops."""
 CASCADE_RECORDS_MAX: Final = 20_000
@@ -698,3 +705,9 @@ SESSION_RECEIVE_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 
 assert REPORTED_SEGMENTS_AT_ONCE_MAX < TRANSACTION_OPERATIONS_MAX
 assert SNAPSHOT_PAGE_BYTES_MAX + VALUE_BYTES_MAX < SESSION_RECEIVE_BYTES_MAX
+
+# Segments that a leader has read and not decoded.
+UNREAD_CHECKED_AT_ONCE: Final = 1_000
+"""Decoded in one step of their check, or those of one bucket: a few milliseconds on a thread."""
+UNREAD_REST_NS: Final = 10 * MILLISECOND_NS
+"""Between two steps: a million segments take a quarter of a minute."""

@@ -5,13 +5,14 @@ import os
 import signal
 import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from leasehold.core.operations import Change, Exists, Txn
+from leasehold.core.operations import Change, Exists, KeyValue, Txn
 from leasehold.errors import BadDirectory, Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Revision
 from leasehold.limits import (
@@ -19,9 +20,11 @@ from leasehold.limits import (
     COMMANDS_PER_TRANSACTION_MAX,
     FORMAT_VERSION,
     RANGE_PAGE_BYTES_MAX,
+    RANGE_VERSIONS_PER_KEY,
+    SECOND_NS,
     VALUE_BYTES_MAX,
 )
-from leasehold.metastorage import database
+from leasehold.metastorage import database, sqlite
 from leasehold.metastorage.database import Database
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from tests.conformance.metastorage_suite import put, value_at
@@ -371,6 +374,57 @@ async def test_too_many_waiting_requests_are_refused(path: Path) -> None:
     await storage.close()
 
 
+# ------------------------------------------------------------ ranges over long histories
+
+
+@pytest.mark.parametrize("versions_per_key", [1, 2, RANGE_VERSIONS_PER_KEY])
+def test_a_range_shows_every_revision_however_many_versions_its_keys_have(
+    path: Path, versions_per_key: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "RANGE_VERSIONS_PER_KEY", versions_per_key)
+    opened = Database(path, bytes_max=BYTES_MAX)
+    names = [b"k%02d" % number for number in range(12)]
+    for number in range(40):
+        changes = [(names[0], b"often %d" % number), (names[number % 12], b"%d" % number)]
+        gone = names[(number + 5) % 12]
+        opened.commit([put(*dict(changes).items()), Txn(then=(Change(gone, None),))])
+    for revision in range(1, opened.newest + 1):
+        at = Revision(revision)
+        expected = [found for one in names if (found := opened.get(one, at)) is not None]
+        for limit in (1, 3, 100):
+            seen: list[KeyValue] = []
+            start: bytes | None = b"k"
+            while start is not None:
+                page = opened.page(start, b"l", at, limit)
+                assert len(page.items) <= limit
+                seen.extend(page.items)
+                start = page.next_start
+            assert seen == expected
+    opened.close()
+
+
+def test_a_range_passes_by_the_history_of_a_key_that_changes_all_the_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Database(path, bytes_max=BYTES_MAX)
+    opened.commit([put((b"a", b""), (b"c", b""))])
+    for _ in range(10):
+        opened.commit([put((b"b", b"")) for _ in range(100)])
+    read: list[object] = []
+    rows = Database._rows
+
+    @contextmanager
+    def counting(self: Database, statement: str, arguments: tuple[object, ...]) -> Generator[Iterator[object]]:
+        with rows(self, statement, arguments) as found:
+            yield (read.append(one) or one for one in found)
+
+    monkeypatch.setattr(Database, "_rows", counting)
+    page = opened.page(b"a", b"z", None, 10)
+    assert [(item.key, item.version) for item in page.items] == [(b"a", 1), (b"b", 1000), (b"c", 1)]
+    assert len(read) <= 11 * RANGE_VERSIONS_PER_KEY + 3
+    opened.close()
+
+
 # ------------------------------------------------------------ compaction's slices
 
 
@@ -418,3 +472,27 @@ def test_an_unfinished_sweep_goes_on_after_a_restart(path: Path, monkeypatch: py
     while opened.sweeping:
         opened.sweep()
     assert rows(opened) == [(b"often", 20, False)]
+
+
+async def test_whoever_reads_page_by_page_waits_for_no_slice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "COMPACTION_PAUSE_NS", 3600 * SECOND_NS)
+    monkeypatch.setattr(database, "COMPACTION_SLICE_ROWS", 1)
+    slices: list[int] = []
+    sweep = Database.sweep
+
+    def counted(self: Database) -> None:
+        slices.extend([1] if self.sweeping else [])
+        sweep(self)
+
+    monkeypatch.setattr(Database, "sweep", counted)
+    storage = await SqliteMetaStorage.open(path)
+    for number in range(20):
+        await storage.txn(put((b"often", b"%d" % number)))
+    await storage.compact(Revision(20))
+    for _ in range(10):
+        await storage.range(b"a", b"z", limit=1)
+    assert slices == []
+    await storage.txn(put((b"often", b"last")))
+    await storage.status()
+    assert slices == [1]
+    await storage.close()

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from functools import reduce
+from random import Random
 
 import pytest
 
 from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.operations import Change, StoredProjection
+from leasehold.core.operations import Change, RevisionChanges, StoredProjection
 from leasehold.errors import Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.wire.ports import Vault
@@ -153,4 +154,67 @@ async def test_what_was_staged_ends_with_the_process(open_vault: Open) -> None:
     assert await vault.projection() == before
     assert (await refusal(vault.leap(Revision(9), OTHER_HASH, digest))).code == "BAD_SNAPSHOT"
     assert await vault.projection() == before
+    await vault.close()
+
+
+KEYS = [bytes([one]) for one in b"abcdefgh"]
+
+
+def some(random: Random, values: bytes) -> dict[bytes, bytes]:
+    """Some of the keys, each with one of few values, so that many are the same elsewhere."""
+    return {key: bytes([random.choice(values)]) for key in KEYS if random.random() < 0.7}
+
+
+def difference(before: dict[bytes, bytes], after: dict[bytes, bytes]) -> tuple[Change, ...]:
+    differing = (key for key in KEYS if before.get(key) != after.get(key))
+    return tuple(Change(key, after.get(key)) for key in differing)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_R2_revisions_applied_between_the_pages_do_not_show_after_the_leap(open_vault: Open, seed: int) -> None:
+    random = Random(seed)
+    vault = await filled(open_vault)
+    held = {one.key: one.value or b"" for one in (await vault.projection()).items}
+    number = 5
+    for _ in range(10):
+        snapshot = some(random, b"12")
+        items = [Change(key, value) for key, value in snapshot.items()]
+        await vault.stage((), first=True)
+        while items or random.random() < 0.3:
+            size = random.randint(0, 3)
+            await vault.stage(items[:size], first=False)
+            items = items[size:]
+            if random.random() < 0.7:
+                number += 1
+                after = held | some(random, b"12")
+                after = {key: value for key, value in after.items() if random.random() < 0.8}
+                await vault.apply((RevisionChanges(Revision(number), difference(held, after)),), SOME_HASH)
+                held = after
+        number += 1
+        whole = tuple(Change(key, value) for key, value in snapshot.items())
+        assert await vault.leap(Revision(number), OTHER_HASH, digest_of(whole)) == difference(held, snapshot)
+        assert await vault.projection() == stored(number, OTHER_HASH, whole)
+        held = snapshot
+    await vault.close()
+    vault = await open_vault()
+    assert await vault.verify(1000)
+    await vault.close()
+
+
+async def test_a_replay_that_came_as_far_as_the_snapshot_leaves_nothing_to_change(open_vault: Open) -> None:
+    vault = await filled(open_vault)
+    digest = await stage(vault, SNAPSHOT)
+    await vault.apply((revision(9, a=None, c=b"new", d=b""),), OTHER_HASH)
+    assert await vault.leap(Revision(9), OTHER_HASH, digest) == ()
+    assert await vault.projection() == stored(9, OTHER_HASH, SNAPSHOT)
+    await vault.close()
+
+
+async def test_a_vault_that_begins_anew_has_nothing_staged(open_vault: Open) -> None:
+    vault = await filled(open_vault)
+    await vault.stage(SNAPSHOT[:2], first=True)
+    await vault.begin_anew(CLAIMING)
+    assert (await refusal(vault.leap(Revision(9), OTHER_HASH, digest_of(SNAPSHOT[:2])))).code == "BAD_SNAPSHOT"
+    await vault.leap(Revision(9), OTHER_HASH, await stage(vault, SNAPSHOT))
+    assert await vault.projection() == stored(9, OTHER_HASH, SNAPSHOT)
     await vault.close()

@@ -115,7 +115,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "vault/leap.py",
-                "DELETE FROM projection WHERE key IN (SELECT key FROM differing WHERE value IS NULL)",
+                "DELETE FROM projection WHERE key IN (SELECT key FROM staged WHERE value IS NULL)",
                 "DELETE FROM projection WHERE FALSE",
             ),
         ),

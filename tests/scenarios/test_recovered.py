@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from leasehold.coordinator.generation import begin_generation
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
 from leasehold.core.messages import Initialise
+from leasehold.core.operations import Change, Txn
 from leasehold.core.records import ClusterRecord, CountersRecord
-from leasehold.errors import NotInitialised, Refused
+from leasehold.errors import Corrupt, NotInitialised, Refused
 from leasehold.limits import GENERATION_GAP, SECOND_NS
 from leasehold.node.adopting import Adopting
 from leasehold.testing.cluster import ADDRESS, COORDINATOR, SimulatedCluster
@@ -236,5 +238,18 @@ def test_a_store_without_a_cluster_has_no_next_generation():
         with pytest.raises(NotInitialised):
             await begin_generation(storage, wall_s=WALL_S, longest_lease_ns=0)
         assert (await storage.status()).latest == 0
+
+    run_virtual(main, 1)
+
+
+def test_a_store_with_a_record_that_can_t_be_read_is_left_as_it_is():
+    async def main(_random):
+        storage = MemoryMetaStorage(MemoryStore())
+        damaged = Change(keys.segment(1, 0, "f" * 32), b"what")
+        await storage.txn(Txn(then=(*first_records("c" * 32, DEFAULT_SETTINGS), damaged)))
+        before = (await storage.status()).latest
+        with pytest.raises(Corrupt):
+            await begin_generation(storage, wall_s=WALL_S, longest_lease_ns=0)
+        assert (await storage.status()).latest == before
 
     run_virtual(main, 1)

@@ -42,6 +42,7 @@ from leasehold.ids import IDENTIFIER, BucketNumber, Revision, SegmentId, Transac
 from leasehold.limits import (
     MESSAGE_BYTES_MAX,
     OPEN_TRANSACTIONS_MAX,
+    PLANNED_SEGMENT_BYTES_MIN,
     REPORTED_SEGMENTS_AT_ONCE_MAX,
     TRANSACTION_TTL_NS,
 )
@@ -93,6 +94,7 @@ class Data:
         if request.rewrite:
             segments.extend(worth_rewriting(table, catalog))
         else:
+            _check_can_fit(table, catalog)
             for number in range(table.buckets):
                 segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
         lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
@@ -104,11 +106,7 @@ class Data:
             deletes=table.deletes if request.rewrite else 0,
         )
         if len(encode(plan)) > MESSAGE_BYTES_MAX:
-            raise Refused(
-                f"table {plan.facts.name} has {len(lean)} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
-                code="TOO_MANY_SEGMENTS",
-                hint="make the table anew with fewer buckets and write it in fewer, larger appends",
-            )
+            raise _too_many(len(lean), table, catalog)
         return plan
 
     def _facts(self, table: TableRecord, catalog: Catalog) -> TableFacts:
@@ -246,6 +244,21 @@ class Data:
         finally:
             self._reported -= segments
             self._decided.set()
+
+
+def _check_can_fit(table: TableRecord, catalog: Catalog) -> None:
+    """Raises `Refused` if a plan can't name all segments, before any is looked at."""
+    count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
+    if count * PLANNED_SEGMENT_BYTES_MIN > MESSAGE_BYTES_MAX:
+        raise _too_many(count, table, catalog)
+
+
+def _too_many(count: int, table: TableRecord, catalog: Catalog) -> Refused:
+    return Refused(
+        f"table {catalog.table_name(table)} has {count} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
+        code="TOO_MANY_SEGMENTS",
+        hint="make the table anew with fewer buckets and write it in fewer, larger appends",
+    )
 
 
 def _held(message: SegmentsHeld, catalog: Catalog) -> tuple[Change, ...]:

@@ -3,6 +3,7 @@
 import msgspec
 
 from leasehold.coordinator.runtime import read_catalog
+from leasehold.coordinator.scrubbing import decode
 from leasehold.core import keys
 from leasehold.core.codec import decode_record, encode
 from leasehold.core.generations import raised, raised_leader
@@ -23,11 +24,13 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> Begun:
     """One transaction: it has happened whole or not at all. Raises `NotInitialised` where there is no cluster,
-    `Refused` as `raised` does, `LeadershipLost` where another candidate is at it."""
+    `Refused` as `raised` does, `Corrupt` where it is damaged, `LeadershipLost` where another candidate is at it."""
     leadership = await storage.campaign("recover")
     catalog = await read_catalog(storage)
     if catalog.cluster is None:
         raise NotInitialised("this meta storage holds no cluster", hint="restore a backup of the right directory")
+    for shelf in (catalog.segments, catalog.replaced):
+        decode(shelf, shelf)  # what a coordinator would end by is told while another backup can be taken
     next_one = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
     lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, next_one.changes))
     found = [one for key in (keys.LEADER, keys.TERM) if (one := await storage.get(key))]

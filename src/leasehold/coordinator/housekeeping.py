@@ -35,8 +35,8 @@ class Housekeeping:
         catalog, now_ns = writer.catalog, clock.now_ns()
         self._replaced: dict[bytes, int] = {
             keys.replaced(table, bucket, name): now_ns
-            for (table, bucket), names in sorted(catalog.replaced.items(), key=lambda one: one[0])
-            for name in sorted(names)
+            for table, bucket in sorted(catalog.replaced)
+            for name in sorted(catalog.replaced.names((table, bucket)))
         }
         """The segments that are replaced, and since when this leader has known that, in the order of that."""
         self._deleted: dict[ObjectId, None] = dict.fromkeys(sorted(catalog.deletes))

@@ -18,6 +18,7 @@ from leasehold.coordinator.registration import Registration
 from leasehold.coordinator.removal import Removal
 from leasehold.coordinator.repair import Repair
 from leasehold.coordinator.retaining import Retaining
+from leasehold.coordinator.scrubbing import scrub
 from leasehold.coordinator.sessions import Sessions, check_speaker
 from leasehold.coordinator.settings import lower_largest_lease
 from leasehold.coordinator.shown import is_large, pages
@@ -161,6 +162,7 @@ class Leader:
         self._group.create_task(self._keep_house())
         self._group.create_task(self._topology.run())
         self._group.create_task(self._retaining.run())
+        self._group.create_task(scrub(self._writer.catalog, self._clock, self._threads))
         self._procedures.resume()
 
     @property

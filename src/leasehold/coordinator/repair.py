@@ -76,7 +76,9 @@ class Repair:
         for start in range(0, len(tables), STRUCK_AT_ONCE):
             part = tables[start : start + STRUCK_AT_ONCE]
             await self._writer.submit(partial(cleaned_by_removed, part))
-        segments = await self._found(partial(held_by_removed, catalog), sum(map(len, catalog.segments.values())))
+        segments = await self._found(
+            partial(held_by_removed, catalog), sum(map(catalog.segments.count, catalog.segments))
+        )
         while segments:
             segments = segments[await self._strike(segments[:STRUCK_AT_ONCE]) :]
 

@@ -17,6 +17,7 @@ from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.messages import ClusterFacts, Initialise, Message
 from leasehold.core.operations import Change, Missing, Txn
 from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
+from leasehold.core.shelf import Holding
 from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
 from leasehold.limits import (
@@ -279,8 +280,10 @@ def first_records(cluster_id: ClusterId, settings: SettingsRecord) -> tuple[Chan
 
 
 async def read_catalog(storage: MetaStorage) -> Catalog:
-    """The catalog at LM, read page by page at one revision: a large one lets others of this loop go on meanwhile."""
-    catalog = Catalog()
+    """The catalog at LM, read page by page at one revision: a large one lets others of this loop go on meanwhile.
+
+    Its segments are read, and decoded when they are asked for (`core.shelf`)."""
+    catalog, held = Catalog(), Holding()
     lineage, latest = GENESIS, Revision(0)
     start, revision = keys.WATCH_START, None
     while True:
@@ -289,10 +292,11 @@ async def read_catalog(storage: MetaStorage) -> Catalog:
         for item in page.items:
             if item.key == keys.LINEAGE:
                 lineage, latest = LineageHash(item.value), item.modified
-        catalog = catalog.filled(Change(item.key, item.value) for item in page.items)
+        catalog = catalog.changed(held.taking(page.items))
         if page.next_start is None:
             break
         start = page.next_start
+    catalog = catalog.holding(held.segments, held.replaced)
     catalog = msgspec.structs.replace(catalog, revision=latest, lineage=lineage)
     if catalog.cluster is not None and catalog.cluster.format_version > FORMAT_VERSION:
         raise Corrupt(

@@ -56,6 +56,8 @@ def pages(rows: Rows) -> Iterator[Rows]:
 def is_large(question: object, catalog: Catalog) -> bool:
     """Whether putting its rows together takes too long for a loop that grants leases."""
     match question:
+        case ShowTables() if _add_up_to_many(map(catalog.segments.count, catalog.segments)):
+            return True
         case ShowTables(database=database) | ShowViews(database=database) if database is not None:
             owner = catalog.find_database(database)
             rows = 0 if owner is None else len(catalog.relation_names.get(owner.id, ()))

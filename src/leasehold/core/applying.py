@@ -4,7 +4,6 @@ An index is what can be told from the records alone, so that a catalog restored 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rpds import HashTrieMap
@@ -35,7 +34,7 @@ from leasehold.core.records import (
     TransactionRecord,
     ViewRecord,
 )
-from leasehold.core.shelf import REPLACED, SEGMENTS, Shelf
+from leasehold.core.shelf import Shelf
 from leasehold.core.statements import fold
 from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId
 
@@ -276,17 +275,6 @@ def _by_bucket(name: str, kind: type[Record]) -> Any:
             _leave(draft, key)
 
     return apply
-
-
-def put_bucket(draft: Draft, prefix: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-    """Sets keys of one bucket, at least one, all under `prefix`: as one by one, but the maps change once."""
-    name, family = ("segments", SEGMENTS) if prefix.startswith(keys.SEGMENTS) else ("replaced", REPLACED)
-    key = family.bucket_of(prefix)
-    before, added = draft[name].get(key), family.decoded(items)
-    assert added is not None, "there is at least one"
-    draft.put(name, key, added if before is None else before.update(added))
-    if before is None and key[0] not in draft["tables"]:
-        _leave(draft, key)
 
 
 SINGLES: dict[bytes, tuple[str, type[Record]]] = {

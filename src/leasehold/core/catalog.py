@@ -6,14 +6,13 @@ the order inside a map means nothing.
 """
 
 from collections.abc import Iterable
-from itertools import groupby
 from typing import Any, TypeAlias
 
 import msgspec
 from rpds import HashTrieMap
 
 from leasehold.core import keys
-from leasehold.core.applying import COLLECTIONS, SINGLES, Draft, put_bucket
+from leasehold.core.applying import COLLECTIONS, SINGLES, Draft
 from leasehold.core.codec import decode_record
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, RevisionChanges
@@ -41,7 +40,7 @@ from leasehold.core.records import (
     UseState,
     ViewRecord,
 )
-from leasehold.core.shelf import BucketKey, Reopened, Shelf, bucket_prefix
+from leasehold.core.shelf import BucketKey, Holding, Reopened, Shelf
 from leasehold.core.statements import TableName, fold
 from leasehold.errors import Corrupt, NotFound
 from leasehold.ids import (
@@ -228,34 +227,30 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
             self._change(fields, change)
         return msgspec.structs.replace(self, **fields) if fields else self
 
-    def filled(self, items: Iterable[Change]) -> "Catalog":
-        """As `changed`, by keys in order that have values, and quickly: segments go in by buckets."""
-        fields: dict[str, Any] = {}
-        for prefix, some in groupby(items, lambda one: bucket_prefix(one.key)):
-            if prefix is None:
-                for change in some:
-                    self._change(fields, change)
-            else:
-                put_bucket(Draft(self, fields), prefix, ((one.key, one.value or b"") for one in some))
-        return msgspec.structs.replace(self, **fields) if fields else self
+    def holding(self, segments: Shelf[SegmentRecord], replaced: Shelf[ReplacedRecord]) -> "Catalog":
+        """With these segments, where there are none yet; what tables that are gone have left of them is noted."""
+        fields: dict[str, Any] = {"segments": segments, "replaced": replaced}
+        for shelf in (segments, replaced):
+            for bucket in shelf.beside(self.tables):
+                Draft(self, fields).put_inner("leftovers", *bucket, None)
+        return msgspec.structs.replace(self, **fields)
 
     @classmethod
     def restored(cls, revision: Revision, lineage: LineageHash, items: Iterable[Change]) -> "Catalog":
-        """From all keys and values at `revision`, in key order."""
-        return msgspec.structs.replace(cls().filled(items), revision=revision, lineage=lineage)
+        """From all keys and values at `revision`, which are all decoded. Raises `Corrupt`."""
+        held = Holding()
+        rest = held.taking(items)
+        catalog = cls().changed(rest).holding(held.segments, held.replaced)
+        for shelf in (catalog.segments, catalog.replaced):
+            for bucket in shelf:
+                shelf.get(bucket)
+        return msgspec.structs.replace(catalog, revision=revision, lineage=lineage)
 
     @classmethod
     def reopened(cls, stored: Reopened) -> "Catalog":
         """From what a vault gives a process that starts: segments stay where they are until they are asked for."""
-        segments, replaced = Shelf(stored.segments), Shelf(stored.replaced)
-        catalog = msgspec.structs.replace(cls(), segments=segments, replaced=replaced).changed(stored.items)
-        gone = {*stored.segments.tables(), *stored.replaced.tables()}.difference(catalog.tables)
-        fields: dict[str, Any] = {}
-        for base in (stored.segments, stored.replaced):
-            for table in sorted(gone):
-                for bucket in base.buckets(table):
-                    Draft(catalog, fields).put_inner("leftovers", *bucket, None)
-        return msgspec.structs.replace(catalog, revision=stored.applied, lineage=stored.lineage, **fields)
+        catalog = cls().changed(stored.items).holding(stored.segments, stored.replaced)
+        return msgspec.structs.replace(catalog, revision=stored.applied, lineage=stored.lineage)
 
     def _change(self, fields: dict[str, Any], change: Change) -> None:
         single = SINGLES.get(change.key)

@@ -12,7 +12,7 @@ from leasehold.core.catalog import Catalog
 def count(catalog: Catalog) -> int:
     """How many records are left."""
     buckets = ((table, bucket) for table, left in catalog.leftovers.items() for bucket in left)
-    segments = sum(len(catalog.segments.get(one, ())) + len(catalog.replaced.get(one, ())) for one in buckets)
+    segments = sum(catalog.segments.count(one) + catalog.replaced.count(one) for one in buckets)
     return segments + sum(len(catalog.rights_of[one]) for one in catalog.ownerless)
 
 
@@ -21,8 +21,8 @@ def leftovers(catalog: Catalog) -> list[bytes]:
     found: list[bytes] = []
     for table, left in catalog.leftovers.items():
         for bucket in left:
-            found.extend(keys.segment(table, bucket, one) for one in catalog.segments.get((table, bucket), ()))
-            found.extend(keys.replaced(table, bucket, one) for one in catalog.replaced.get((table, bucket), ()))
+            found.extend(keys.segment(table, bucket, one) for one in catalog.segments.names((table, bucket)))
+            found.extend(keys.replaced(table, bucket, one) for one in catalog.replaced.names((table, bucket)))
     for principal in catalog.ownerless:
         found.extend(keys.grant(target, principal) for target in catalog.rights_of[principal])
     return sorted(found)

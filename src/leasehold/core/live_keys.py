@@ -1,11 +1,12 @@
 """How many keys the watched range has, as a snapshot would show them. Counted once, then kept up by each revision."""
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
+from leasehold.core.shelf import Shelf
 from leasehold.ids import BucketNumber
 
 _SINGLES: Final = ("cluster", "settings", "counters", "largest_lease")
@@ -43,7 +44,7 @@ class LiveKeys:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._nested = sum(len(one) for name in _NESTED for one in getattr(catalog, name).values())
+        self._nested = sum(_size(getattr(catalog, name), one) for name in _NESTED for one in getattr(catalog, name))
 
     @property
     def count(self) -> int:
@@ -62,5 +63,10 @@ class LiveKeys:
                     touched[name].add(inner(change.key))
         for name, inners in touched.items():
             before, after = getattr(self._catalog, name), getattr(catalog, name)
-            self._nested += sum(len(after.get(one, ())) - len(before.get(one, ())) for one in inners)
+            self._nested += sum(_size(after, one) - _size(before, one) for one in inners)
         self._catalog = catalog
+
+
+def _size(collection: Any, inner: Any) -> int:
+    """Of segments without decoding them."""
+    return collection.count(inner) if isinstance(collection, Shelf) else len(collection.get(inner, ()))

@@ -51,7 +51,7 @@ def _placed(bucket: BucketRecord, loads: dict[NodeId, int], catalog: Catalog) ->
     for node in added:
         loads[node] += 1
     in_sync = {node for node in bucket.in_sync if is_present(node, catalog)}
-    if not len(catalog.segments.get((bucket.table, bucket.bucket), ())):
+    if (bucket.table, bucket.bucket) not in catalog.segments:
         in_sync.update(added)  # there is nothing that they could lack
     replicas += added
     return msgspec.structs.replace(
@@ -83,8 +83,8 @@ def held_by_removed(catalog: Catalog) -> list[SegmentKey]:
     """The manifest entries that name a removed node as a holder, in order. Walks the manifest."""
     return sorted(
         (*bucket, segment.id)
-        for bucket, segments in catalog.segments.items()
-        for segment in segments.values()
+        for bucket in catalog.segments
+        for segment in catalog.segments.passing(bucket)
         if any(not is_present(node, catalog) for node in segment.holders)
     )
 

@@ -185,9 +185,7 @@ def _concerning(
 
 
 def _count(table: TableRecord, maps: SegmentMaps) -> int:
-    return sum(
-        len(found.get((table.id, BucketNumber(number)), ())) for found in maps for number in range(table.buckets)
-    )
+    return sum(found.count((table.id, BucketNumber(number))) for found in maps for number in range(table.buckets))
 
 
 def _segments(table: TableRecord, maps: SegmentMaps) -> Iterator[SegmentRecord]:

@@ -1,16 +1,17 @@
-"""A map of maps that is not all in memory: what changed since the process began lies over a base that never changes.
+"""A map of maps whose buckets are read when somebody asks for them.
 
-Segments are what grows with a cluster: of the million keys of a large one nearly all are segment records, and a node
+Segments are what grows with a cluster: of the million keys of a large one nearly all are segment records, and a process
 that starts needs few of them soon. So the maps of segments and of replaced segments are `Shelf`s: a persistent map of
-what has changed, over a `Base` that gives the rest bucket by bucket when somebody asks for it. A change reads nothing:
-what it sets lies over a bucket that is still unread, and a bucket becomes one map when somebody asks for it.
+buckets, of which some are unread. A node's lie over a `Base`, its vault, which gives a bucket when it is asked for; a
+leader has read the keys and values of all, and decodes those of a bucket then (`Held`). A change reads nothing: what it
+sets lies over a bucket that is still unread (`Patch`), and a bucket becomes one map when somebody asks for it.
 
 Why this is exact: a key that has not changed since the base was made is in the vault as it was then. Before a vault
 changes a key it has every base keep what the key has (`vault/ondemand.py`), so a base answers the same for ever, and a
-view of any age, read on any thread, sees its own revision and nothing of a later one.
+view of any age, read on any thread, sees its own revision and nothing of a later one. What is held never changes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from rpds import HashTrieMap
 
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
-from leasehold.core.operations import Change
+from leasehold.core.operations import Change, KeyValue
 from leasehold.core.records import ReplacedRecord, SegmentRecord
 from leasehold.errors import Corrupt
 from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision, SegmentId
@@ -77,17 +78,57 @@ class Empty(Generic[R]):
         return []
 
 
+class Held(Generic[R]):
+    """One bucket as it was read, by the values of its keys: decoded when it is asked for, on whatever thread."""
+
+    __slots__ = ("_family", "_found")
+
+    def __init__(self, family: "Family[R]", values: dict[SegmentId, bytes]) -> None:
+        self._family = family
+        self._found: dict[SegmentId, bytes] | HashTrieMap[SegmentId, R] = values
+        """At least one. The values go once they are decoded, by a single assignment."""
+
+    @property
+    def names(self) -> Collection[SegmentId]:
+        """Its segments, of which it decodes none."""
+        return self._found
+
+    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R]":  # noqa: ARG002 it has one only
+        """All of it."""
+        found = self._found
+        if isinstance(found, dict):
+            decoded = {name: decode_record(self._family.kind, value) for name, value in found.items()}
+            found = self._found = HashTrieMap(decoded)
+        return found
+
+    def passing(self, but: Container[SegmentId]) -> Iterator[R]:
+        """The records of all `but` these; what is decoded for that is not kept."""
+        found = self._found
+        for name in found:
+            if name not in but:
+                value = found[name]
+                yield decode_record(self._family.kind, value) if isinstance(value, bytes) else value
+
+
 class Patch(Generic[R]):
-    """What has changed of a bucket of a base that nobody has asked for since; None stands for a key that is gone.
+    """What has changed of a bucket that nobody has asked for since; None stands for a key that is gone.
 
     The map of the whole bucket is made when it is asked for, and kept: on whatever thread, it comes out the same."""
 
-    __slots__ = ("_base", "_bucket", "_changed", "_whole")
+    __slots__ = ("_base", "_bucket", "_changed", "_count", "_whole")
 
-    def __init__(self, base: Base[R], bucket: BucketKey, changed: "HashTrieMap[SegmentId, R | None]") -> None:
+    def __init__(
+        self,
+        base: Base[R] | Held[R],
+        bucket: BucketKey,
+        changed: "HashTrieMap[SegmentId, R | None]",
+        count: int | None = None,
+    ) -> None:
         self._base = base
         self._bucket = bucket
         self._changed = changed
+        self._count = count
+        """How many segments there are; None where only reading the bucket tells."""
         self._whole: HashTrieMap[SegmentId, R] | None = None
 
     def whole(self) -> "HashTrieMap[SegmentId, R]":
@@ -102,21 +143,44 @@ class Patch(Generic[R]):
 
     def has_any(self) -> bool:
         """Whether the bucket is not empty; reads it only where what has changed does not tell."""
-        if self._whole is None and any(record is not None for record in self._changed.values()):
+        if self._count is None and self._whole is None and any(one is not None for one in self._changed.values()):
             return True
-        return bool(self.whole())
+        return self.count() > 0
+
+    def count(self) -> int:
+        """How many segments it has."""
+        return len(self.whole()) if self._count is None else self._count
+
+    def names(self) -> Collection[SegmentId]:
+        """Which they are."""
+        if self._whole is not None or not isinstance(self._base, Held):
+            return self.whole()
+        kept = {one for one in self._base.names if one not in self._changed}
+        return kept.union(one for one, record in self._changed.items() if record is not None)
+
+    def passing(self) -> Iterator[R]:
+        """Its records, without asking for all of it where that can be left."""
+        if self._whole is not None or not isinstance(self._base, Held):
+            yield from self.whole().values()
+        else:
+            yield from self._base.passing(self._changed)
+            yield from (record for record in self._changed.values() if record is not None)
 
     def setting(self, segment: SegmentId, record: R | None) -> "Patch[R] | None":
         """With this key too; None where the whole is to be changed instead: it is there, or it is time to make it, so
         that keys which come and go do not add up."""
         if self._whole is not None or len(self._changed) >= BUCKET_PATCH_KEYS_MAX:
             return None
-        return Patch(self._base, self._bucket, self._changed.insert(segment, record))
+        count = self._count
+        if count is not None and isinstance(self._base, Held):
+            before = self._changed[segment] is not None if segment in self._changed else segment in self._base.names
+            count += (record is not None) - before
+        return Patch(self._base, self._bucket, self._changed.insert(segment, record), count)
 
 
 class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noqa: PLW1641 no map has a hash
     """Persistent, as `HashTrieMap`: what changes it answers another one. One bucket costs what it holds, the whole
-    (`len`, iteration, comparison) costs a walk through the base."""
+    (`len`, iteration, comparison) costs a walk through all buckets."""
 
     __slots__ = ("_base", "_changed")
 
@@ -129,6 +193,13 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         self._changed: HashTrieMap[BucketKey, HashTrieMap[SegmentId, R] | Patch[R]] = changed or HashTrieMap()
         """A bucket of the base that has become empty has an empty map here, others that are empty are not here."""
 
+    @classmethod
+    def held(cls, family: "Family[R]", values: Mapping[BucketKey, dict[SegmentId, bytes]]) -> "Shelf[R]":
+        """Of buckets that were read, by their values, which nobody else changes; none is empty."""
+        none: HashTrieMap[SegmentId, R | None] = HashTrieMap()
+        unread = {key: Patch(Held(family, some), key, none, len(some)) for key, some in values.items()}
+        return cls(None, HashTrieMap(unread))
+
     def get(self, key: BucketKey, default: Any = None) -> Any:
         """The map of a bucket, which is never empty."""
         found = self._changed.get(key)
@@ -137,6 +208,21 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         elif isinstance(found, Patch):
             found = found.whole()
         return found or default
+
+    def count(self, key: BucketKey) -> int:
+        """How many segments a bucket has; a leader decodes none for it."""
+        found = self._changed.get(key)
+        return found.count() if isinstance(found, Patch) else len(self.get(key, ()))
+
+    def names(self, key: BucketKey) -> Collection[SegmentId]:
+        """Which segments a bucket has; a leader decodes none for it."""
+        found = self._changed.get(key)
+        return found.names() if isinstance(found, Patch) else self.get(key, ())
+
+    def passing(self, key: BucketKey) -> Iterable[R]:
+        """The records of a bucket, for who looks at each once: what a leader has not decoded stays so."""
+        found = self._changed.get(key)
+        return found.passing() if isinstance(found, Patch) else self.get(key, {}).values()
 
     def mark(self, key: BucketKey) -> object:
         """An object that is the same one for as long as the bucket is: to see whether it has changed, unread."""
@@ -155,26 +241,20 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         return found.has_any() if isinstance(found, Patch) else bool(found)
 
     def __iter__(self) -> Iterator[BucketKey]:
-        if isinstance(self._base, Empty):
-            yield from self._changed
-            return
+        return self.beside(())
+
+    def beside(self, tables: Container[ObjectId]) -> Iterator[BucketKey]:
+        """The buckets of all tables but these."""
         for table in self._base.tables():
-            yield from (one for one in self._base.buckets(table) if one not in self._changed)
-        yield from (key for key in self._changed if key in self)
+            if table not in tables:
+                yield from (one for one in self._base.buckets(table) if one not in self._changed)
+        yield from (key for key in self._changed if key[0] not in tables and key in self)
 
     def __len__(self) -> int:
-        return len(self._changed) if isinstance(self._base, Empty) else sum(1 for _ in self)
+        return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
         return next(iter(self), None) is not None
-
-    def items(self) -> Any:
-        """As of any map; a leader's, which has no base, goes through it at full speed."""
-        return self._changed.items() if isinstance(self._base, Empty) else super().items()
-
-    def values(self) -> Any:
-        """Likewise."""
-        return self._changed.values() if isinstance(self._base, Empty) else super().values()
 
     def insert(self, key: BucketKey, value: "HashTrieMap[SegmentId, R]") -> "Shelf[R]":
         """With this map for a bucket."""
@@ -188,6 +268,8 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         if isinstance(found, Patch):
             patch = found.setting(segment, record)
             if patch is not None:
+                if isinstance(self._base, Empty) and not patch.has_any():  # what it held goes with it
+                    return Shelf(self._base, self._changed.discard(key))
                 return Shelf(self._base, self._changed.insert(key, patch))
             found = found.whole()
         before: HashTrieMap[SegmentId, R] = HashTrieMap() if found is None else found
@@ -223,16 +305,9 @@ class Family(msgspec.Struct, Generic[R], frozen=True):
         except ValueError as error:
             raise Corrupt(f"a key that names no bucket: {key!r}") from error
 
-    def segment_of(self, key: bytes) -> SegmentId:
-        """The segment that a key names. Raises `Corrupt`."""
-        try:
-            return SegmentId(key[key.rindex(b"/") + 1 :].decode())
-        except ValueError as error:
-            raise Corrupt(f"a key that names no segment: {key!r}") from error
-
     def decoded(self, items: Iterable[tuple[bytes, bytes]]) -> "HashTrieMap[SegmentId, R] | None":
         """The map of one bucket from its keys and values; None rather than an empty one."""
-        found = {self.segment_of(key): decode_record(self.kind, value) for key, value in items}
+        found = {segment_of(key): decode_record(self.kind, value) for key, value in items}
         return HashTrieMap(found) if found else None
 
 
@@ -240,14 +315,59 @@ SEGMENTS = Family(keys.SEGMENTS, SegmentRecord)
 REPLACED = Family(keys.REPLACED, ReplacedRecord)
 
 
+_ON_DEMAND = (keys.SEGMENTS, keys.REPLACED)
+
+
 def on_demand(key: bytes) -> bool:
     """Whether what lies under a key is read on demand."""
-    return key.startswith((keys.SEGMENTS, keys.REPLACED))
+    return key.startswith(_ON_DEMAND)
 
 
-def bucket_prefix(key: bytes) -> bytes | None:
-    """What the key has in common with all of its bucket, if it lies in such a map."""
-    return key[: key.rindex(b"/")] if on_demand(key) else None
+def segment_of(key: bytes, cut: int = -1) -> SegmentId:
+    """The segment that a key names, behind its last `/`, which is at `cut`. Raises `Corrupt`."""
+    try:
+        return SegmentId(key[(key.rindex(b"/") if cut < 0 else cut) + 1 :].decode())
+    except ValueError as error:
+        raise Corrupt(f"a key that names no segment: {key!r}") from error
+
+
+class Holding:
+    """Takes the keys and values of a catalog as they are read, part by part."""
+
+    def __init__(self) -> None:
+        self._segments: dict[BucketKey, dict[SegmentId, bytes]] = {}
+        self._replaced: dict[BucketKey, dict[SegmentId, bytes]] = {}
+
+    def taking(self, items: Iterable[Change | KeyValue]) -> list[Change]:
+        """Takes what is read on demand; answers the rest of these items, which have values all. Raises `Corrupt` for a
+        key that names no bucket."""
+        rest: list[Change] = []
+        prefix, values = b"", dict[SegmentId, bytes]()
+        for item in items:
+            key, value = item.key, item.value
+            assert value is not None, "what is read is there"
+            if not key.startswith(_ON_DEMAND):
+                rest.append(Change(key, value))
+                continue
+            cut = key.rindex(b"/")
+            if key[:cut] != prefix:
+                prefix = key[:cut]
+                family, held = (
+                    (SEGMENTS, self._segments) if key.startswith(keys.SEGMENTS) else (REPLACED, self._replaced)
+                )
+                values = held.setdefault(family.bucket_of(prefix), {})
+            values[segment_of(key, cut)] = value
+        return rest
+
+    @property
+    def segments(self) -> Shelf[SegmentRecord]:
+        """The manifest; nothing is taken after that."""
+        return Shelf.held(SEGMENTS, self._segments)
+
+    @property
+    def replaced(self) -> Shelf[ReplacedRecord]:
+        """What was replaced, likewise."""
+        return Shelf.held(REPLACED, self._replaced)
 
 
 class Reopened(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,5 +377,5 @@ class Reopened(msgspec.Struct, frozen=True, kw_only=True):
     lineage: LineageHash
     items: tuple[Change, ...]
     """Every other key with its value, in key order."""
-    segments: Base[SegmentRecord]
-    replaced: Base[ReplacedRecord]
+    segments: Shelf[SegmentRecord]
+    replaced: Shelf[ReplacedRecord]

@@ -12,8 +12,9 @@ The newest revision needs no row of its own: compaction keeps all rows at or abo
 
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from leasehold.core import keys
 from leasehold.core.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
@@ -26,6 +27,7 @@ from leasehold.limits import (
     FORMAT_VERSION,
     QUICK_CHECK_BYTES_MAX,
     RANGE_PAGE_BYTES_MAX,
+    RANGE_VERSIONS_PER_KEY,
     REPLAY_BYTES_MAX,
     REPLAY_REVISIONS_MAX,
 )
@@ -55,6 +57,9 @@ _AT = (
     " ORDER BY revision DESC LIMIT 1"
 )
 _INSERT = "INSERT INTO kv (key, revision, value, created, version) VALUES (?, ?, ?, ?, ?)"
+_VERSIONS = (
+    "SELECT key, value, created, revision, version FROM kv WHERE key >= ? AND key < ? ORDER BY key, revision LIMIT ?"
+)
 # Steps from key to key, so that the history of a key that changes all the time costs a range nothing.
 _RANGE = (
     "WITH RECURSIVE step (key) AS (SELECT min(key) FROM kv WHERE key >= ?1 AND key < ?2"
@@ -67,6 +72,9 @@ _REPLAY = (
     "SELECT revision, key, value FROM kv WHERE revision >= ? AND revision <= ? AND key >= ? AND key < ?"
     " ORDER BY revision, key"
 )
+
+_Row: TypeAlias = tuple[bytes, bytes, Revision, Revision, int]
+"""Key, value, and the revisions at which it was created and written last; how often it was written."""
 
 
 class Database:
@@ -197,7 +205,7 @@ class Database:
         items: list[KeyValue] = []
         size = 0
         next_start: bytes | None = None
-        with self._explained(), self._rows(_RANGE, (start, end, at)) as rows:
+        with self._explained(), closing(self._standing_at(start, end, at, limit)) as rows:
             for row in rows:
                 if len(items) == limit or size >= RANGE_PAGE_BYTES_MAX:
                     next_start = items[-1].key + b"\x00"
@@ -314,6 +322,29 @@ class Database:
             found = self._latest[key] = self._at(key, self.newest)
             return found
 
+    def _standing_at(self, start: bytes, end: bytes, at: Revision, count: int) -> Generator[_Row]:
+        """What each key of a range has at a revision, in key order, of which the caller takes about `count`.
+
+        Most keys have one version or few, and going through all of them is the quickest. Where there are more than
+        RANGE_VERSIONS_PER_KEY of each, the rest is stepped through from key to key."""
+        key, found, looked = start, None, 0
+        most = (count + 1) * RANGE_VERSIONS_PER_KEY
+        with self._rows(_VERSIONS, (start, end, most)) as rows:
+            for row in rows:
+                if row[0] != key:
+                    if found is not None:
+                        yield found
+                    key, found = row[0], None
+                if row[3] <= at:
+                    found = None if row[1] is None else row
+                looked += 1
+        if looked < most:
+            if found is not None:
+                yield found
+            return
+        with self._rows(_RANGE, (key, end, at)) as rows:  # from this key on: not all its versions may have been seen
+            yield from rows
+
     def _at(self, key: bytes, revision: Revision) -> KeyValue | None:
         row = self._connection.execute(_AT, (key, revision)).fetchone()
         return None if row is None or row[1] is None else _key_value(row)
@@ -365,6 +396,6 @@ class Database:
             raise corrupt(self.path, "its schema is no text") from error
 
 
-def _key_value(row: tuple[bytes, bytes, Revision, Revision, int]) -> KeyValue:
+def _key_value(row: _Row) -> KeyValue:
     key, value, created, modified, version = row
     return KeyValue(key=key, value=value, created=created, modified=modified, version=version)

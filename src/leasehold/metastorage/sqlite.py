@@ -20,7 +20,13 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX, META_STORAGE_BYTES_MAX
+from leasehold.limits import (
+    COMMAND_QUEUE_MAX,
+    COMMANDS_PER_TRANSACTION_MAX,
+    COMPACTION_PAUSE_NS,
+    META_STORAGE_BYTES_MAX,
+    SECOND_NS,
+)
 from leasehold.metastorage.contract import Leadership, StorageStatus
 from leasehold.metastorage.database import Database
 from leasehold.metastorage.leadership import Election, Succession
@@ -241,19 +247,21 @@ class SqliteMetaStorage:
         try:
             if self._queue.empty():
                 database.fold()
-            # A slice even while others wait: under a load that never pauses the file would grow for ever.
-            database.sweep()
-            self._resting = False
+            # A slice even while others wait: under a load that never pauses the file would grow for ever. It does not
+            # grow by reads, and whoever reads page by page waits for none.
+            if self._resting or not self._taken or any(isinstance(command, _Commit) for command in self._taken):
+                database.sweep()
+                self._resting = False
         except Refused:
             # No space: try again after the next request, which may have been the one that made room.
             self._resting = True
         return True
 
     def _gather(self, *, wait: bool) -> list[_Command | None]:
-        """All that waits, up to a group; at least one unless told not to wait."""
+        """All that waits, up to a group; at least one unless told not to wait for longer than a moment."""
         gathered: list[_Command | None] = []
         try:
-            gathered.append(self._queue.get(wait))
+            gathered.append(self._queue.get(timeout=None if wait else COMPACTION_PAUSE_NS / SECOND_NS))
             while len(gathered) < COMMANDS_PER_TRANSACTION_MAX:
                 gathered.append(self._queue.get_nowait())
         except queue.Empty:

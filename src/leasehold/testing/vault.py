@@ -13,7 +13,7 @@ from leasehold.core.codec import decode_record, encode
 from leasehold.core.lineage import GENESIS
 from leasehold.core.operations import Change, RevisionChanges, StoredProjection
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
-from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, on_demand
+from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, Shelf, on_demand
 from leasehold.core.staging import Staged, check_same
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
 from leasehold.ids import LineageHash, ObjectId, Revision, SegmentId
@@ -168,6 +168,7 @@ class MemoryVault:
             state = self._disk.state
             self._disk.commit(VaultState(identity=content, coordinators=state.coordinators))
             self._disk.sync()
+            self._staged, self._pages = Staged(), ()
 
         await self._write(work)
 
@@ -198,8 +199,8 @@ class MemoryVault:
             applied=state.applied,
             lineage=state.lineage,
             items=items,
-            segments=MemoryBase(SEGMENTS, state.items),
-            replaced=MemoryBase(REPLACED, state.items),
+            segments=Shelf(MemoryBase(SEGMENTS, state.items)),
+            replaced=Shelf(MemoryBase(REPLACED, state.items)),
         )
 
     async def verify(self, rows_max: int) -> bool:

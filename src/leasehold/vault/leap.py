@@ -1,57 +1,99 @@
 """A leap on the file: what was staged of a snapshot takes the projection's place (DESIGN section 6, case c; R2).
 
-Pages are staged in a temporary table, which ends with the connection: a process that dies before the leap leaves the
-old state and no trace of the new one. The difference is made by SQLite, so that Python sees what differs alone.
+Each page is compared with the part of the projection that it stands for, and only what differs is staged: a node that
+was away lacks little of a large catalog. It goes into a temporary table, which ends with the connection: a process that
+dies before the leap leaves the old state and no trace of the new one.
+
+Revisions may be applied between a page and the leap. What they change of the part that was compared was as in the
+snapshot, or is staged already. So it is staged as it was before, unless it is; and what differs no more is left out.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from leasehold.core.digest import digest_bytes
 from leasehold.core.operations import Change
 
-_TABLES: Final = (
-    """CREATE TEMP TABLE IF NOT EXISTS
-       staged (key BLOB PRIMARY KEY, value BLOB NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID""",
-    "CREATE TEMP TABLE IF NOT EXISTS differing (key BLOB PRIMARY KEY, value BLOB, hash BLOB) WITHOUT ROWID",
-)
-_DIFFER: Final = """
-INSERT INTO differing
-SELECT key, NULL, NULL FROM projection WHERE NOT EXISTS (SELECT 1 FROM staged WHERE staged.key = projection.key)
-UNION ALL
-SELECT staged.key, staged.value, staged.hash FROM staged LEFT JOIN projection ON projection.key = staged.key
-WHERE projection.hash IS NOT staged.hash OR projection.value IS NOT staged.value
+_Row = tuple[bytes, bytes | None, bytes | None]
+"""Key, value and hash; None for both where the projection is to lose the key."""
+
+_TABLE: Final = "CREATE TEMP TABLE IF NOT EXISTS staged (key BLOB PRIMARY KEY, value BLOB, hash BLOB) WITHOUT ROWID"
+_PART: Final = "SELECT key, value, hash FROM projection WHERE key >= ? AND key <= ? ORDER BY key"
+_REST: Final = "INSERT INTO staged SELECT key, NULL, NULL FROM projection WHERE key >= ?"
+_KEEP: Final = """
+INSERT OR IGNORE INTO staged
+SELECT ?1, projection.value, projection.hash FROM (SELECT 1) LEFT JOIN projection ON projection.key = ?1
+"""
+_LEAVE_OUT: Final = """
+DELETE FROM staged WHERE key = ?1
+AND value IS (SELECT value FROM projection WHERE key = ?1) AND hash IS (SELECT hash FROM projection WHERE key = ?1)
 """
 
 
-def stage(database: sqlite3.Connection, items: Sequence[Change], counted: Sequence[int], *, first: bool) -> None:
-    """Adds a page, checked by the caller, who says what its items count for; inside his transaction."""
-    for statement in _TABLES:
-        database.execute(statement)
+def stage(
+    database: sqlite3.Connection, after: bytes | None, items: Sequence[Change], counted: Sequence[int], *, first: bool
+) -> None:
+    """Adds a page, checked by the caller, who says what its items count for, and with which key the page before it
+    ended; inside his transaction."""
     if first:
         forget(database)
-    page = ((item.key, item.value, digest_bytes(counts)) for item, counts in zip(items, counted, strict=True))
-    database.executemany("INSERT INTO staged VALUES (?, ?, ?)", page)
+    database.execute(_TABLE)
+    if items:
+        held = database.execute(_PART, (_behind(after), items[-1].key))
+        page = ((item.key, item.value, digest_bytes(counts)) for item, counts in zip(items, counted, strict=True))
+        database.executemany("INSERT INTO staged VALUES (?, ?, ?)", _differing(held, page))
 
 
-def differences(database: sqlite3.Connection) -> tuple[Change, ...]:
-    """What turns the projection into what was staged, in key order; inside the caller's transaction."""
-    for statement in _TABLES:
-        database.execute(statement)
-    database.execute("DELETE FROM differing")
-    database.execute(_DIFFER)
-    return tuple(Change(key, value) for key, value in database.execute("SELECT key, value FROM differing ORDER BY key"))
+@contextmanager
+def following(database: sqlite3.Connection, after: bytes | None, changed: Iterable[bytes]) -> Generator[None]:
+    """Around a change of these keys of the projection: what is staged stays what differs. The pages so far ended with
+    `after`, None if there were none; inside the caller's transaction."""
+    compared = [] if after is None else [(key,) for key in changed if key <= after]
+    if compared:
+        database.executemany(_KEEP, compared)
+    yield
+    if compared:
+        database.executemany(_LEAVE_OUT, compared)
+
+
+def differences(database: sqlite3.Connection, after: bytes | None) -> tuple[Change, ...]:
+    """What turns the projection into the snapshot, in key order; the last page ended with `after`. Inside the caller's
+    transaction."""
+    database.execute(_TABLE)
+    database.execute(_REST, (_behind(after),))
+    return tuple(Change(key, value) for key, value in database.execute("SELECT key, value FROM staged ORDER BY key"))
 
 
 def replace(database: sqlite3.Connection) -> None:
     """Applies what `differences` found, and forgets what was staged."""
-    database.execute("DELETE FROM projection WHERE key IN (SELECT key FROM differing WHERE value IS NULL)")
-    database.execute("INSERT OR REPLACE INTO projection SELECT * FROM differing WHERE value IS NOT NULL")
+    database.execute("DELETE FROM projection WHERE key IN (SELECT key FROM staged WHERE value IS NULL)")
+    database.execute("INSERT OR REPLACE INTO projection SELECT * FROM staged WHERE value IS NOT NULL")
     forget(database)
 
 
 def forget(database: sqlite3.Connection) -> None:
-    """Empties both tables."""
-    database.execute("DELETE FROM staged")
-    database.execute("DELETE FROM differing")
+    """Nothing is staged then."""
+    database.execute("DROP TABLE IF EXISTS temp.staged")
+
+
+def _behind(key: bytes | None) -> bytes:
+    """The least key behind that one."""
+    return b"" if key is None else key + b"\x00"
+
+
+def _differing(held: Iterator[_Row], page: Iterable[_Row]) -> Iterator[_Row]:
+    """What turns a part of the projection into a page; both in key order."""
+    row = next(held, None)
+    for item in page:
+        while row is not None and row[0] < item[0]:
+            yield row[0], None, None
+            row = next(held, None)
+        if row is None or row[0] != item[0]:
+            yield item
+        else:
+            if row != item:
+                yield item
+            row = next(held, None)
+    assert row is None, "the part ends with the page"

@@ -16,7 +16,7 @@ from typing import Final, Generic
 from rpds import HashTrieMap
 
 from leasehold.core.records import ReplacedRecord, SegmentRecord
-from leasehold.core.shelf import REPLACED, SEGMENTS, Base, BucketKey, Family, R
+from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Shelf, segment_of
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
 from leasehold.limits import BUCKET_PATCH_KEYS_MAX, VAULT_BUCKETS_CACHED_MAX
@@ -41,12 +41,12 @@ class Reader:
         self._closed = False
         self._bases: weakref.WeakSet[FileBase[SegmentRecord] | FileBase[ReplacedRecord]] = weakref.WeakSet()
 
-    def made(self) -> tuple[Base[SegmentRecord], Base[ReplacedRecord]]:
-        """New bases, of the file as it is now; by whoever writes it, so that it does not change meanwhile."""
+    def made(self) -> tuple[Shelf[SegmentRecord], Shelf[ReplacedRecord]]:
+        """On new bases, of the file as it is now; by whoever writes it, so that it does not change meanwhile."""
         segments, replaced = FileBase(self, SEGMENTS), FileBase(self, REPLACED)
         self._bases.add(segments)
         self._bases.add(replaced)
-        return segments, replaced
+        return Shelf(segments), Shelf(replaced)
 
     def keep(self, changed: Iterable[bytes]) -> None:
         """Has every base remember what these keys have, before they change; by whoever writes the file."""
@@ -132,7 +132,7 @@ class FileBase(Generic[R]):
                 self._kept[bucket] = self._get(bucket)
                 self._read.pop(bucket, None)
                 del self._before[bucket]
-            elif (segment := self.family.segment_of(key)) not in before:
+            elif (segment := segment_of(key)) not in before:
                 before[segment] = (self._rows(_ITEM, (key,)) or {}).get(segment)
 
     def tables(self) -> list[ObjectId]:

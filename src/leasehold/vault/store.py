@@ -302,6 +302,7 @@ class SqliteVault:
         with self._synchronous(FULL):
             with self._transaction():
                 if anew:
+                    leap.forget(database)
                     database.execute("DELETE FROM projection")
                     database.execute("UPDATE applied SET durable = 0")
                 database.execute("UPDATE identity SET content = ?, sha256 = ?", (content, hashed))
@@ -315,6 +316,7 @@ class SqliteVault:
     def _begin_anew(self, database: sqlite3.Connection, record: IdentityRecord) -> None:
         self._reader.close()
         self._write_identity(database, record, anew=True)
+        self._staged = Staged()
         self._reader = Reader(self._path, self._failed)
         self._scrub = rows.Scrub()
 
@@ -341,15 +343,17 @@ class SqliteVault:
         changes = rows.merged(batches)
         self._reader.keep(changes)
         with self._transaction():
-            applied = rows.put(database, self._applied, changes, self._scrub)
+            with leap.following(database, self._staged.last, changes):
+                applied = rows.put(database, self._applied, changes, self._scrub)
             applied = msgspec.structs.replace(applied, revision=revision, lineage=lineage)
             applied.write(database)
         self._applied = applied
 
     def _stage(self, database: sqlite3.Connection, items: tuple[Change, ...], *, first: bool) -> None:
-        staged, counted = (Staged() if first else self._staged).adding(items)
+        before = Staged() if first else self._staged
+        staged, counted = before.adding(items)
         with self._transaction():
-            leap.stage(database, items, counted, first=first)
+            leap.stage(database, before.last, items, counted, first=first)
         self._staged = staged
 
     def _leap(
@@ -362,7 +366,7 @@ class SqliteVault:
             self._applied, revision=revision, lineage=lineage, digest=staged.digest, eager=staged.eager
         )
         with self._transaction():
-            changes = leap.differences(database)
+            changes = leap.differences(database, staged.last)
             if revision == held[0]:
                 check_same(changes)
             self._reader.keep(one.key for one in changes)

@@ -10,14 +10,18 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.messages import PlanScan, SegmentsHeld
 from leasehold.core.records import ColumnStatistics, SegmentRecord
+from leasehold.core.shelf import SEGMENTS, Shelf
 from leasehold.errors import Refused
-from leasehold.limits import MESSAGE_BYTES_MAX, REPORTED_SEGMENTS_AT_ONCE_MAX
+from leasehold.limits import MESSAGE_BYTES_MAX, PLANNED_SEGMENT_BYTES_MIN, REPORTED_SEGMENTS_AT_ONCE_MAX
 from leasehold.wire.clock import BoottimeClock
 from tests.unit.node.cluster import Cluster
 
 PLAN = PlanScan(cluster_id=None, name="db.t", columns=None)
 FIT = 60_000
+UNFIT = 86_000
 TOO_MANY = 100_000
+
+assert UNFIT * PLANNED_SEGMENT_BYTES_MIN < MESSAGE_BYTES_MAX < TOO_MANY * PLANNED_SEGMENT_BYTES_MIN
 
 
 class Writer:
@@ -68,9 +72,17 @@ def test_a_plan_leaves_the_statistics_out_and_names_many_segments(many):
     assert len(encode(made)) <= MESSAGE_BYTES_MAX
 
 
-def test_a_plan_of_too_many_segments_is_refused_with_advice(many):
+def unread(many):
+    """A table of so many segments that none can be planned; a look at one would raise `Corrupt`."""
+    catalog, bucket, segments = many
+    shelf = Shelf.held(SEGMENTS, {bucket: dict.fromkeys(segments, b"")})
+    Data(Writer(msgspec.structs.replace(catalog, segments=shelf)), None, BoottimeClock()).plan(PLAN)
+
+
+@pytest.mark.parametrize("planned", [lambda many: plan(many, UNFIT), unread], ids=["looked at", "counted"])
+def test_a_plan_of_too_many_segments_is_refused_with_advice(many, planned):
     with pytest.raises(Refused) as caught:
-        plan(many, TOO_MANY)
+        planned(many)
     assert caught.value.code == "TOO_MANY_SEGMENTS"
     assert "db.t" in caught.value.text
     assert "larger appends" in caught.value.hint

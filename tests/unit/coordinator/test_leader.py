@@ -7,9 +7,12 @@ from random import Random
 import pytest
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
-from leasehold.core.operations import Txn
-from leasehold.errors import Indefinite, Refused
-from leasehold.ids import ClusterId
+from leasehold.core import keys
+from leasehold.core.codec import encode
+from leasehold.core.operations import Change, Txn
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import Corrupt, Indefinite, Refused
+from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
@@ -39,15 +42,18 @@ def busy() -> Fate:
     raise Refused("too many requests wait", code="BUSY", hint="ask again later")
 
 
-def end_of_a_leader(happen: Happening, *, shared: bool = False) -> BaseException | None:
-    """What `Coordinator.run` raised within a few passes of housekeeping after it happened; None if it leads on."""
+def end_of_a_leader(
+    happen: Happening, *, shared: bool = False, records: tuple[Change, ...] = ()
+) -> BaseException | None:
+    """What `Coordinator.run` raised within a few passes of housekeeping after it happened; None if it leads on. Its
+    store has these records from before."""
 
     async def main(_random: Random) -> BaseException | None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         clock = SimulatedClock(loop)
         storage = MemoryMetaStorage(MemoryStore(), clock=clock if shared else None)
-        await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
+        await storage.txn(Txn(then=(*first_records(ClusterId("c" * 32), DEFAULT_SETTINGS), *records)))
         coordinator = Coordinator(
             name="c1",
             storage=storage,
@@ -58,6 +64,7 @@ def end_of_a_leader(happen: Happening, *, shared: bool = False) -> BaseException
         )
         running = asyncio.ensure_future(coordinator.run())
         await coordinator._in_office.wait()
+        assert coordinator.leader is not None
         happen(storage)
         await asyncio.wait([running], timeout=PASSES_S)
         if running.done():
@@ -89,3 +96,31 @@ def test_a_store_that_is_busy_ends_no_leader(shared: bool) -> None:
 
 def test_a_shared_store_that_gives_no_answer_to_a_look_ends_no_leader() -> None:
     assert end_of_a_leader(answers_status_with(lambda: Fate.LOST_BEFORE), shared=True) is None
+
+
+def segment(number: int, *, damaged: bool = False) -> Change:
+    record = SegmentRecord(
+        id=SegmentId(f"{number:032x}-{number:032x}"),
+        table=ObjectId(1),
+        bucket=BucketNumber(number % 3),
+        schema_version=SchemaVersion(1),
+        rows=1,
+        size_bytes=1,
+        sha256=b"",
+        statistics=(),
+        holders=(NodeId(1),),
+    )
+    value = encode(record)
+    return Change(keys.segment(record.table, record.bucket, record.id), value[:-1] if damaged else value)
+
+
+def nothing(_storage: MemoryMetaStorage) -> None: ...
+
+
+def test_a_leader_whose_segments_can_be_decoded_leads_on() -> None:
+    assert end_of_a_leader(nothing, records=tuple(map(segment, range(9)))) is None
+
+
+def test_a_segment_that_can_t_be_decoded_ends_the_leader_behind_its_start() -> None:
+    records = (*map(segment, range(8)), segment(8, damaged=True))
+    assert isinstance(end_of_a_leader(nothing, records=records), Corrupt)

@@ -23,6 +23,7 @@ from leasehold.core.records import (
     ViewColumn,
     ViewRecord,
 )
+from leasehold.core.shelf import SEGMENTS, Shelf
 from leasehold.core.statements import (
     Describe,
     DescribeDatabase,
@@ -262,6 +263,13 @@ def test_what_lists_a_large_catalog_takes_long_and_what_looks_at_one_object_does
         assert not shown.is_large(question, CATALOG)
     assert not shown.is_large(Describe(table=ORDERS), large)
     assert not shown.is_large(ShowTables(database="empty"), large)
+
+
+def test_segments_are_counted_and_none_of_them_read():
+    some = dict.fromkeys(map(str, range(SHOW_INLINE_ROWS_MAX // 2 + 1)), b"")
+    one, two = ({(10, bucket): some for bucket in range(count)} for count in (1, 2))
+    assert not shown.is_large(ShowTables(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, one)))
+    assert shown.is_large(ShowTables(), msgspec.structs.replace(CATALOG, segments=Shelf.held(SEGMENTS, two)))
 
 
 def test_rights_and_roles_are_counted_one_by_one():
