@@ -74,6 +74,8 @@ NODE_KEYS: Final = (
     _key("coordinators", "addresses", "`host:port` of coordinators; those it knows come after", flag="--coordinator"),
     *_COMMON,
 )
+_EVERYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 never listened on
+"""All addresses of a machine, for who listens there; for others they are addresses of their own machine."""
 COORDINATOR_KEYS: Final = (
     _key("dir", "path", "where the meta storage is", variable="LEASEHOLD_COORDINATOR_DIR"),
     *_COMMON,
@@ -265,7 +267,10 @@ def _checked(key: Key, value: object, where: str) -> Value:
                 raise _wrong(where, value, "a name", "'node-1'")
             return value
         case "address":
-            return _address(where, value, any_port=True)
+            address = _address(where, value, any_port=True)
+            if key.name == "advertise" and address.rpartition(":")[0] in _EVERYWHERE:
+                raise _bad(where, f"nobody can be reached at {address}", hint="advertise the address that others use")
+            return address
         case "addresses":
             if not isinstance(value, list | tuple):
                 raise _wrong(where, value, "a list of addresses", "['127.0.0.1:7000']")

@@ -1,6 +1,7 @@
 """`leasehold node wait`: until a node serves, with what it is doing meanwhile."""
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -11,10 +12,13 @@ from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import NodeStatus
 from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable, typed
-from leasehold.limits import NODE_WAIT_POLL_NS
+from leasehold.limits import NODE_WAIT_POLL_NS, SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.local.process import Process
 from leasehold.wire.clock import BoottimeClock, sleep_ns
+
+JOINING: Final = "JOINING"
+"""Of a process that runs and has not been let in: the leader tells of the one before it."""
 
 
 def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
@@ -30,13 +34,14 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
         with Coordinators(directory) as cluster:
             while True:
                 node, trouble = _look(cluster, wanted)
-                if node is not None and _is_of_older_process(directory, node):
-                    node = msgspec.structs.replace(node, state="DOWN")
+                if node is not None and _is_local(directory, node.name):
+                    process = Process(directory / node.name)
+                    node = of_this_process(node, process.running() is not None, read_address(process.directory))
                 if node is not None and node.state == "ACTIVE":
                     return node
-                state = _state(node, trouble)
+                state = state_words(node, trouble)
                 if clock.now_ns() >= deadline_ns:
-                    raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
+                    raise trouble or late(directory, wanted, node, state, timeout_ns)
                 line.show(f"{wanted}: {state}")
                 sleep_ns(NODE_WAIT_POLL_NS)
     finally:
@@ -52,30 +57,34 @@ def _look(cluster: Coordinators, wanted: str) -> tuple[NodeStatus | None, Leaseh
     return (named[0] if named else None), None
 
 
-def _is_of_older_process(directory: Path, node: NodeStatus) -> bool:
-    """A killed node's lease runs on for a while, and must not pass for that of a process that runs now."""
-    if not _is_local(directory, node.name):
-        return False
-    process = Process(directory / node.name)
-    return process.running() is None or read_address(process.directory) != node.address
-
-
 def _is_local(directory: Path, name: str) -> bool:
     """Whether it is one of the nodes that `leasehold up` starts there."""
     return (directory / CLUSTER_FILE).exists() and name in read_cluster_file(directory).nodes
 
 
-def _state(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
+def of_this_process(node: NodeStatus, runs: bool, address: str | None) -> NodeStatus:
+    """What the leader says of a node, as it is for the process of it that runs here, if one `runs`, at `address`: a
+    killed one's lease runs on for a while, and must not pass for that of the next, which waits for its end."""
+    if not runs:
+        return msgspec.structs.replace(node, state="DOWN")
+    return node if address == node.address else msgspec.structs.replace(node, state=JOINING)
+
+
+def state_words(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
+    """As `RECOVERING, b: revision 1,200 of 5,000`."""
     if trouble is not None:
         return trouble.text
     if node is None:
         return "not registered"
+    if node.state == JOINING:
+        left = f", in {-(-node.lease_remaining_ns // SECOND_NS)} s" if node.lease_remaining_ns else ""
+        return f"{JOINING}, once the lease of its last process has ended{left}"
     words = recovery_words(node)
     return f"{node.state}, {words}" if words else node.state
 
 
-def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
-    """The error for a node that was waited for so long."""
+def late(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
+    """It does not serve in time: what it is, and what to type."""
     where = f"--dir {typed(directory)}"
     wanted = wanted if node is None else node.name
     is_local = _is_local(directory, wanted)
@@ -84,7 +93,7 @@ def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: st
             hint = (
                 f"`leasehold status {where}` lists the nodes; start it with `leasehold node start --name {wanted} ..`"
             )
-        case "RECOVERING":
+        case "RECOVERING" | "JOINING":
             hint = f"give it time: `leasehold node wait {wanted} {where} --timeout 10m`"
         case "DOWN" if is_local:
             hint = f"`leasehold chaos start {wanted} {where}`"

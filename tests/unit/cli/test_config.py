@@ -97,6 +97,8 @@ def test_no_name_is_both_a_key_and_a_setting_of_the_cluster() -> None:
         ("listen = 'here'", ["listen", "'here' is not an address"]),
         ("listen = '127.0.0.1:70000'", ["listen", "no port", "65535"]),
         ("advertise = 'db1'", ["advertise", "not an address"]),
+        ("advertise = '0.0.0.0:7400'", ["advertise", "nobody can be reached at 0.0.0.0:7400"]),
+        ("advertise = '[::]:0'", ["advertise", "nobody can be reached"]),
         ("coordinators = '127.0.0.1:1'", ["coordinators", "not a list of addresses"]),
         ("coordinators = [7000]", ["coordinators", "not an address"]),
         ("coordinators = ['127.0.0.1:0']", ["coordinators", "no port"]),

@@ -1,6 +1,7 @@
 """How far a node is on its way in, in a few words and for programs."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from leasehold.cli.output import Output
 from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
+from leasehold.cli.wait import late, of_this_process, state_words
 from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
@@ -42,6 +44,18 @@ def words(stage: str, recovery: NodeRecovery | None, **fields: object) -> str:
 
 def test_a_leader_that_tells_nothing_leaves_nothing_to_say() -> None:
     assert recovery_words(NODE) == ""
+
+
+def test_a_lease_of_the_last_process_is_not_that_of_the_next_which_waits_for_its_end() -> None:
+    left = msgspec.structs.replace(NODE, state="ACTIVE", lease_remaining_ns=20_100_000_000)
+    assert of_this_process(left, True, left.address) == left
+    assert of_this_process(left, False, left.address).state == "DOWN"
+    waits = of_this_process(left, True, "127.0.0.1:2")
+    told = state_words(waits, None)
+    assert told == "JOINING, once the lease of its last process has ended, in 21 s"
+    error = late(Path("there"), "node-1", waits, told, 3_000_000_000)
+    assert told in error.text
+    assert "leasehold node wait node-1 --dir there" in error.hint
 
 
 def test_the_stages_before_a_recovery() -> None:
