@@ -289,6 +289,16 @@ async def test_I1_what_is_no_file_is_never_taken_for_a_first_start(
     assert modes(tmp_path) == before
 
 
+@pytest.mark.parametrize("content", [b"no database", b""])
+async def test_a_file_that_is_no_vault_keeps_its_mode(tmp_path: Path, content: bytes) -> None:
+    foreign = tmp_path / "vault.db"
+    foreign.write_bytes(content)
+    foreign.chmod(0o644)
+    with pytest.raises(Corrupt):
+        await SqliteVault.open(tmp_path)
+    assert (foreign.read_bytes(), foreign.stat().st_mode & 0o777) == (content, 0o644)
+
+
 async def test_an_empty_file_is_told_as_that(tmp_path: Path) -> None:
     await (await fill(tmp_path)).close()
     (tmp_path / "vault.db").write_bytes(b"")
