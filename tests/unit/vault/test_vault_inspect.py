@@ -311,6 +311,21 @@ def test_a_lock_that_is_a_pipe_holds_nobody_up(tmp_path: Path) -> None:
         inspect(tmp_path)
 
 
+async def test_no_room_for_the_copy_is_not_blamed_on_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = await fill(tmp_path / "node")
+    copied(tmp_path / "node", tmp_path / "copy")
+    await vault.close()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    for look in (inspect, check):
+        with pytest.raises(BadDirectory, match="no room in ") as caught:
+            look(tmp_path / "copy")
+        assert (caught.value.code, "TMPDIR" in caught.value.hint) == ("DISK", True)
+
+
 async def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vault = await fill(tmp_path / "node")
     copied(tmp_path / "node", tmp_path / "copy")
