@@ -37,13 +37,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def run_standalone(directory: Path, asked: Asked, output: Output) -> None:
     """Raises `CheckFailed` if a check finds something, or a repair leaves something."""
     asked.validate()
-    asyncio.run(_run(directory, asked, output))
-
-
-async def _run(directory: Path, asked: Asked, output: Output) -> None:
     if asked.check:
         _check_vault(directory, output)
-    async with await Standalone.open(directory) as standalone:
+    standalone = asyncio.run(Standalone.open(directory))
+    # Out of the loop, which would hold Ctrl-C back until all has been read.
+    try:
         if asked.check:
             _check(standalone, output)
         elif asked.repair:
@@ -52,6 +50,8 @@ async def _run(directory: Path, asked: Asked, output: Output) -> None:
             _export(standalone, SegmentId(asked.export), asked.to, output)
         else:
             _show(standalone.summary(), output)
+    finally:
+        asyncio.run(standalone.close())
 
 
 # ---------------------------------------------------------------- showing

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Final
 
+from leasehold.errors import BadSettings
 from leasehold.limits import CONFIG_ADDRESSES_MAX
 from leasehold.local.files import GOSSIP_FILE
+from leasehold.wire.addresses import loopback
 from leasehold.wire.cluster_key import generate
 
 KEY_FILE: Final = "cluster.key"
@@ -30,5 +32,15 @@ def gossip_words(process: Path) -> list[str]:
     if not key.exists():
         return []
     files = [file for file in sorted(process.parent.glob(f"*/{GOSSIP_FILE}")) if file.parent != process]
-    seeds = [file.read_text() for file in files[:CONFIG_ADDRESSES_MAX]]
+    seeds = [seed for file in files if (seed := _address_in(file)) is not None][:CONFIG_ADDRESSES_MAX]
     return ["--cluster-key", str(key), *(word for seed in seeds for word in ("--seed", seed))]
+
+
+def _address_in(file: Path) -> str | None:
+    """What a process wrote of itself, if it is what one started here can ask: it is a hint, and holds nobody up."""
+    try:
+        address = file.read_text()
+        host, port = loopback(address)
+    except (OSError, UnicodeDecodeError, BadSettings):
+        return None
+    return address if ":" not in host and port else None

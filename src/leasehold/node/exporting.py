@@ -14,6 +14,7 @@ from leasehold.node.hiding import Hidings
 from leasehold.node.standalone import Standalone
 from leasehold.storage.files import sync_folder
 from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
+from leasehold.vault.format import FILE_NAME
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
 
     The file of the segment is held against its SHA-256 first. Raises `NotFound` for a segment or table that the
     projection does not know, `AlreadyExists` if `target` is there, `Corrupt` for a damaged file, `Refused` with code
-    NOT_WRITTEN if the file can't be written.
+    NOT_WRITTEN if the file can't be written, or would lie in a node's directory.
     """
     record = standalone.segment(segment)
     table = standalone.catalog.tables.get(record.table)
@@ -41,6 +42,7 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
         raise NotFound(f"the table of segment {segment} is gone: nothing tells its columns", hint="copy its file as is")
     if os.path.lexists(target):
         raise _exists(target)
+    _check_no_node(target)
     path = standalone.files.path(record.table, record.bucket, record.id)
     verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
     fields = live_fields(table)
@@ -66,6 +68,18 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
         size_bytes=encoded.size_bytes,
         sha256=encoded.sha256,
     )
+
+
+def _check_no_node(target: Path) -> None:
+    """A node takes files in its directory for its own: by their names they would be its log, or a reset under way."""
+    where = target.parent.resolve()
+    for folder in (where, *where.parents):
+        if os.path.lexists(folder / FILE_NAME):
+            raise Refused(
+                f"{target} lies in the directory of a node, {folder}",
+                code="NOT_WRITTEN",
+                hint="choose another --to, outside of it",
+            )
 
 
 class _File:

@@ -4,6 +4,7 @@ The lock is taken, not written. A file without a log beside it is opened as one 
 a node that was killed leaves it, is copied with the log to a temporary directory first, since reading a log writes.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -12,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ from leasehold.core.shelf import on_demand
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits import VAULT_FINDINGS_MAX
-from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain
+from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain, result_code
 from leasehold.vault.format import FILE_NAME, check_version, is_there, read_content, read_identity, stored_applied
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.logfile import ends_early
@@ -37,6 +38,9 @@ SELECT CAST(substr(key, 1, 2 + CASE instr(substr(key, 3), X'2F') WHEN 0 THEN len
 FROM projection GROUP BY 1 ORDER BY 1
 """
 """Keys up to the `/` after their first word; a key without one is a family by itself."""
+
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class KeyFamily(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,7 +201,19 @@ def _guarded(path: Path, work: Callable[[], T]) -> T:
         raise _unreadable(path, error) from error
 
 
+def _is_full(error: Exception) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return result_code(error) == sqlite3.SQLITE_FULL
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
 def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
+    if _is_full(error):
+        return BadDirectory(
+            f"no room in {gettempdir()} for a copy of the vault {path} and its log, which is what is looked at",
+            code="DISK",
+            hint="Free space there, or name another folder by the variable TMPDIR; the vault itself is as it was.",
+        )
     found = explain(path, error)
     # Nothing is written here, so nothing is undecided.
     return BadDirectory(found.text, code=found.code, hint=found.hint) if isinstance(found, Indefinite) else found

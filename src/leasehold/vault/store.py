@@ -225,6 +225,7 @@ class SqliteVault:
     def _open(self, database: sqlite3.Connection) -> None:
         """Checks what is there, cheapest first."""
         version = file_format.check_version(database, self._path)
+        file_format.keep_to_owner(self._path)
         whole = version == 1 or self._path.stat().st_size <= self._whole_bytes_max
         if whole:
             check_structure(database, self._path, "quick_check")
@@ -272,7 +273,6 @@ class SqliteVault:
             file_format.create(self._path)
         elif self._path.stat().st_size == 0:
             raise corrupt(self._path, "it is empty")
-        file_format.keep_to_owner(self._path)
         # Never creates a file: what is not there any more must not be taken for new.
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         self._database = database

@@ -1,10 +1,12 @@
 """What a process keeps of its gossip, and what it is called there."""
 
 import re
+from pathlib import Path
 
 from leasehold.cli.discovery import Sightings, coordinator_name
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import NODE_NAME, NodeId
+from leasehold.local.gossip import gossip_words
 from leasehold.wire.gossip import Change
 
 
@@ -54,3 +56,21 @@ def test_a_coordinator_is_called_by_where_it_serves() -> None:
     names = [coordinator_name("[::1]:4711"), *long]
     assert all(re.fullmatch(NODE_NAME, name) for name in names)
     assert len(set(names)) == 3
+
+
+def test_a_file_that_names_no_seed_keeps_no_process_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "cluster.key").write_text("")
+    written = {
+        "a": b"127.0.0.1:7001",
+        "b": b"",
+        "c": b"\xff",
+        "d": b"[::1]:7002",
+        "e": b"db.example:1",
+        "f": b"127.0.0.1:0",
+    }
+    for name, content in written.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "gossip").write_bytes(content)
+    (tmp_path / "g" / "gossip").mkdir(parents=True)
+    words = gossip_words(tmp_path / "node-1")
+    assert words == ["--cluster-key", str(tmp_path / "cluster.key"), "--seed", "127.0.0.1:7001"]

@@ -299,6 +299,16 @@ async def test_I1_what_is_no_file_is_never_taken_for_a_first_start(
     assert modes(tmp_path) == before
 
 
+@pytest.mark.parametrize("content", [b"no database", b""])
+async def test_a_file_that_is_no_vault_keeps_its_mode(tmp_path: Path, content: bytes) -> None:
+    foreign = tmp_path / "vault.db"
+    foreign.write_bytes(content)
+    foreign.chmod(0o644)
+    with pytest.raises(Corrupt):
+        await SqliteVault.open(tmp_path)
+    assert (foreign.read_bytes(), foreign.stat().st_mode & 0o777) == (content, 0o644)
+
+
 async def test_an_empty_file_is_told_as_that(tmp_path: Path) -> None:
     await (await fill(tmp_path)).close()
     (tmp_path / "vault.db").write_bytes(b"")
@@ -309,6 +319,21 @@ def test_a_lock_that_is_a_pipe_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
     with pytest.raises(NotFound):
         inspect(tmp_path)
+
+
+async def test_no_room_for_the_copy_is_not_blamed_on_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = await fill(tmp_path / "node")
+    copied(tmp_path / "node", tmp_path / "copy")
+    await vault.close()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    for look in (inspect, check):
+        with pytest.raises(BadDirectory, match="no room in ") as caught:
+            look(tmp_path / "copy")
+        assert (caught.value.code, "TMPDIR" in caught.value.hint) == ("DISK", True)
 
 
 async def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
