@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from leasehold.durable import sync_path
 from leasehold.errors import BadDirectory
 
 COORDINATOR: Final = "coordinator"
@@ -47,20 +48,11 @@ def make_directory(directory: Path) -> None:
         missing = [one for one in (directory, *directory.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir(mode=0o700, exist_ok=True)
-            _sync(one.parent)
+            sync_path(one.parent)
         directory.mkdir(exist_ok=True)
     except OSError as error:
         why = "it is a file" if directory.is_file() else error.strerror
         raise BadDirectory(f"{directory} can't be a directory: {why}", hint="choose another --dir") from error
-
-
-def _sync(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def names_in(directory: Path) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from leasehold.core.catalog import live_fields
+from leasehold.durable import sync_path
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
 from leasehold.node.hiding import Hidings
 from leasehold.node.standalone import Standalone
-from leasehold.storage.files import sync_folder
 from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
 from leasehold.vault.format import FILE_NAME
 
@@ -109,7 +109,7 @@ def _whole(target: Path) -> Generator[_File]:
             os.close(descriptor)
             with suppress(FileNotFoundError):
                 scratch.unlink()
-        sync_folder(target.parent)
+        sync_path(target.parent)
     except FileExistsError as error:
         raise _exists(Path(str(error.filename2 or error.filename))) from error
     except OSError as error:

@@ -15,9 +15,10 @@ from typing import Final
 
 import msgspec
 
+from leasehold.durable import sync_path
 from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused, typed
 from leasehold.limits import RESET_MARKER_BYTES_MAX, RESETS_MAX
-from leasehold.storage.files import SegmentFiles, sync_folder
+from leasehold.storage.files import SegmentFiles
 from leasehold.storage.mounts import FOLDERS, check_one_mount
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.store import FILE_NAME
@@ -86,13 +87,13 @@ def reset(directory: Path) -> Moved:
     try:
         folder = _marked(directory)
         folder.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(directory)
+        sync_path(directory)
         for name in _present(directory):
             _move(directory / name, folder / name)
-        sync_folder(folder)
-        sync_folder(directory)
+        sync_path(folder)
+        sync_path(directory)
         (directory / MARKER).unlink()
-        sync_folder(directory)
+        sync_path(directory)
         return Moved(folder=folder, names=tuple(sorted(path.name for path in folder.iterdir())))
     except OSError as error:
         raise BadDirectory(
@@ -164,7 +165,7 @@ def _marked(directory: Path) -> Path:
         file.flush()
         os.fsync(file.fileno())
     scratch.rename(marker)
-    sync_folder(directory)
+    sync_path(directory)
     return directory / name
 
 

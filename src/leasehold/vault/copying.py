@@ -5,9 +5,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from leasehold.durable import sync_path
 from leasehold.errors import BadDirectory
 from leasehold.vault.causes import SQLITE_ERRORS, explain
-from leasehold.vault.format import FILE_NAME, OWNER_ONLY, sync_path
+from leasehold.vault.format import FILE_NAME, OWNER_ONLY
 
 
 def copy_vault(directory: Path, folder: Path) -> None:

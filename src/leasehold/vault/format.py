@@ -26,6 +26,7 @@ from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.lineage import GENESIS
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
 from leasehold.core.shelf import on_demand
+from leasehold.durable import sync_path
 from leasehold.errors import BadDirectory
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits import VAULT_FORMAT_VERSION
@@ -242,12 +243,3 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
     database.execute("INSERT INTO applied VALUES (1, ?, ?, ?, ?, ?, ?, ?)", (revision, durable, *rest))
     database.execute(f"PRAGMA user_version = {VAULT_FORMAT_VERSION}")
     log.info("the vault %s is of format %d now, it was of format 1", path, VAULT_FORMAT_VERSION)
-
-
-def sync_path(path: Path) -> None:
-    """Makes a file durable, or which names a folder holds."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from leasehold.durable import sync_path
 from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
 from leasehold.ids import ClusterId
 from leasehold.limits import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
@@ -37,7 +38,7 @@ def generate(path: Path) -> None:
             file.write(secrets.token_hex(CLUSTER_KEY_BYTES).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(path.parent)
+        sync_path(path.parent)
     except OSError as error:
         path.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
         raise BadDirectory(f"{path} can't be written: {error.strerror}", hint="check the space on the disk") from error
@@ -79,11 +80,3 @@ def stands_for(key: bytes) -> ClusterId:
     """What a cluster is called in datagrams: made of its key alone, since a process that was never in a cluster takes
     part before it knows which cluster this is."""
     return ClusterId(hmac.digest(key, _TAG, "sha256").hex()[:32])
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
