@@ -41,7 +41,7 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
                     return node
                 state = state_words(node, trouble)
                 if clock.now_ns() >= deadline_ns:
-                    raise trouble or late(directory, wanted, node, state, timeout_ns)
+                    raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
                 line.show(f"{wanted}: {state}")
                 sleep_ns(NODE_WAIT_POLL_NS)
     finally:
@@ -83,7 +83,7 @@ def state_words(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
     return f"{node.state}, {words}" if words else node.state
 
 
-def late(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
+def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:
     """It does not serve in time: what it is, and what to type."""
     where = f"--dir {typed(directory)}"
     wanted = wanted if node is None else node.name
