@@ -86,6 +86,8 @@ def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: st
             )
         case "RECOVERING":
             hint = f"give it time: `leasehold node wait {wanted} {where} --timeout 10m`"
+        case "DOWN" if node is not None and node.stage == "WAITING":
+            hint = f"it runs; give it time: `leasehold node wait {wanted} {where} --timeout 11m`"
         case "DOWN" if is_local:
             hint = f"`leasehold chaos start {wanted} {where}`"
         case "DOWN":

@@ -8,6 +8,7 @@ import pytest
 from leasehold.cli.output import Output
 from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
+from leasehold.coordinator.overview import waiting
 from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
@@ -64,6 +65,12 @@ def test_a_node_that_is_in_shows_what_it_still_lacks_and_what_has_come() -> None
     fetching = words("MEMBER", REPLAY, segments_fetched=2, segments_missing=1_234)
     assert fetching == "b: 2 segments fetched, 1,234 to fetch, about 3 s left"
     assert words("MEMBER", REPLAY, segments_fetched=2) == ""
+
+
+def test_one_that_waits_to_be_let_in_says_for_how_long() -> None:
+    waits = msgspec.structs.replace(NODE, state="DOWN", stage="WAITING", recovery=waiting(589_900_000_000))
+    words = "waits to be let in until leases of before have ended; about 590 s left"
+    assert recovery_words(waits) == recovery_line(waits) == words
 
 
 def test_a_process_that_is_gone_gets_on_with_nothing() -> None:
