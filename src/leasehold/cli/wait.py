@@ -37,7 +37,8 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
                 state = _state(node, trouble)
                 if clock.now_ns() >= deadline_ns:
                     raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
-                line.show(f"{wanted}: {state}")
+                waits = node is not None and node.stage == "WAITING"  # each second is no news of its own
+                line.show(f"{wanted}: {state}", "WAITING" if waits else None)
                 sleep_ns(NODE_WAIT_POLL_NS)
     finally:
         line.done()
