@@ -227,6 +227,8 @@ CATCH_UP_DIFFERENCE: Final = 100
 """A recovering node may lag so many revisions behind when it asks to be let into the logical topology."""
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
+JOIN_ASK_AGAIN_NS: Final = 5 * SECOND_NS
+"""A node whose join has to wait asks again after so long at the latest: the wait may have become shorter."""
 JOIN_WAIT_TOLD_NS: Final = 30 * SECOND_NS
 """A node whose join has to wait says so in its log, and says it again after so long."""
 CUT_OFF_TOLD_NS: Final = 10 * SECOND_NS

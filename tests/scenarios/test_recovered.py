@@ -10,7 +10,7 @@ from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
 from leasehold.core.messages import Initialise
-from leasehold.core.operations import Change, Txn
+from leasehold.core.operations import Change, RevisionChanges, Txn
 from leasehold.core.records import ClusterRecord, CountersRecord
 from leasehold.errors import Corrupt, NotInitialised, Refused
 from leasehold.limits import GENERATION_GAP, SECOND_NS
@@ -228,6 +228,22 @@ def test_R6_the_same_backup_restored_twice_refuses_the_first_recovery_and_adopts
             await node.kill()
         (first, second) = numbers
         assert all(later > earlier + 3600 for earlier, later in zip(first, second, strict=True))
+
+    simulate(scenario)
+
+
+def test_a_store_of_two_times_has_no_next_generation():
+    """As a file that was brought back with the log of a later time beside it."""
+
+    async def scenario(cluster, _group):
+        for number in range(3):
+            await cluster.sql(f"CREATE DATABASE d{number}")
+        store = cluster.store.backup()
+        earlier, later = sorted(store._log)[-3], sorted(store._log)[-2]
+        store._log[later] = RevisionChanges(later, store._log[earlier].changes)
+        with pytest.raises(Corrupt, match=f"revision {later} "):
+            await begin_generation(MemoryMetaStorage(store), wall_s=WALL_S, longest_lease_ns=0)
+        assert store.newest == cluster.store.newest, "nothing was written"
 
     simulate(scenario)
 

@@ -17,6 +17,8 @@ def recovery_words(node: NodeStatus) -> str:
     told = _told(node)
     if told is None:
         return _stage(node)
+    if not told.case:
+        return in_words(told)
     parts = (_progress(told) if _is_on_its_way(node) else "", segments_in_words(told), left_in_words(told))
     words = ", ".join(part for part in parts if part)
     return f"{told.case}: {words}" if words else told.case
@@ -47,7 +49,7 @@ def _stage(node: NodeStatus) -> str:
 def _told(node: NodeStatus) -> NodeRecovery | None:
     """What it tells, while there is something that people wait for. A process that is gone gets on with nothing."""
     told = node.recovery
-    if told is None or node.state == "DOWN":
+    if told is None or (node.state == "DOWN" and told.case):
         return None
     return told if _is_on_its_way(node) or told.segments_missing else None
 

@@ -42,7 +42,8 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
                 state = state_words(node, trouble)
                 if clock.now_ns() >= deadline_ns:
                     raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
-                line.show(f"{wanted}: {state}")
+                waits = node is not None and node.stage == "WAITING"  # each second is no news of its own
+                line.show(f"{wanted}: {state}", "WAITING" if waits else None)
                 sleep_ns(NODE_WAIT_POLL_NS)
     finally:
         line.done()
@@ -95,6 +96,8 @@ def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: st
             )
         case "RECOVERING" | "JOINING":
             hint = f"give it time: `leasehold node wait {wanted} {where} --timeout 10m`"
+        case "DOWN" if node is not None and node.stage == "WAITING":
+            hint = f"it runs; give it time: `leasehold node wait {wanted} {where} --timeout 11m`"
         case "DOWN" if is_local:
             hint = f"`leasehold chaos start {wanted} {where}`"
         case "DOWN":

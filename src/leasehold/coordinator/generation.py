@@ -1,5 +1,7 @@
 """Beginning a generation in a meta storage that was restored, before a coordinator leads on it (`core.generations`)."""
 
+from contextlib import aclosing
+
 import msgspec
 
 from leasehold.coordinator.runtime import read_catalog
@@ -10,7 +12,8 @@ from leasehold.core.generations import raised, raised_leader
 from leasehold.core.lineage import next_lineage
 from leasehold.core.operations import Change, KeyValue, Txn, ValueIs
 from leasehold.core.records import ClusterRecord, LeaderRecord
-from leasehold.errors import NotInitialised
+from leasehold.errors import Corrupt, NotInitialised
+from leasehold.ids import LineageHash
 from leasehold.metastorage.contract import LeadershipLost, MetaStorage
 
 
@@ -24,7 +27,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> Begun:
     """One transaction: it has happened whole or not at all. Raises `NotInitialised` where there is no cluster,
-    `Refused` as `raised` does, `Corrupt` where it is damaged, `LeadershipLost` where another candidate is at it."""
+    `Corrupt` where it is damaged, `Refused` as `raised` does, `LeadershipLost` where another candidate is at it."""
+    await check_history(storage)
     leadership = await storage.campaign("recover")
     catalog = await read_catalog(storage)
     if catalog.cluster is None:
@@ -46,6 +50,27 @@ async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_n
         longest_lease_ns=next_one.longest_lease_ns,
         nodes=tuple(sorted(one.name for one in catalog.nodes.values() if not one.removed)),
     )
+
+
+async def check_history(storage: MetaStorage) -> None:
+    """Raises `Corrupt` unless each revision that is kept follows from the one before. A log of later that stayed beside
+    a file that was brought back makes one store of two, in which no page need be damaged."""
+    status = await storage.status()
+    if status.minimum >= status.latest:
+        return
+    before: bytes | None = None
+    async with aclosing(storage.watch(keys.WATCH_START, keys.WATCH_END, status.minimum)) as batches:
+        async for batch in batches:
+            found = next((one.value for one in batch.changes if one.key == keys.LINEAGE), None)
+            if before is not None and found != next_lineage(LineageHash(before), batch.changes):
+                raise Corrupt(
+                    f"revision {batch.revision} of this meta storage does not follow from the one before: it is no copy"
+                    " of one time",
+                    hint="empty the directory, and restore the whole of a backup: no meta.db-wal of later may stay",
+                )
+            before = found
+            if batch.revision >= status.latest:
+                return
 
 
 def _raised(found: KeyValue, before: ClusterRecord, after: ClusterRecord) -> Change:

@@ -140,8 +140,9 @@ class Leader:
         self._repair = Repair(self._writer, threads, self._removal.all_leaving)
         self._registration = Registration(storage, self._writer, self._leasing, clock, self._sessions.connected)
         self._logins = Logins(self._writer, clock, passwords, entropy)
+        wait = self._registration.join_wait_ns
         self._overview = Overview(
-            self._leasing, self._sessions, self._topology, leadership.term, self._logins.failed, seen
+            self._leasing, self._sessions, self._topology, leadership.term, self._logins.failed, seen, join_wait_ns=wait
         )
         self._procedures = Procedures(
             storage,

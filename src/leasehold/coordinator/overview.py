@@ -33,8 +33,8 @@ from leasehold.core.statements import (
     ShowTables,
     ShowViews,
 )
-from leasehold.core.tally import left_in_words, segments_in_words
-from leasehold.ids import NodeId, Term
+from leasehold.core.tally import in_words, left_in_words, segments_in_words
+from leasehold.ids import NodeId, Revision, Term
 from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX
 
 CatalogQuestion: TypeAlias = (
@@ -67,6 +67,8 @@ class Overview:
         term: Term,
         failed_logins: Callable[[str], int] = lambda _: 0,
         seen: Callable[[str], str] = lambda _: "",
+        *,
+        join_wait_ns: Callable[[NodeId, int], int] = lambda _node, _now_ns: 0,
     ) -> None:
         self._leasing = leasing
         self._sessions = sessions
@@ -74,6 +76,7 @@ class Overview:
         self._term = term
         self._failed_logins = failed_logins
         self._seen = seen
+        self._join_wait_ns = join_wait_ns
 
     def answer(  # noqa: PLR0911 - one for each question
         self, question: CatalogQuestion, catalog: Catalog, now_ns: int
@@ -147,6 +150,9 @@ class Overview:
             state = "FENCED" if held is not None and held.admitted else "RECOVERING"
         else:
             state = "DOWN"
+        stage, recovery = self._stage(node, held), self._topology.recovery(node)
+        if not connected and (wait_ns := self._join_wait_ns(node.id, now_ns)):
+            stage, recovery = "WAITING", waiting(wait_ns)
         return NodeStatus(
             id=node.id,
             name=node.name,
@@ -155,8 +161,8 @@ class Overview:
             state=state,
             applied_revision=applied,
             lease_remaining_ns=max(0, remaining_ns),
-            stage=self._stage(node, held),
-            recovery=self._topology.recovery(node),
+            stage=stage,
+            recovery=recovery,
             seen=self._seen(node.name),
         )
 
@@ -202,9 +208,29 @@ class Overview:
         return Rows(columns=columns, rows=rows, revision=catalog.revision)
 
 
+def waiting(wait_ns: int) -> NodeRecovery:
+    """Of a process that waits to be let in, so long at most."""
+    none = Revision(0)
+    return NodeRecovery(
+        case="",
+        why="waits to be let in until leases of before have ended",
+        applied=none,
+        target=none,
+        keys=0,
+        keys_total=0,
+        segments_kept=0,
+        segments_fetched=0,
+        segments_missing=0,
+        segments_evicted=0,
+        left_ns=wait_ns,
+    )
+
+
 def recovery_text(one: NodeRecovery, *, is_in: bool) -> str:
     """How far a recovery is, in a few words: its case, keys of a snapshot or revisions unless the node is in, segments,
     and what is left of it."""
+    if not one.case:
+        return in_words(one)
     here = ""
     if one.case == "c" and one.keys < one.keys_total:
         here = f"{one.keys}/{one.keys_total} keys"

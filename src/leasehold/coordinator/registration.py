@@ -41,7 +41,7 @@ from leasehold.core.plan import put
 from leasehold.core.topology import counted
 from leasehold.errors import Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
-from leasehold.limits import ADOPT_FORGET_NS, ADOPT_POLL_NS
+from leasehold.limits import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
 
@@ -72,6 +72,8 @@ class Registration:
         self._clock = clock
         self._connected = connected
         self._first_bounds: dict[NodeId, tuple[Nonce, int]] = {}
+        self._waiting: dict[NodeId, tuple[int, int]] = {}
+        """Of whom a process asked to be let in and has to wait: when it asked last, and until when."""
         self._adopting: dict[NodeId, tuple[AdoptAsked, int]] = {}
         """Who asks for a node's incarnation since when, and when last."""
 
@@ -126,6 +128,7 @@ class Registration:
                 alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
                 now_ns=now_ns,
             )
+            self._waiting.pop(request.node, None)
             match decision:
                 case Reject():
                     self._first_bounds.pop(request.node, None)
@@ -136,6 +139,7 @@ class Registration:
                 case WaitUntil(bound_ns=bound_ns):
                     if nonce != request.nonce:
                         self._first_bounds[request.node] = (request.nonce, bound_ns)
+                    self._waiting[request.node] = (now_ns, bound_ns)
                     answer = JoinWait(wait_ns=bound_ns - now_ns)
                     return ()
                 case Admit(node=admitted, previous=previous):
@@ -150,6 +154,11 @@ class Registration:
         await self._submit(decide)
         assert answer is not None
         return answer
+
+    def join_wait_ns(self, node: NodeId, now_ns: int) -> int:
+        """How long a process of the node has to wait at most before it is let in; 0 while none asks."""
+        asked_ns, until_ns = self._waiting.get(node, (0, 0))
+        return max(0, until_ns - now_ns) if now_ns - asked_ns < 2 * JOIN_ASK_AGAIN_NS else 0
 
     async def newest_incarnation(self, request: AskIncarnation) -> NewestIncarnation | JoinWait:
         """Which incarnation a directory may take that is an older copy of its node's, once no process of that lives."""

@@ -140,6 +140,8 @@ Told: TypeAlias = Progress | NodeRecovery
 
 def in_words(told: Told) -> str:
     """All of it, as `case b: revisions 3 to 9 are kept; revision 5 of 9; 7 segments kept; about 3 s left`."""
+    if not told.case:  # nothing has begun
+        return f"{told.why}; {left_in_words(told)}"
     parts = (
         f"case {told.case}: {told.why}",
         f"revision {told.applied} of {told.target}",

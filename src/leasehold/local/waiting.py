@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.messages import ClusterStatus, NodeStatus
+from leasehold.core.tally import in_words
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.limits import ACTIVE_WAIT_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
@@ -45,11 +46,16 @@ def _wait(
             if not late:
                 return status
             if clock.now_ns() >= deadline_ns:
-                states = ", ".join(
-                    f"{name} is {nodes[name].state if name in nodes else 'not registered'}" for name in late
-                )
+                states = ", ".join(f"{name} {_state(nodes.get(name))}" for name in late)
                 raise Unreachable(
                     f"not all nodes serve after {ACTIVE_WAIT_NS // SECOND_NS} s: {states}",
                     hint="`leasehold logs NODE` shows why",
                 )
         pause()
+
+
+def _state(node: NodeStatus | None) -> str:
+    if node is None:
+        return "is not registered"
+    told = node.recovery
+    return in_words(told) if told is not None and not told.case else f"is {node.state}"

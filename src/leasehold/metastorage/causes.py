@@ -14,7 +14,8 @@ def result_code(error: sqlite3.Error) -> int:
 
 def corrupt(path: Path, what: str) -> Corrupt:
     """The file is not what was written to it."""
-    return Corrupt(f"{path} is damaged: {what}", hint="stop the coordinator and restore the file from a backup")
+    hint = "stop the coordinator, empty the directory, and restore the whole of a backup"
+    return Corrupt(f"{path} is damaged: {what}", hint=hint)
 
 
 def unclear(path: Path, error: sqlite3.Error) -> Indefinite:

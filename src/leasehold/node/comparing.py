@@ -86,6 +86,11 @@ class Comparing:
         return sum(len(plan.lost) for plan in self.open.values())
 
     @property
+    def doubted(self) -> int:
+        """Of those kept, the ones that are not to be believed yet."""
+        return sum(len(plan.doubted) for plan in self.open.values())
+
+    @property
     def to_fetch(self) -> int:
         """The segments that are to come."""
         return sum(len(plan.fetch) for plan in self.open.values())

@@ -22,7 +22,7 @@ from leasehold.core.identity import (
 from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, WhoAreYou
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Nonce, Session, Token
-from leasehold.limits import JOIN_WAIT_TOLD_NS, RETRY_PAUSE_NS, SECOND_NS
+from leasehold.limits import JOIN_ASK_AGAIN_NS, JOIN_WAIT_TOLD_NS, RETRY_PAUSE_NS, SECOND_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.wire.ports import Clock, Entropy, Vault
 
@@ -107,11 +107,11 @@ class Joiner:
             answer = await self._coordinators.ask(request, JoinAnswer, JoinWait)
             if isinstance(answer, JoinAnswer):
                 return answer
-            # At least a moment, so that a bound that has just passed is not asked about in a tight loop.
-            wait_ns = max(answer.wait_ns, RETRY_PAUSE_NS)
+            wait_ns = answer.wait_ns
             now_ns = self._clock.now_ns()
             if now_ns >= self._tell_ns:
                 self._tell_ns = now_ns + JOIN_WAIT_TOLD_NS
                 seconds = -(-wait_ns // SECOND_NS)
                 log.info("waits up to %d s until the lease of its last process has ended", seconds)
-            await self._clock.sleep_until(now_ns + wait_ns)
+            # At least a moment, so that a bound that has just passed is not asked about in a tight loop.
+            await self._clock.sleep_until(now_ns + min(max(wait_ns, RETRY_PAUSE_NS), JOIN_ASK_AGAIN_NS))

@@ -210,9 +210,12 @@ class Reconciler:
             self._compared = True
             kept, lost = self._comparing.kept - len(torn), self._comparing.lost + len(torn)
             self._agent.on_disk_compared(due, kept=kept, missing=lost)
+            if self._agent.must_verify:
+                log.info("segments: %d of those kept are read whole before they count", self._comparing.doubted)
         elif self._agent.must_verify and self._agent.recovered and not self._comparing.in_doubt:
             await self._agent.verified()
             self._verified.clear()
+            log.info("segments: each was read whole, and counts")
 
     @property
     def _believed(self) -> Verified:

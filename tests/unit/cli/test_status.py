@@ -9,7 +9,8 @@ import pytest
 from leasehold.cli.output import Output
 from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
-from leasehold.cli.wait import late, of_this_process, state_words
+from leasehold.cli.wait import not_serving, of_this_process, state_words
+from leasehold.coordinator.overview import waiting
 from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
@@ -53,7 +54,7 @@ def test_a_lease_of_the_last_process_is_not_that_of_the_next_which_waits_for_its
     waits = of_this_process(left, True, "127.0.0.1:2")
     told = state_words(waits, None)
     assert told == "JOINING, once the lease of its last process has ended, in 21 s"
-    error = late(Path("there"), "node-1", waits, told, 3_000_000_000)
+    error = not_serving(Path("there"), "node-1", waits, told, 3_000_000_000)
     assert told in error.text
     assert "leasehold node wait node-1 --dir there" in error.hint
 
@@ -78,6 +79,12 @@ def test_a_node_that_is_in_shows_what_it_still_lacks_and_what_has_come() -> None
     fetching = words("MEMBER", REPLAY, segments_fetched=2, segments_missing=1_234)
     assert fetching == "b: 2 segments fetched, 1,234 to fetch, about 3 s left"
     assert words("MEMBER", REPLAY, segments_fetched=2) == ""
+
+
+def test_one_that_waits_to_be_let_in_says_for_how_long() -> None:
+    waits = msgspec.structs.replace(NODE, state="DOWN", stage="WAITING", recovery=waiting(589_900_000_000))
+    words = "waits to be let in until leases of before have ended; about 590 s left"
+    assert recovery_words(waits) == recovery_line(waits) == words
 
 
 def test_a_process_that_is_gone_gets_on_with_nothing() -> None:

@@ -12,6 +12,12 @@ from leasehold.ids import ClusterId
 from leasehold.limits import SECOND_NS
 
 
+def test_a_process_that_waits_to_be_let_in_is_not_to_be_started(tmp_path: Path) -> None:
+    node = msgspec.structs.replace(NODE, state="DOWN", stage="WAITING")
+    hint = not_serving(tmp_path, node.name, node, "DOWN", SECOND_NS).hint
+    assert f"leasehold node wait node-1 --dir {tmp_path} --timeout" in hint
+
+
 @pytest.mark.parametrize(
     ("nodes", "state", "typed"),
     [

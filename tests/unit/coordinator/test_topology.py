@@ -19,7 +19,7 @@ from leasehold.core.messages import (
 from leasehold.core.plan import put
 from leasehold.core.records import BucketRecord, SegmentRecord
 from leasehold.errors import Refused
-from leasehold.limits import MILLISECOND_NS, RECOVERY_WHY_CHARACTERS_MAX, SECOND_NS, TOPOLOGY_LOOK_NS
+from leasehold.limits import JOIN_ASK_AGAIN_NS, MILLISECOND_NS, RECOVERY_WHY_CHARACTERS_MAX, SECOND_NS, TOPOLOGY_LOOK_NS
 from leasehold.testing.metastorage import Fate
 from tests.scenarios.admission_words import at_a_desk
 
@@ -147,6 +147,36 @@ def test_the_stages_of_a_node_and_its_recovery_are_shown():
         await node.join()
         status = (await desk.status())["n1"]
         assert (status.stage, status.recovery) == ("ADMITTED", None), "its newest process has told nothing"
+
+    at_a_desk(scenario)
+
+
+def test_a_process_that_waits_to_be_let_in_is_shown_with_how_long_at_most():
+    """After a recovery that may be ten minutes, in which its process runs and no lease of it does."""
+
+    async def scenario(desk):
+        node, line = await desk.member()
+        request = node.begin()
+        assert isinstance(await node.ask(request), JoinWait)
+        assert (await desk.status())["n1"].stage == "MEMBER", "the one before is connected: this may be a copy of it"
+        line.say(None)
+        await line.ended.wait()
+        answer = await node.ask(request)
+        shown = (await desk.status())["n1"]
+        assert (shown.stage, shown.recovery.case, shown.recovery.left_ns) == ("WAITING", "", answer.wait_ns)
+        rows = await desk.sql("SHOW NODES")
+        told = dict(zip(rows.columns, rows.rows[0], strict=True))["recovery"]
+        assert told == "waits to be let in until leases of before have ended; about 4 s left"
+        await desk.sleep(answer.wait_ns + 1)
+        assert (await desk.status())["n1"].stage != "WAITING"
+        await node.ask(request)
+        assert (await desk.status())["n1"].stage == "ADMITTED"
+        late = node.begin()
+        await desk.sql("ALTER CLUSTER SET lease_duration = '1m'")
+        await desk.another_leads()
+        assert (await node.ask(late)).wait_ns > 2 * JOIN_ASK_AGAIN_NS
+        await desk.sleep(2 * JOIN_ASK_AGAIN_NS)
+        assert (await desk.status())["n1"].stage != "WAITING", "it has not asked again"
 
     at_a_desk(scenario)
 

@@ -552,13 +552,15 @@ def test_a_node_waits_for_its_cluster_and_says_once_how_it_comes_about(caplog):
 
 def test_a_join_that_has_to_wait_says_for_how_long_but_not_all_the_time(caplog):
     async def scenario(ground, _group):
-        ground.leader.join_waits_ns = [529 * SECOND_NS - 1, 9 * SECOND_NS, *([SECOND_NS // 2] * 60), 3 * SECOND_NS]
+        longest = [(529 - 5 * asked) * SECOND_NS - 1 for asked in range(7)]
+        ground.leader.join_waits_ns = [*longest, 9 * SECOND_NS, *([SECOND_NS // 2] * 60), 3 * SECOND_NS]
         agent = ground.make()
         with caplog.at_level(logging.INFO, logger="leasehold.node.joining"):
             await agent._joiner.join(await agent._projection.restore())
         assert [one.getMessage() for one in caplog.records] == [
-            f"waits up to {seconds} s until the lease of its last process has ended" for seconds in (529, 9, 1)
+            f"waits up to {seconds} s until the lease of its last process has ended" for seconds in (529, 499, 1)
         ]
+        assert not ground.leader.join_waits_ns, "it has asked again and again: the wait may have become shorter"
 
     with_a_leader(scenario)
 

@@ -1,6 +1,7 @@
 """The reconciler in a node's recovery: what the manifest counts on and the disk lacks, torn files, files in doubt."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,7 +120,10 @@ async def test_I5_a_torn_file_that_nobody_else_holds_is_left_to_those_who_can_me
     assert path_of(made, torn).read_bytes() == b"torn"
 
 
-async def test_where_nothing_is_believed_every_file_is_read_before_it_counts(made: Cluster) -> None:
+async def test_where_nothing_is_believed_every_file_is_read_before_it_counts(
+    made: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="leasehold.node.reconciler")
     garbled, *others = made.plan().segments
     path = path_of(made, garbled)
     sound = path.read_bytes()
@@ -140,3 +144,8 @@ async def test_where_nothing_is_believed_every_file_is_read_before_it_counts(mad
             made.change([put(keys.segment(record.table, record.bucket, record.id), record)])
         while agent.must_verify:
             await BoottimeClock().sleep_until(BoottimeClock().now_ns() + MILLISECOND_NS)
+    told = [one for one in caplog.messages if one.startswith("segments: ")]
+    assert told == [
+        "segments: 4 of those kept are read whole before they count",
+        "segments: each was read whole, and counts",
+    ]

@@ -113,10 +113,10 @@ class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     applied_revision: Revision | None
     lease_remaining_ns: int
     stage: str = ""
-    """On its way in: REGISTERED (has an id), ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical
-    topology), LEFT."""
+    """On its way in: REGISTERED (has an id), WAITING (a process asks to be let in, leases of before have not ended),
+    ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical topology), LEFT."""
     recovery: NodeRecovery | None = None
-    """Of its newest process, as far as it has told."""
+    """Of its newest process, as far as it has told; while one is WAITING no case, and for how long at most."""
     segments_given: int = 0
     """Copied to other nodes by this process, as it tells of itself; and their bytes."""
     bytes_given: int = 0
