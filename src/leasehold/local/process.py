@@ -51,11 +51,12 @@ class Process:
         return self.directory / "log"
 
     def running(self) -> psutil.Process | None:
-        """The live process, or None. A paused one is alive, one that waits to be reaped is not."""
+        """The live process, or None. A paused one is alive, and one with a thread that has not ended: it holds locks.
+        One that waits to be reaped is not."""
         try:
             known = msgspec.json.decode((self.directory / "pid").read_bytes(), type=Identity)
             process = psutil.Process(known.pid)
-            ended = process.status() == psutil.STATUS_ZOMBIE
+            ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
             same = process.create_time() == known.started
         except (FileNotFoundError, msgspec.MsgspecError, psutil.NoSuchProcess):
             return None

@@ -1,0 +1,35 @@
+"""Whether a process on this machine runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from leasehold.local.process import Identity, Process
+
+ONE_THREAD_LEFT = """\
+import ctypes, threading
+
+threading.Thread(target=threading.Event().wait).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process there whose first thread has ended is seen as such")
+def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
+    """Killed, its first thread may end before the others do: until then they hold its locks."""
+    with subprocess.Popen([sys.executable, "-c", ONE_THREAD_LEFT]) as child:
+        known = psutil.Process(child.pid)
+        (tmp_path / "pid").write_bytes(msgspec.json.encode(Identity(pid=child.pid, started=known.create_time())))
+        while known.status() != psutil.STATUS_ZOMBIE:
+            os.sched_yield()
+        by_a_thread = Process(tmp_path).running()
+        child.kill()
+        while known.num_threads() > 1:
+            os.sched_yield()
+        assert Process(tmp_path).running() is None
+    assert by_a_thread is not None
