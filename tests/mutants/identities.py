@@ -6,6 +6,7 @@ ADMISSION = "core/admission.py"
 IDENTITY = "core/identity.py"
 SESSIONS = "coordinator/sessions.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
+JOINS = "tests/unit/core/test_admission.py"
 SCENARIOS = "tests/scenarios/test_identity.py"
 
 MUTANTS = (
@@ -153,6 +154,13 @@ MUTANTS = (
         ),
         hunters=(f"{SHORTCUTS}::test_a_report_whose_sender_was_superseded_while_it_waited_changes_nothing",),
         unseen="what it reported was true when it was sent, and a random cluster loses no disk",
+    ),
+    Mutant(
+        name="a copy from before a start was finished",
+        invariant="INV-ID-2",
+        rule="once a process has entered the topology, naming its attempt with an older incarnation shows a copy",
+        edits=(Edit(ADMISSION, " and not has_entered\n", "\n"),),
+        hunters=(f"{JOINS}::test_a_copy_of_an_unfinished_attempt_is_a_stale_one_once_the_attempt_has_led_in",),
     ),
     Mutant(
         name="a stream of an older term kept",

@@ -8,6 +8,7 @@ NODES = "tests/scenarios/test_recovery.py"
 SNAPSHOTS = "tests/scenarios/test_snapshots.py"
 ADMISSION = "tests/scenarios/test_admission.py"
 RECOVERED = "tests/scenarios/test_recovered.py"
+TERMS = "tests/scenarios/test_bad_terms.py"
 AGENT = "tests/unit/node/test_agent.py"
 
 MUTANTS = (
@@ -291,5 +292,26 @@ MUTANTS = (
         ),
         hunters=(f"{RECOVERY}::test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders",),
         unseen="nobody in a random cluster asks for it",
+    ),
+    Mutant(
+        name="a renewal of another history",
+        invariant="INV-REC-1",
+        rule="a renewal whose hash is not the cluster's at that revision is refused, and settles nothing",
+        edits=(
+            Edit("coordinator/leasing.py", "if expected is not None and expected != renewal.lineage:", "if False:"),
+        ),
+        hunters=(f"{TERMS}::test_R9_a_node_that_has_another_history_is_told_so_gets_no_lease_and_settles_nothing",),
+        unseen="histories of a random cluster differ only where one was set back, which shows itself at the join",
+    ),
+    Mutant(
+        name="a leader's catalog of several revisions",
+        invariant="INV-REC-1",
+        rule="a leader reads its catalog page by page as of one revision",
+        edits=(
+            Edit("coordinator/runtime.py", "keys.WATCH_END, revision=revision, limit=", "keys.WATCH_END, limit="),
+            Edit("coordinator/runtime.py", "        revision = page.revision\n        for item", "        for item"),
+        ),
+        hunters=(f"{SNAPSHOTS}::test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision",),
+        unseen="a catalog of a random cluster is one page, and nobody else writes while a leader reads it",
     ),
 )

@@ -13,6 +13,7 @@ OBJECTS = "tests/unit/core/test_plans_objects.py"
 COLUMNS = "tests/unit/core/test_plans_columns.py"
 RUNNING = "tests/unit/coordinator/test_procedures.py"
 REWRITE = "tests/unit/core/test_rewrite.py"
+ASKED = "tests/scenarios/test_admission.py"
 ROWS = "tests/unit/node/test_hiding.py"
 EARLY = "        after = await self._insist(decide)\n        if procedure.step is Step.PRE_STATE:\n"
 
@@ -354,5 +355,29 @@ MUTANTS = (
             ),
         ),
         hunters=("tests/unit/core/test_plans_properties.py",),
+    ),
+    Mutant(
+        name="an outcome forgotten while it is asked for",
+        invariant="INV-DDL-1",
+        rule="the outcome of a statement is kept for longer than its client asks for it, however many others end",
+        edits=(
+            Edit(
+                "core/forgetting.py",
+                "            if now_ns < ended_ns + STATEMENT_REMEMBERED_NS:\n",
+                "            if False:\n",
+            ),
+        ),
+        hunters=(
+            "tests/unit/core/test_forgetting.py::test_R12_what_ended_lately_is_kept_however_many_end",
+            f"{ASKED}::test_R12_a_statement_that_is_asked_again_while_many_others_end_is_not_run_twice",
+        ),
+        unseen="as many statements as are kept do not end within a run",
+    ),
+    Mutant(
+        name="run again while it waits for its turn",
+        invariant="INV-DDL-1",
+        rule="a statement that is asked again by its id is the one that waits already",
+        edits=(Edit(PROCEDURES, "known = statement in self._running or statement", "known = statement"),),
+        hunters=(f"{RUNNING}::test_R12_a_statement_that_is_asked_again_while_it_waits_for_its_turn_happens_once",),
     ),
 )

@@ -357,8 +357,8 @@ def test_R16_a_late_request_of_a_dead_incarnation_changes_nothing_for_the_live_o
     at_a_desk(scenario)
 
 
-def test_R16_a_late_copy_of_the_attempt_by_which_the_live_process_was_let_in_waits_for_its_lease():
-    """Its sender is dead, and had not heard that it was let in: the live one asked by the same nonce."""
+def test_R16_a_late_copy_of_the_attempt_by_which_the_live_process_was_let_in_is_refused():
+    """Its sender is dead, and had not heard that it was let in: the live one asked by the same nonce, and entered."""
 
     async def scenario(desk):
         node = await desk.node()
@@ -369,10 +369,12 @@ def test_R16_a_late_copy_of_the_attempt_by_which_the_live_process_was_let_in_wai
         required = await node.enter(line, opened.latest)
         await node.renew(line, required)
         before = desk.catalog.nodes[node.id]
-        for _ in range(3):
-            assert isinstance(await desk.coordinator.call(dead), JoinWait)
-            await desk.sleep(SECOND_NS)
+        for _ in range(2):
+            with pytest.raises(Refused) as caught:
+                await desk.coordinator.call(dead)
+            assert caught.value.code == "STALE_COPY"
             assert isinstance(await node.renew(line), Grant)
+            await desk.sleep(2 * LEASE_DURATION_NS)  # nor once its lease has ended
         assert desk.catalog.nodes[node.id] == before
         assert not line.ended.is_set()
 
