@@ -15,6 +15,8 @@ from leasehold.limits import MILLISECOND_NS, SECOND_NS
 
 RULED_ROWS_MAX = 1_000
 """Drawing rules takes about a millisecond for each row."""
+LINE_WIDTH_MAX = 1_000
+"""Of a table with rules that no terminal shows."""
 EXIT_NOT_READ = 141
 """As the shell counts a program that ends because nobody reads its output any more (`| head`)."""
 _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
@@ -63,8 +65,8 @@ def show_json(value: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on stdout, as wide as the terminal; one of more than RULED_ROWS_MAX rows without rules, as wide as it
-    is."""
+    """A table on stdout, no wider than the terminal; one of more than RULED_ROWS_MAX rows without rules, as wide as it
+    is. Where a terminal is too narrow for the names of the columns, each row is a block of lines, a value in each."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     if len(cells) > RULED_ROWS_MAX:
         _show_plain([list(columns), *cells])
@@ -77,15 +79,25 @@ def _ruled(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(file=sys.stdout)
+    if console.is_terminal and sum(len(column) + len("│  ") for column in columns) >= console.width:
+        return _blocks(columns, cells)
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
-    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console.width = console.measure(table, options=console.options.update(width=LINE_WIDTH_MAX)).maximum
     with console.capture() as rendered:
         console.print(table)
     return rendered.get()
+
+
+def _blocks(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    width = max(map(len, columns))
+    rows = (zip(columns, row, strict=True) for row in cells)
+    return "\n".join("".join(f"{name:{width}}  {cell}".rstrip() + "\n" for name, cell in row) for row in rows)
 
 
 def _show_plain(cells: Sequence[Sequence[str]]) -> None:

@@ -3,11 +3,12 @@
 import io
 import json
 import os
+import re
 import sys
 
 import pytest
 
-from leasehold.cli.output import RULED_ROWS_MAX, Line, say, show_json, show_table
+from leasehold.cli.output import LINE_WIDTH_MAX, RULED_ROWS_MAX, Line, say, show_json, show_table
 
 COLUMNS = ["table", "comment", "rows"]
 
@@ -30,6 +31,50 @@ def test_a_large_table_has_a_line_for_each_row_and_no_rules(capsys: pytest.Captu
     assert lines[0] == "table  comment  rows"
     assert lines[1] == "t0              0"
     assert lines[-1] == "t1000           1000"
+
+
+class Terminal(io.StringIO):
+    """One that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+NODES = (["id", "name", "lease_remaining_ms"], [(1, "node-1", 2700), (2, "node-2", None)])
+
+
+@pytest.mark.parametrize(
+    ("width", "first"),
+    [(80, "┃ id ┃ name   ┃ lease_remaining_ms ┃"), (33, "id                  1")],
+    ids=["wide", "narrow"],
+)
+def test_a_terminal_too_narrow_for_the_names_of_the_columns_shows_a_block_for_each_row(
+    monkeypatch: pytest.MonkeyPatch, width: int, first: str
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    show_table(*NODES)
+    lines = re.sub("\x1b\\[[0-9]*m", "", terminal.getvalue()).splitlines()
+    assert first in lines
+    assert max(map(len, lines)) <= width
+    if width == 33:
+        assert lines == [
+            first,
+            "name                node-1",
+            "lease_remaining_ms  2700",
+            "",
+            "id                  2",
+            "name                node-2",
+            "lease_remaining_ms",
+        ]
+
+
+def test_what_no_terminal_shows_is_folded_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, [("t", " ".join(["word"] * 50), 1)])
+    assert " ".join(["word"] * 50) in out
+    assert max(map(len, shown(capsys, [("t", "x" * 5_000, 1)]).splitlines())) == LINE_WIDTH_MAX
 
 
 @pytest.mark.parametrize("copies", [1, RULED_ROWS_MAX + 1])
@@ -71,13 +116,6 @@ def test_progress_is_a_line_for_each_change_where_nobody_watches(capsys: pytest.
     line.show("a: 2 s left", change="a")
     line.done()
     assert capsys.readouterr().err.splitlines() == ["a: 1", "a: 2", "a: 3 s left"]
-
-
-class Terminal(io.StringIO):
-    """One that somebody looks at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_progress_is_one_line_on_a_terminal_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
