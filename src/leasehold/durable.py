@@ -4,9 +4,19 @@ import os
 from pathlib import Path
 
 
-def sync_path(path: Path) -> None:
-    """Makes a file durable, or which names a folder holds. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def sync_file(path: Path) -> None:
+    """Makes a file durable. Raises `OSError`."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes durable which names a folder holds. Raises `OSError`; `NotADirectoryError` at once for what is none, as a
+    pipe that nobody writes to."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -137,8 +137,7 @@ class Coordinators:
             # Each leader counts from when it is asked.
             left_ns = None if ends_ns is None else max(1, ends_ns - self._clock.now_ns())
             return self._run(
-                Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns),
-                on_wait,
+                Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns), on_wait
             )
 
         hint = f"ask again with the same statement id, {statement}: it is never run twice"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from leasehold.durable import sync_path
+from leasehold.durable import sync_folder
 from leasehold.errors import BadDirectory
 
 COORDINATOR: Final = "coordinator"
@@ -48,7 +48,7 @@ def make_directory(directory: Path) -> None:
         missing = [one for one in (directory, *directory.parents) if not one.exists()]
         for one in reversed(missing):
             one.mkdir(mode=0o700, exist_ok=True)
-            sync_path(one.parent)
+            sync_folder(one.parent)
         directory.mkdir(exist_ok=True)
     except OSError as error:
         why = "it is a file" if directory.is_file() else error.strerror

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from leasehold.durable import sync_path
+from leasehold.durable import sync_folder
 from leasehold.errors import BadDirectory
 from leasehold.node.reset import next_folder
 from leasehold.storage.mounts import check_one_mount
@@ -40,9 +40,9 @@ def set_aside(directory: Path) -> Path:
             if (directory / name).exists():
                 _link(directory / name, scratch / name)
         copy_vault(directory, scratch)
-        sync_path(scratch)
+        sync_folder(scratch)
         scratch.rename(folder)
-        sync_path(directory)
+        sync_folder(directory)
     except OSError as error:
         raise BadDirectory(
             f"{error.filename or directory}: {error.strerror or error}; nothing was adopted",
@@ -61,4 +61,4 @@ def _link(source: Path, target: Path) -> None:
                 _link(Path(entry.path), target / entry.name)
             else:
                 os.link(entry.path, target / entry.name, follow_symlinks=False)
-    sync_path(target)
+    sync_folder(target)

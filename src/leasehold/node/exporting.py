@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from leasehold.core.catalog import live_fields
-from leasehold.durable import sync_path
+from leasehold.durable import sync_folder
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
 from leasehold.node.hiding import Hidings
@@ -109,7 +109,7 @@ def _whole(target: Path) -> Generator[_File]:
             os.close(descriptor)
             with suppress(FileNotFoundError):
                 scratch.unlink()
-        sync_path(target.parent)
+        sync_folder(target.parent)
     except FileExistsError as error:
         raise _exists(Path(str(error.filename2 or error.filename))) from error
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.durable import sync_path
+from leasehold.durable import sync_folder
 from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused, typed
 from leasehold.limits import RESET_MARKER_BYTES_MAX, RESETS_MAX
 from leasehold.storage.files import SegmentFiles
@@ -87,13 +87,13 @@ def reset(directory: Path) -> Moved:
     try:
         folder = _marked(directory)
         folder.mkdir(mode=0o700, exist_ok=True)
-        sync_path(directory)
+        sync_folder(directory)
         for name in _present(directory):
             _move(directory / name, folder / name)
-        sync_path(folder)
-        sync_path(directory)
+        sync_folder(folder)
+        sync_folder(directory)
         (directory / MARKER).unlink()
-        sync_path(directory)
+        sync_folder(directory)
         return Moved(folder=folder, names=tuple(sorted(path.name for path in folder.iterdir())))
     except OSError as error:
         raise BadDirectory(
@@ -165,7 +165,7 @@ def _marked(directory: Path) -> Path:
         file.flush()
         os.fsync(file.fileno())
     scratch.rename(marker)
-    sync_path(directory)
+    sync_folder(directory)
     return directory / name
 
 

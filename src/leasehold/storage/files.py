@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from leasehold.core.reconcile import Emptied
-from leasehold.durable import sync_path
+from leasehold.durable import sync_folder
 from leasehold.errors import AlreadyExists, Definite, Refused
 from leasehold.ids import BucketNumber, ObjectId, SegmentId, is_segment_id
 from leasehold.limits import BUCKETS_MAX
@@ -69,7 +69,7 @@ class SegmentFiles:
             buckets = [table / str(bucket) for table in tables for bucket in _numbers_in(table)]
             for folder in (self._segments, *tables, *buckets):
                 with suppress(NotADirectoryError):
-                    sync_path(folder)
+                    sync_folder(folder)
         return stale
 
     def create(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> "SegmentFile":
@@ -110,7 +110,7 @@ class SegmentFiles:
         """Waits until a finished segment survives a loss of power; harmless if it is not there any more."""
         path = self.path(table, bucket, segment)
         with _naming(path), suppress(FileNotFoundError):
-            sync_path(path.parent)
+            sync_folder(path.parent)
 
     def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
         """The finished segments in order of their names; anything else in the folders is passed over."""
@@ -180,10 +180,10 @@ class SegmentFiles:
                 path.rename(target)
             except FileNotFoundError:
                 return False
-            sync_path(target.parent)
+            sync_folder(target.parent)
             # The folder may be on its way to the trash itself, with all that is in it.
             with suppress(FileNotFoundError):
-                sync_path(path.parent)
+                sync_folder(path.parent)
         return True
 
 
@@ -224,8 +224,8 @@ class SegmentFile:
             self._fd = None
             os.close(fd)
             self._into_place()
-            sync_path(self.path.parent)
-            sync_path(self._staged.parent)
+            sync_folder(self.path.parent)
+            sync_folder(self._staged.parent)
 
     def discard(self) -> None:
         """Removes what was written. Idempotent, and without effect on a finished segment."""
@@ -328,7 +328,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    sync_path(folder.parent)
+    sync_folder(folder.parent)
 
 
 @contextmanager

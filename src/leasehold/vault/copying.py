@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from leasehold.durable import sync_path
+from leasehold.durable import sync_file
 from leasehold.errors import BadDirectory
 from leasehold.vault.causes import SQLITE_ERRORS, explain
 from leasehold.vault.format import FILE_NAME, OWNER_ONLY
@@ -25,7 +25,7 @@ def copy_vault(directory: Path, folder: Path) -> None:
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
-        sync_path(copy)
+        sync_file(copy)
     except SQLITE_ERRORS as error:
         found = explain(path, error)
         hint = "look at the disk, its space and the rights there, then run the same command again"

@@ -26,7 +26,7 @@ from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.lineage import GENESIS
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
 from leasehold.core.shelf import on_demand
-from leasehold.durable import sync_path
+from leasehold.durable import sync_file, sync_folder
 from leasehold.errors import BadDirectory
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits import VAULT_FORMAT_VERSION
@@ -122,9 +122,9 @@ def create(path: Path, version: int = VAULT_FORMAT_VERSION) -> None:
     finally:
         # The last connection to close moves the log into the file and removes it.
         database.close()
-    sync_path(new)
+    sync_file(new)
     new.rename(path)
-    sync_path(path.parent)
+    sync_folder(path.parent)
 
 
 def keep_to_owner(path: Path) -> None:

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from leasehold.durable import sync_path
+from leasehold.durable import sync_folder
 from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
 from leasehold.ids import ClusterId
 from leasehold.limits import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
@@ -38,7 +38,7 @@ def generate(path: Path) -> None:
             file.write(secrets.token_hex(CLUSTER_KEY_BYTES).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        sync_path(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         path.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
         raise BadDirectory(f"{path} can't be written: {error.strerror}", hint="check the space on the disk") from error

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.durable import sync_folder
 from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.storage.files import SegmentFiles
 
@@ -33,3 +34,13 @@ def test_the_file_is_synced_before_it_is_renamed_and_the_folders_after(
     folder = file.path.parent.stat().st_ino
     assert [(renamed, size) for inode, renamed, size in synced if inode == finished] == [(False, 4)]
     assert [renamed for inode, renamed, _ in synced if inode == folder][-1:] == [True]
+
+
+def test_what_has_a_folder_s_name_and_is_none_holds_no_start_up(tmp_path: Path) -> None:
+    segments = tmp_path / "node" / "segments"
+    segments.mkdir(parents=True)
+    (segments / "7").touch()
+    with pytest.raises(NotADirectoryError):
+        sync_folder(segments / "7")
+    os.mkfifo(segments / "8")  # opened as a file it would wait for a writer
+    assert SegmentFiles(tmp_path / "node").open() == 0
