@@ -5,7 +5,7 @@ No rows pass here, so nothing of Arrow is loaded: that is for `client/cluster.py
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from leasehold.client.credentials import Credentials
 from leasehold.client.locate import locate
@@ -43,6 +43,7 @@ from leasehold.core.messages import (
 from leasehold.errors import (
     BadSettings,
     Indefinite,
+    LeaseholdError,
     NotInitialised,
     NotLeader,
     OutcomeUnknown,
@@ -66,6 +67,7 @@ from leasehold.wire.entropy import SystemEntropy
 
 A = TypeVar("A")
 M = TypeVar("M", bound=Message)
+Errors: TypeAlias = type[LeaseholdError] | tuple[type[LeaseholdError], ...]
 
 
 class Coordinators:
@@ -127,10 +129,13 @@ class Coordinators:
         if timeout is not None and not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
             most_s = DURATION_NS_MAX // SECOND_NS
             raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
-        if self._cluster_id is None:
-            self._cluster_id = self.whoami().cluster_id
-        cluster_id = self._cluster_id
         statement = statement_id or StatementId(self._entropy.hex_128())
+        unanswered = f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s"
+        hint = f"ask again with the same statement id, {statement}: it is never run twice"
+        if self._cluster_id is None:
+            # A coordinator that does not lead yet says nothing about a statement that was sent before.
+            self._cluster_id = self._until_answered(self.whoami, unanswered, hint, retried=NotLeader).cluster_id
+        cluster_id = self._cluster_id
         ends_ns = None if timeout is None else self._clock.now_ns() + round(timeout * SECOND_NS)
 
         def ask() -> Receipt | Rows:
@@ -140,8 +145,7 @@ class Coordinators:
                 Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns), on_wait
             )
 
-        hint = f"ask again with the same statement id, {statement}: it is never run twice"
-        return self._until_answered(ask, f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s", hint)
+        return self._until_answered(ask, unanswered, hint)
 
     def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
         """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
@@ -257,13 +261,21 @@ class Coordinators:
             "ask again with the same transaction id before you write the rows again",
         )
 
-    def _until_answered(self, ask: Callable[[], A], unanswered: str, hint: str) -> A:
-        """What `ask` answers; it may be asked again. Raises `OutcomeUnknown` after STATEMENT_RESOLVE_NS."""
+    def _until_answered(
+        self,
+        ask: Callable[[], A],
+        unanswered: str,
+        hint: str,
+        *,
+        retried: Errors = (Indefinite, NotInitialised, NotLeader),
+    ) -> A:
+        """The answer of `ask`, which is called again after an error of the kinds in `retried`. Raises `OutcomeUnknown`
+        after STATEMENT_RESOLVE_NS."""
         deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
         while True:
             try:
                 return ask()
-            except (Indefinite, NotInitialised, NotLeader) as error:
+            except retried as error:
                 if error.code == "TRANSACTION_FORGOTTEN":
                     raise
                 if self._clock.now_ns() >= deadline_ns:
@@ -300,7 +312,8 @@ class Coordinators:
         return self._call(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
 
     def whoami(self) -> ClusterFacts:
-        """Which cluster this is. Raises `Unreachable`, or `NotInitialised`."""
+        """Which cluster this is. Raises `Unreachable`, `NotInitialised`, or `NotLeader` (also of a coordinator that
+        still reads its meta storage)."""
         return self._call(WhoAreYou(), ClusterFacts, timeout_ns=CONNECT_TIMEOUT_NS)
 
     def _call(self, request: Message, kind: type[M], *, timeout_ns: int = CALL_TIMEOUT_NS) -> M:

@@ -78,6 +78,8 @@ class Coordinator:
         self._seen = seen
         self._leadership: Leadership | None = None
         self._leader: Leader | None = None
+        self._lacks_cluster = False
+        """Whether this term has read the meta storage and found no cluster in it."""
         self._initialised = asyncio.Event()
         self._leaving = asyncio.Event()
         self._in_office = asyncio.Event()
@@ -141,8 +143,10 @@ class Coordinator:
         return handed_over
 
     async def _take_office(self, leadership: Leadership, group: asyncio.TaskGroup) -> None:
+        self._lacks_cluster = False
         catalog = await read_catalog(self._storage)
         while catalog.cluster is None:
+            self._lacks_cluster = True
             # Told, or found: the answer to an initialisation may have been lost.
             timer = self._clock.call_at(self._clock.now_ns() + LEADER_POLL_NS, self._initialised.set)
             await self._initialised.wait()
@@ -229,12 +233,14 @@ class Coordinator:
         # The clock is read after the request came in: what an old leader knows may not be true any more.
         if leadership is None or (ends_ns is not None and self._clock.now_ns() >= ends_ns):
             raise self._does_not_lead()
-        if self._leader is None:
+        if self._leader is not None:
+            return self._leader
+        if self._lacks_cluster:
             raise NotInitialised(
-                "this coordinator's meta storage has no cluster yet, or it is still starting",
-                hint="run `leasehold init`, or wait a moment if it was initialised before",
+                f"the meta storage of coordinator {self._name} has no cluster yet", hint="run `leasehold init`"
             )
-        return self._leader
+        # Not `NotInitialised`, which says that no statement has ever been committed here.
+        raise NotLeader(f"{self._name} is still reading its meta storage", hint="ask again in a moment")
 
     def _does_not_lead(self) -> NotLeader:
         return NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
