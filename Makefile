@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MINUTES ?= 10
 
-.PHONY: setup java demo test test-processes test-nodes test-pure test-documents test-spark test-netns lint format bench soak mutants clean
+.PHONY: setup java demo test test-processes test-nodes test-pure test-attacks test-documents test-spark test-netns lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -29,7 +29,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 # Processes mostly wait, the rest mostly computes: four at once, the longest first.
-PARTS := test-nodes test-processes test-pure test-documents test-spark test-netns
+PARTS := test-nodes test-processes test-pure test-attacks test-documents test-spark test-netns
 test: lint java
 	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
 
@@ -38,10 +38,11 @@ NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py gossip.py i
 DOCUMENTS := tests/e2e/test_documents.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
 test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(DOCUMENTS))
-test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns
+test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns --ignore=tests/attacks
 test-documents: setup java ; $(BIN)/python -m pytest $(DOCUMENTS)
 test-spark: setup java ; $(BIN)/python -m pytest tests/e2e/spark
 test-netns: setup ; $(BIN)/python -m pytest tests/netns
+test-attacks: setup ; $(BIN)/python -m pytest tests/attacks
 
 demo: setup java
 	$(BIN)/python examples/nyc/demo.py

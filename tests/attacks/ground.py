@@ -1,0 +1,205 @@
+"""What every attack runs on: a cluster with users, an honest client beside the attack, and what must hold meanwhile.
+
+While `Ground.attacked()` is open, an honest client in a process of its own logs in, asks, appends and scans again and
+again, and a thread samples the memory of the coordinator and of the nodes. At its end:
+
+| must hold | how it is seen |
+| --- | --- |
+| no process ended | by its pid |
+| no node was fenced | a node logs each first grant after a lapse |
+| no process grew by GROWN_BYTES_MAX | resident memory, sampled |
+| each request of the honest client was served within SERVED_NS_MAX | its own clock |
+
+On a busy machine that last bound is BUSY_FACTOR times the slowest request before the attack, if that is more.
+"""
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+import psutil
+import pyarrow as pa
+
+from leasehold.client.cluster import Cluster, connect
+from leasehold.limits import SECOND_NS
+from leasehold.local.files import read_address
+from leasehold.wire.clock import sleep_ns
+from tests.e2e.cluster import RunningCluster
+
+GROWN_BYTES_MAX: Final = 256 * 1024 * 1024
+SERVED_NS_MAX: Final = 2 * SECOND_NS
+BUSY_FACTOR: Final = 10
+SAMPLE_NS: Final = 50_000_000
+ROUNDS_BEFORE: Final = 3
+ROUNDS_DURING: Final = 2
+"""At least so many rounds of the honest client begin and end beside each attack."""
+LONG_SCALE: Final = 10
+BEGINS: Final = "serving from revision"
+ROOT: Final = ("root", "the password of root")
+HONEST: Final = ("honest", "an honest password")
+WRITER: Final = ("writer", "may insert, and nothing else")
+NOBODY: Final = ("nobody", "has no right at all")
+TABLE: Final = "shop.orders"
+ROWS: Final = 1_000
+
+
+class Round(msgspec.Struct, frozen=True):
+    """How long each request of the honest client took, by its name, and what went wrong, if anything."""
+
+    took_ns: dict[str, int]
+    failed: str = ""
+
+
+class Ground:
+    """A cluster under attack; a context manager."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        self.cluster = cluster
+        self.directory = cluster.directory
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, directory: Path) -> Generator[Self]:
+        """Starts the cluster with its users: an administrator, a reader and writer, a writer, one without rights."""
+        with RunningCluster.start(directory) as cluster:
+            with cluster.connect() as first:
+                first.sql(f"CREATE USER {ROOT[0]} PASSWORD '{ROOT[1]}'")
+            ground = cls(cluster)
+            with ground.connect(ROOT) as root:
+                root.sql("CREATE DATABASE shop")
+                root.sql(f"CREATE TABLE {TABLE} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 2 BUCKETS")
+                for user, password in (HONEST, WRITER, NOBODY):
+                    root.sql(f"CREATE USER {user} PASSWORD '{password}'")
+                root.sql(f"GRANT SELECT ON TABLE {TABLE} TO {HONEST[0]}")
+                root.sql(f"GRANT INSERT ON TABLE {TABLE} TO {HONEST[0]}")
+                root.sql(f"GRANT INSERT ON TABLE {TABLE} TO {WRITER[0]}")
+                root.table(TABLE).append(pa.table({"a": range(ROWS), "b": [f"order {n}" for n in range(ROWS)]}))
+            yield ground
+
+    def connect(self, who: tuple[str, str]) -> Cluster:
+        """A client of the cluster, as one of the users."""
+        user, password = who
+        return connect(self.directory, user=user, password=password)
+
+    @property
+    def coordinator(self) -> str:
+        """The coordinator's `host:port`."""
+        return _address(self.cluster.local.coordinator.directory)
+
+    def nodes(self) -> list[str]:
+        """Each node's `host:port`."""
+        return [_address(one.directory) for one in self.cluster.local.nodes()]
+
+    @contextlib.contextmanager
+    def attacked(self) -> Generator[None]:
+        """The attack runs inside; what must hold is checked at the end of it."""
+        lapses = self._lapses()
+        with _Honest(self.directory) as honest:
+            before = honest.rounds(0, ROUNDS_BEFORE)
+            calm_ns = max(max(one.took_ns.values()) for one in before)
+            first = honest.count
+            with _Memory(self._processes()) as memory:
+                yield
+                # The round that is under way was beside the attack too.
+                during = honest.rounds(first, max(honest.count + 1, first + ROUNDS_DURING))
+        assert self._lapses() == lapses, "a node was fenced"
+        grown = {name: size for name, size in memory.grown_bytes().items() if size >= GROWN_BYTES_MAX}
+        assert grown == {}, f"memory grew by {grown} bytes"
+        assert [one.failed for one in during if one.failed] == []
+        bound_ns = max(SERVED_NS_MAX, BUSY_FACTOR * calm_ns)
+        slow = [one.took_ns for one in during if max(one.took_ns.values()) > bound_ns]
+        assert slow == [], f"the honest client waited for more than {bound_ns} ns"
+
+    def _processes(self) -> dict[str, psutil.Process]:
+        found: dict[str, psutil.Process] = {}
+        for one in (self.cluster.local.coordinator, *self.cluster.local.nodes()):
+            process = one.running()
+            assert process is not None, f"{one.name} has ended"
+            found[one.name] = process
+        return found
+
+    def _lapses(self) -> int:
+        return sum(one.log.read_text(errors="replace").count(BEGINS) for one in self.cluster.local.nodes())
+
+
+class _Honest:
+    """The honest client, in a process of its own: the attack holds this one's interpreter."""
+
+    def __init__(self, directory: Path) -> None:
+        command = [sys.executable, "-m", "tests.attacks.honest", str(directory)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._heard: list[Round] = []
+        self._ended = False
+        self._changed = threading.Condition()
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._listening.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._listening.join()
+        self._process.communicate()
+
+    @property
+    def count(self) -> int:
+        """How many rounds have ended."""
+        return len(self._heard)
+
+    def rounds(self, first: int, end: int) -> list[Round]:
+        """The rounds from `first` up to, not including, `end`, once they have ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or len(self._heard) >= end)
+            assert len(self._heard) >= end, "the honest client has ended"
+            return self._heard[first:end]
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._changed:
+                self._heard.append(msgspec.json.decode(line, type=Round))
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+class _Memory(threading.Thread):
+    """The resident memory of processes: at the beginning, and the most that was seen."""
+
+    def __init__(self, processes: dict[str, psutil.Process]) -> None:
+        super().__init__(daemon=True)
+        self._processes = processes
+        self._first = {name: one.memory_info().rss for name, one in processes.items()}
+        self._most = dict(self._first)
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            for name, one in self._processes.items():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self._most[name] = max(self._most[name], one.memory_info().rss)
+            sleep_ns(SAMPLE_NS)
+
+    def grown_bytes(self) -> dict[str, int]:
+        return {name: self._most[name] - first for name, first in self._first.items()}
+
+
+def _address(directory: Path) -> str:
+    address = read_address(directory)
+    assert address is not None
+    return address

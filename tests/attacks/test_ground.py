@@ -1,0 +1,19 @@
+"""The ground of the attacks notices what it is there for."""
+
+import pytest
+
+from tests.attacks.ground import Ground
+
+pytestmark = pytest.mark.processes
+
+
+def test_nothing_is_found_where_nothing_attacks(ground: Ground) -> None:
+    with ground.attacked():
+        pass
+
+
+def test_a_node_that_was_fenced_is_noticed(ground: Ground) -> None:
+    with pytest.raises(AssertionError, match="a node was fenced"), ground.attacked():
+        name = ground.cluster.names()[0]
+        ground.cluster.kill(name)
+        ground.cluster.restart(name)
