@@ -163,13 +163,6 @@ STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
 
 assert 2 * STATEMENT_RESOLVE_NS <= STATEMENT_REMEMBERED_NS, "the last call of a client may wait as long as it asks"
 
-SEALS_WAIT_NS: Final = 2 * SECOND_NS
-"""A commit waits at most until its leader is so old for nodes that have not found this leader yet: their seals can't
-be checked before."""
-SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
-
-assert SEALS_WAIT_NS < CALL_TIMEOUT_NS, "who waits so hears the answer"
-
 FORMAT_VERSION: Final = 1
 """Of a data directory; a newer one is refused."""
 PROTOCOL_VERSION: Final = 1
@@ -720,3 +713,32 @@ UNREAD_CHECKED_AT_ONCE: Final = 1_000
 """Decoded in one step of their check, or those of one bucket: a few milliseconds on a thread."""
 UNREAD_REST_NS: Final = 10 * MILLISECOND_NS
 """Between two steps: a million segments take a quarter of a minute."""
+
+# What a coordinator takes in.
+REQUEST_FRAME_BYTES_MAX: Final = 64 * 1024
+"""Of one message to a coordinator as gRPC carries it; a larger request travels in several frames."""
+REQUEST_BYTES_MAX: Final = 5 * 1024 * 1024
+"""Of any request but a commit, which may take MESSAGE_BYTES_MAX."""
+REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Requests in frames that a coordinator holds at the same time; a further one is answered BUSY before it is read."""
+REQUEST_READ_NS: Final = 10 * SECOND_NS
+"""How long a request may take to arrive, from its first byte on."""
+REQUESTS_UNREAD_MAX: Final = 8_192
+"""Requests that have begun and have not arrived; one more ends the oldest."""
+CALLS_PENDING_MAX: Final = 8_192
+"""Calls that gRPC has accepted and the server has not begun; above, and surely above twice as many, gRPC cancels
+further ones."""
+STREAM_WINDOW_BYTES: Final = 16 * 1024
+"""What gRPC takes in of a stream before anybody reads it."""
+HANDSHAKE_NS: Final = 5 * SECOND_NS
+"""How long a connection may take until it speaks HTTP/2; then it is closed."""
+CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
+"""A connection without a call for so long is closed; a client opens another one when it needs it."""
+SESSION_AHEAD_BYTES_MAX: Final = 1024 * 1024
+"""What a coordinator reads ahead of a session that is open; before that, one message."""
+SESSIONS_UNOPENED_MAX: Final = NODES_MAX
+"""Sessions that have not said whose they are; one more ends the oldest."""
+
+assert 4 * STATEMENT_CHARACTERS_MAX < REQUEST_BYTES_MAX < MESSAGE_BYTES_MAX < REQUESTS_BYTES_MAX
+assert CALLS_PENDING_MAX * STREAM_WINDOW_BYTES <= 128 * 1024 * 1024
+assert SEGMENTS_PER_REPORT_MAX * 128 < REQUEST_FRAME_BYTES_MAX, "what a node reports travels in one frame"

@@ -6,7 +6,13 @@ import pytest
 
 from leasehold.core.messages import AskReceipts, AskStatus, JoinWait, Message, WhoAreYou
 from leasehold.errors import BadSettings, Definite, Fenced, Indefinite, LeaseholdError, NotLeader, Unreachable
-from leasehold.limits import MESSAGE_BYTES_MAX, MILLISECOND_NS, SECOND_NS
+from leasehold.limits import (
+    MESSAGE_BYTES_MAX,
+    MILLISECOND_NS,
+    REQUEST_BYTES_MAX,
+    REQUEST_FRAME_BYTES_MAX,
+    SECOND_NS,
+)
 from leasehold.wire.ports import Connection, Server
 from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, checked, refusal, text
 
@@ -120,8 +126,9 @@ def test_an_oversized_message_is_refused_before_it_is_sent(run: Run) -> None:
         ):
             assert isinstance(error, LeaseholdError)
             assert error.code == "MESSAGE_TOO_LARGE"
-        fits = text("x" * (MESSAGE_BYTES_MAX - 100))
-        assert await connection.call(fits, timeout_ns=SOON_NS) == fits
+        for size in (REQUEST_FRAME_BYTES_MAX - 200, REQUEST_FRAME_BYTES_MAX + 1, REQUEST_BYTES_MAX - 200):
+            fits = text("x" * size)
+            assert await connection.call(fits, timeout_ns=SOON_NS) == fits
         await duplex.send(text("still open"))
         assert await duplex.receive() == text("still open")
 

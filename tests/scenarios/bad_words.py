@@ -75,7 +75,7 @@ GARBLED = {
     "a missing field": packed(t="ask-table/1", name="d.t"),
     "another type": packed(t="ask-table/1", cluster_id=None, name=7),
     "text that is none": b"\x82\xa1t\xadask-status/1\x00\xa2\xff\xff\x01",
-    "nested": nested(200_000),
+    "nested": nested(60_000),
 }
 WHOLE = encode(Execute(cluster_id=CLUSTER, statement=StatementId("e" * 32), text="CREATE DATABASE d"))
 TRUNCATED = [WHOLE[:length] for length in range(1, len(WHOLE))]

@@ -39,13 +39,14 @@ from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
     LEADER_RETRY_NS,
     RENEWAL_INTERVAL_NS,
-    SECOND_NS,
     SEGMENTS_PER_REPORT_MAX,
     SESSION_IDLE_NS,
     SESSION_OPENING_NS,
+    SESSIONS_UNOPENED_MAX,
 )
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage, StorageStatus
 from leasehold.wire.ports import Clock, Duplex
+from leasehold.wire.tasks import Patience
 
 Acknowledge = Callable[[Report], Awaitable[None]]
 Spoken: TypeAlias = Renewal | Surrender | RecoveryFinished | RecoveryProgress | Report
@@ -103,6 +104,7 @@ class Sessions:
         self._open: dict[NodeId, _Open] = {}
         self._began_ns = clock.now_ns()
         self._closed_ns: dict[NodeId, int] = {}
+        self._unopened = Patience(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
 
     def connected(self, node: NodeId) -> bool:
         """Whether a session of the node's newest incarnation is open; a hint for people, never a proof."""
@@ -115,7 +117,7 @@ class Sessions:
 
     async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
         """Serves one stream until either side ends it, or nothing has been heard of it for too long (R20)."""
-        opening = await _opening(duplex)
+        opening = await self._opening(duplex)
         check_speaker(opening, self._catalog())
         one = _Open(
             session=opening.session,
@@ -133,7 +135,7 @@ class Sessions:
                 await asyncio.sleep(0)  # the watch has begun, and only now LM is read (R5)
                 with _asking_the_store():
                     status = await self._storage.status()
-                self._register(opening, one, status, leasing)
+                self._register(opening, one, status)
                 tasks += [
                     group.create_task(self._receive(duplex, opening, leasing, one)),
                     group.create_task(_forward(one, duplex)),
@@ -156,7 +158,19 @@ class Sessions:
                 del self._open[opening.node]
                 self._closed_ns[opening.node] = self._clock.now_ns()
 
-    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus, leasing: Leasing) -> None:
+    async def _opening(self, duplex: Duplex) -> OpenSession:
+        """The first message of a stream, within SESSION_OPENING_NS."""
+        try:
+            async with self._unopened.wait():
+                opening = await duplex.receive()
+        except TimeoutError as error:
+            text = "nobody has said whose session this is"
+            raise Unreachable(text, code="SILENT", hint="the node asks again") from error
+        if not isinstance(opening, OpenSession):
+            raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
+        return opening
+
+    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus) -> None:
         """Nothing else runs meanwhile: no newer process can have come in between."""
         catalog = self._catalog()
         check_speaker(opening, catalog)
@@ -182,7 +196,6 @@ class Sessions:
                 member=catalog.nodes[opening.node].member,
             )
         )
-        leasing.seals.learn(opening.node, opening.incarnation, opening.seal_key)
         self._open[opening.node] = one
         one.opened.set()
 
@@ -312,18 +325,6 @@ def _asking_the_store() -> Generator[None]:
         raise
     except Definite as error:
         raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
-
-
-async def _opening(duplex: Duplex) -> OpenSession:
-    """The first message of a stream, within SESSION_OPENING_NS."""
-    try:
-        async with asyncio.timeout(SESSION_OPENING_NS / SECOND_NS):
-            opening = await duplex.receive()
-    except TimeoutError as error:
-        raise Unreachable("nobody has said whose session this is", code="SILENT", hint="the node asks again") from error
-    if not isinstance(opening, OpenSession):
-        raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
-    return opening
 
 
 def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:

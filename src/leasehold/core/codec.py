@@ -35,7 +35,7 @@ def decode_record(kind: type[R], blob: bytes) -> R:
     return record
 
 
-def decode_message(blob: bytes) -> Message:
+def decode_message(blob: bytes | bytearray) -> Message:
     """The message in `blob`; raises `Refused` with code BAD_MESSAGE if it is not one of ours."""
     if len(blob) > MESSAGE_BYTES_MAX:
         raise Refused(f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code="BAD_MESSAGE")

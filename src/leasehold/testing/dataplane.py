@@ -15,7 +15,6 @@ from functools import lru_cache
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Any, Final, NoReturn, TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from leasehold.core.catalog import Catalog, live_fields
@@ -25,6 +24,7 @@ from leasehold.core.messages import (
     BytesEnd,
     FetchTicket,
     ForwardTicket,
+    Holder,
     Message,
     ReadTicket,
     Rows,
@@ -40,15 +40,7 @@ from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS
 from leasehold.node.agent import Agent
-from leasehold.node.appends import (
-    Admitted,
-    admit_forward,
-    admit_write,
-    described,
-    forward_ticket,
-    sealed_here,
-    stored,
-)
+from leasehold.node.appends import Admitted, admit_forward, admit_write, forward_ticket
 from leasehold.node.forwarding import Resting
 from leasehold.node.guarding import behind, busy, check_cluster, check_node, guarded, missing
 from leasehold.node.published import Published
@@ -224,27 +216,24 @@ class DataService:
                     raise _cut_off()
                 self._admit(ticket)
                 content = file.content
-                segment = StagedSegment(
-                    id=ticket.segment,
-                    table=ticket.table,
-                    bucket=ticket.bucket,
-                    schema_version=admitted.table.schema_version,
-                    rows=rows,
-                    size_bytes=content.size_bytes,
-                    sha256=content.sha256,
-                    statistics=tuple(
-                        ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in fields
-                    ),
-                    holders=(),
-                )
-                end = BytesEnd(size_bytes=content.size_bytes, sha256=content.sha256, segment=segment)
+                end = BytesEnd(size_bytes=content.size_bytes, sha256=content.sha256)
                 await forwarding.send(end)
                 await file.finish()
-                myself = sealed_here(self._published, segment, admitted.order)
+                myself = Holder(node=self._published.node, incarnation=self._published.incarnation)
                 holders = (myself, *await forwarding.holders(end))
         # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
         self._admit(ticket)
-        return msgspec.structs.replace(segment, holders=holders)
+        return StagedSegment(
+            id=ticket.segment,
+            table=ticket.table,
+            bucket=ticket.bucket,
+            schema_version=admitted.table.schema_version,
+            rows=rows,
+            size_bytes=content.size_bytes,
+            sha256=content.sha256,
+            statistics=tuple(ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in fields),
+            holders=holders,
+        )
 
     def _admit(self, ticket: WriteTicket) -> Admitted:
         return admit_write(ticket, guarded(self._published, self._clock.now_ns).view, self._published.node)
@@ -268,13 +257,18 @@ class DataService:
             content = file.content
             if (content.size_bytes, content.sha256) != (end.size_bytes, end.sha256):
                 raise Refused("the bytes are not those that were sent", code="BROKEN_STREAM", hint="send them again")
-            segment = described(ticket, end)
             self._admit_forward(ticket)
             await file.finish()
-        return stored(segment, self._published, self._admit_forward(ticket))
+        self._admit_forward(ticket)
+        return SegmentStored(
+            node=self._published.node,
+            incarnation=self._published.incarnation,
+            size_bytes=end.size_bytes,
+            sha256=end.sha256,
+        )
 
-    def _admit_forward(self, ticket: ForwardTicket) -> int:
-        return admit_forward(ticket, guarded(self._published, self._clock.now_ns).view, self._published.node)
+    def _admit_forward(self, ticket: ForwardTicket) -> None:
+        admit_forward(ticket, guarded(self._published, self._clock.now_ns).view, self._published.node)
 
     async def _received(self, duplex: Duplex) -> Message:
         message = await duplex.receive()

@@ -13,7 +13,8 @@ from leasehold.limits import CONNECT_TIMEOUT_NS, SECOND_NS
 from leasehold.testing.streams import End, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service
-from leasehold.wire.rpc import EOF, SESSION, STREAM, ClientDuplex, Handlers, close_all, read_answer
+from leasehold.wire.requests import EOF, whole
+from leasehold.wire.rpc import SESSION, STREAM, ClientDuplex, Handlers, close_all, read_answer
 
 if TYPE_CHECKING:
     from leasehold.testing.network import Network
@@ -140,7 +141,7 @@ class SimulatedServer:
 
     def handler(self, method: str, request: bytes, end: End) -> Coroutine[Any, Any, None]:
         """The handler of a stream."""
-        return self._handlers.session(None, end) if method == SESSION else self._handlers.stream(request, end)
+        return self._handlers.session(None, end) if method == SESSION else self._handlers.stream(whole(request), end)
 
     def answer(self, request: bytes, reply: Callable[[Result], None]) -> asyncio.Task[Any]:
         """Handles a call; `reply` gets its answer, or that there is none."""
@@ -150,7 +151,7 @@ class SimulatedServer:
             if answer_to is not None:
                 answer_to(unreachable(self._address, "connection reset") if done.cancelled() else done.result())
 
-        task = self.own(self._handlers.call(request, None), on_done)
+        task = self.own(self._handlers.call(whole(request)), on_done)
         self._replies[task] = reply
         return task
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import Unreachable
 from leasehold.wire.duplex import Bell, unreachable
-from leasehold.wire.rpc import EOF
+from leasehold.wire.requests import EOF
 
 if TYPE_CHECKING:
     from leasehold.testing.hosts import Host, SimulatedServer

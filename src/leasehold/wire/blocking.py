@@ -14,7 +14,8 @@ from leasehold.core.messages import Message
 from leasehold.errors import Unreachable
 from leasehold.limits import SECOND_NS
 from leasehold.wire.duplex import encode_bounded, unreachable
-from leasehold.wire.rpc import CALL, CHANNEL_OPTIONS, STREAM, describe, read_answer
+from leasehold.wire.requests import frames
+from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, read_answer
 
 
 class BlockingConnection:
@@ -31,20 +32,26 @@ class BlockingConnection:
     def call(self, request: Message, timeout_ns: int) -> Message:
         """One question, one answer. Raises `Unreachable` (indefinite) where none came within `timeout_ns`, and the
         error that a `Failure` describes."""
-        method = self._open().unary_unary(CALL)
-        blob = encode_bounded(request)
+        channel = self._open()
+        sent = tuple(frames(encode_bounded(request)))
         try:
-            answer = method(blob, timeout=timeout_ns / SECOND_NS)
+            if len(sent) == 1:  # without the thread that gRPC starts for an iterator
+                answer = channel.unary_unary(call_path(request))(sent[0], timeout=timeout_ns / SECOND_NS)
+            else:
+                answer = channel.stream_unary(call_path(request))(iter(sent), timeout=timeout_ns / SECOND_NS)
         except (grpc.RpcError, ValueError) as error:
             raise self._unreachable(error, timeout_ns) from error
         return read_answer(answer)
 
     def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
         """One question, several answers; `timeout_ns` bounds all of them together. Errors as of `call`."""
-        method = self._open().unary_stream(STREAM)
-        blob = encode_bounded(request)
+        channel = self._open()
+        sent = tuple(frames(encode_bounded(request)))
         try:
-            call = method(blob, timeout=timeout_ns / SECOND_NS)
+            if len(sent) == 1:
+                call = channel.unary_stream(STREAM)(sent[0], timeout=timeout_ns / SECOND_NS)
+            else:
+                call = channel.stream_stream(STREAM)(iter(sent), timeout=timeout_ns / SECOND_NS)
         except ValueError as error:
             raise self._unreachable(error, timeout_ns) from error
         try:

@@ -47,15 +47,15 @@ def _encode_revision(message: Watched) -> bytes:
     return encode(message)
 
 
-def encode_bounded(message: Message) -> bytes:
-    """The message's bytes; raises `Refused`: MESSAGE_TOO_LARGE over MESSAGE_BYTES_MAX, BAD_TEXT where it is no text."""
+def encode_bounded(message: Message, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
+    """The message's bytes; raises `Refused`: MESSAGE_TOO_LARGE over `bytes_max`, BAD_TEXT where it is no text."""
     try:
         blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
     except UnicodeEncodeError as error:  # what Python makes of arguments whose bytes are no UTF-8
         raise Refused(f"what is asked is no text: {error}", code="BAD_TEXT", hint="write it in UTF-8") from error
-    if len(blob) > MESSAGE_BYTES_MAX:
+    if len(blob) > bytes_max:
         raise Refused(
-            f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {MESSAGE_BYTES_MAX}",
+            f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {bytes_max}",
             code="MESSAGE_TOO_LARGE",
             hint="Send less at once.",
         )
@@ -85,10 +85,22 @@ class Bell:
 
 
 class QueuedDuplex:
-    """Implements `wire.ports.Duplex`; two tasks of its owner run `read_all` and `write_all`."""
+    """Implements `wire.ports.Duplex`; two tasks of its owner run `read_all` and `write_all`.
 
-    def __init__(self, peer: str) -> None:
+    A message that is sent may have `send_bytes_max` bytes. Up to `receive_bytes_max` bytes of messages are read ahead,
+    or a single larger one.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        *,
+        send_bytes_max: int = MESSAGE_BYTES_MAX,
+        receive_bytes_max: int = SESSION_RECEIVE_BYTES_MAX,
+    ) -> None:
         self._peer = peer
+        self._send_bytes_max = send_bytes_max
+        self._receive_bytes_max = receive_bytes_max
         self._outgoing: deque[bytes] = deque()
         self._outgoing_bytes = 0
         self._incoming: deque[tuple[Message, int]] = deque()
@@ -108,7 +120,7 @@ class QueuedDuplex:
     async def send(self, message: Message) -> None:
         """Queues one message. With a full queue it waits for at most `SESSION_SEND_WAIT_NS`, then breaks the session
         and raises `Unreachable`. An oversized message is `Refused`, and the session goes on."""
-        blob = encode_bounded(message)
+        blob = encode_bounded(message, self._send_bytes_max)
         self._raise_unless_open()
         if self._is_full():
             await self._wait_for_space()
@@ -135,6 +147,11 @@ class QueuedDuplex:
             if self._ended:
                 return None
             await self._readable.wait()
+
+    def read_ahead(self, bytes_max: int) -> None:
+        """From now on up to so many bytes of messages are read ahead."""
+        self._receive_bytes_max = bytes_max
+        self._room.ring()
 
     async def close(self) -> None:
         """Ends the stream: what was sent still goes out, within `SESSION_END_GRACE_NS`."""
@@ -217,7 +234,7 @@ class QueuedDuplex:
 
     def _has_much_to_read(self) -> bool:
         many = len(self._incoming) >= SESSION_RECEIVE_MESSAGES_MAX
-        return many or self._incoming_bytes >= SESSION_RECEIVE_BYTES_MAX
+        return many or (bool(self._incoming) and self._incoming_bytes >= self._receive_bytes_max)
 
     def _raise_unless_open(self) -> None:
         if not self.is_open:

@@ -1,8 +1,17 @@
 """The real transport: gRPC with generic handlers over the bytes of `core.codec`.
 
-One service, `leasehold.v1`: Call (a question, an answer), Stream (a question, several answers), Session (a stream in
-both directions). A `Failure` message carries an error; gRPC's own statuses mean that no answer came, so they become
-`Unreachable`. There is no TLS yet, so a server binds to loopback addresses alone.
+One service, `leasehold.v1`:
+
+| method | takes | answers |
+| --- | --- | --- |
+| Call | a question | one message |
+| Commit | a `CommitTransaction`, which may be larger than other questions | one message |
+| Stream | a question | several messages |
+| Session | messages | messages |
+
+A question travels in one frame or in several (`wire.requests`). A `Failure` message carries an error; gRPC's own
+statuses mean that no answer came, so they become `Unreachable`. There is no TLS yet, so a server binds to loopback
+addresses alone.
 """
 
 import asyncio
@@ -14,33 +23,41 @@ import grpc
 import grpc.aio
 
 from leasehold.core.codec import decode_message
-from leasehold.core.messages import Failure, Message
+from leasehold.core.messages import CommitTransaction, Failure, Message
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits import (
+    CALLS_PENDING_MAX,
     CONNECT_ATTEMPT_NS,
     CONNECT_TIMEOUT_NS,
+    CONNECTION_IDLE_NS,
+    HANDSHAKE_NS,
     KEEPALIVE_INTERVAL_NS,
     KEEPALIVE_TIMEOUT_NS,
     MESSAGE_BYTES_MAX,
     MILLISECOND_NS,
     RECONNECT_BACKOFF_MAX_NS,
     RECONNECT_BACKOFF_MIN_NS,
+    REQUEST_FRAME_BYTES_MAX,
     SECOND_NS,
+    SESSION_AHEAD_BYTES_MAX,
     SESSION_END_GRACE_NS,
+    STREAM_WINDOW_BYTES,
 )
 from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import raise_failure, to_failure
 from leasehold.wire.ports import Service
+from leasehold.wire.requests import EOF, Reading, Requests, frames
+from leasehold.wire.threads import OneThread
 
 SERVICE: Final = "leasehold.v1"
 CALL: Final = f"/{SERVICE}/Call"
+COMMIT: Final = f"/{SERVICE}/Commit"
 STREAM: Final = f"/{SERVICE}/Stream"
 SESSION: Final = f"/{SERVICE}/Session"
 
 _COMMON_OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
     # What really bounds the wait for a ping's answer, by default 60 s: the keepalive's own timer is never started, and
@@ -53,6 +70,7 @@ _COMMON_OPTIONS: Final = (
 )
 CHANNEL_OPTIONS: Final = (
     *_COMMON_OPTIONS,
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
     # Despite its name this bounds one attempt to connect, as by a lost SYN.
@@ -63,13 +81,18 @@ CHANNEL_OPTIONS: Final = (
 )
 _SERVER_OPTIONS: Final = (
     *_COMMON_OPTIONS,
+    ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
+    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
+    # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
+    ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * CALLS_PENDING_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
+    ("grpc.max_connection_idle_ms", CONNECTION_IDLE_NS // MILLISECOND_NS),
     # A second server on one port must fail, not share it.
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
     ("grpc.http2.max_ping_strikes", 0),
 )
-
-EOF: Final = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue] exported without being declared
 
 
 def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
@@ -80,7 +103,14 @@ def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
         return f"no answer within {timeout_ns / SECOND_NS:g} s"
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return "what listens there is no coordinator"
+    if code is grpc.StatusCode.CANCELLED:
+        return "it turned the call away: too many others wait"
     return f"no answer ({code.name}: {details})"
+
+
+def call_path(request: Message) -> str:
+    """The method that a question with one answer goes to."""
+    return COMMIT if isinstance(request, CommitTransaction) else CALL
 
 
 def read_answer(blob: bytes) -> Message:
@@ -98,7 +128,7 @@ class ClientDuplex(QueuedDuplex):
     """The client's end; it owns the task that moves its bytes, from construction to the end of `close`."""
 
     def __init__(self, peer: str, call: Any, forget: "Callable[[ClientDuplex], None]") -> None:
-        super().__init__(peer)
+        super().__init__(peer, send_bytes_max=REQUEST_FRAME_BYTES_MAX)
         self._call = call
         self._forget = forget
         self._task = asyncio.get_running_loop().create_task(self._move())
@@ -174,12 +204,17 @@ class GrpcConnection:
 
     async def call(self, request: Message, *, timeout_ns: int) -> Message:
         """One question, one answer; `Unreachable` where none came within `timeout_ns`."""
-        call = self._open().unary_unary(CALL)(encode_bounded(request), timeout=timeout_ns / SECOND_NS)
+        channel, path, timeout_s = self._open(), call_path(request), timeout_ns / SECOND_NS
+        sent = tuple(frames(encode_bounded(request)))
+        if len(sent) == 1:  # without the task that gRPC starts for several
+            call = channel.unary_unary(path)(sent[0], timeout=timeout_s)
+        else:
+            call = channel.stream_unary(path)(iter(sent), timeout=timeout_s)
         return read_answer(await guarded(call, self._address, timeout_ns))
 
     async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
         """One question, several answers; `timeout_ns` bounds all of them together."""
-        call = self._open().unary_stream(STREAM)(encode_bounded(request), timeout=timeout_ns / SECOND_NS)
+        call = self._open().stream_stream(STREAM)(frames(encode_bounded(request)), timeout=timeout_ns / SECOND_NS)
         try:
             while (blob := await guarded(call.read(), self._address, timeout_ns)) is not EOF:
                 yield read_answer(blob)
@@ -254,53 +289,82 @@ def _leaves(fault: BaseException) -> list[BaseException]:
     return [fault]
 
 
+class ServerDuplex(QueuedDuplex):
+    """The server's end. It reads one message ahead until the session is open: until somebody asks for a second one."""
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(peer, receive_bytes_max=0)
+        self._has_asked = False
+
+    async def receive(self) -> Message | None:
+        """As in the parent."""
+        if self._has_asked:
+            self.read_ahead(SESSION_AHEAD_BYTES_MAX)
+        self._has_asked = True
+        return await super().receive()
+
+
 class Handlers:
-    """The three methods as gRPC calls them."""
+    """The methods of the service. The simulator calls these, and gRPC those of `methods`."""
 
     def __init__(self, service: Service, on_fault: Callable[[BaseException], None]) -> None:
         self._service = service
         self._on_fault = on_fault
 
-    def methods(self) -> grpc.GenericRpcHandler:
-        """Bytes in, bytes out: no serialisers."""
+    def methods(self, requests: Requests) -> grpc.GenericRpcHandler:
+        """For gRPC: bytes in, bytes out, without serialisers. All take a stream: a handler of one message would be
+        called once gRPC has all of it."""
+
+        async def call(_frames: Any, context: Any) -> bytes:
+            return await self.call(requests.reading(context))
+
+        async def commit(_frames: Any, context: Any) -> bytes:
+            return await self.call(requests.reading(context, commit=True))
+
+        async def stream(_frames: Any, context: Any) -> None:
+            await self.stream(requests.reading(context), context)
+
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Call": grpc.unary_unary_rpc_method_handler(self.call),
-                "Stream": grpc.unary_stream_rpc_method_handler(self.stream),
+                "Call": grpc.stream_unary_rpc_method_handler(call),
+                "Commit": grpc.stream_unary_rpc_method_handler(commit),
+                "Stream": grpc.stream_stream_rpc_method_handler(stream),
                 "Session": grpc.stream_stream_rpc_method_handler(self.session),
             },
         )
 
-    async def call(self, request: bytes, _context: Any) -> bytes:
+    async def call(self, request: Reading) -> bytes:
         """A question, an answer."""
         try:
-            return encode_bounded(await self._service.call(decode_message(request)))
+            async with request as message:
+                return encode_bounded(await self._service.call(message))
         except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
             return encode_bounded(failure_of(fault, self._on_fault))
 
-    async def stream(self, request: bytes, context: Any) -> None:
+    async def stream(self, request: Reading, context: Any) -> None:
         """A question, several answers, written to `context`."""
         # Written to the context, not yielded: so a cancelled call interrupts this frame and closes the iterator.
         async with aclosing(self._answers(request)) as answers:
             async for answer in answers:
                 await context.write(answer)
 
-    async def _answers(self, request: bytes) -> AsyncGenerator[bytes, None]:
-        answers: AsyncIterator[Message] | None = None
+    async def _answers(self, request: Reading) -> AsyncGenerator[bytes, None]:
         try:
-            answers = self._service.stream(decode_message(request))
-            async for message in answers:
-                yield encode_bounded(message)
+            async with request as message:
+                answers = self._service.stream(message)
+                try:
+                    async for answer in answers:
+                        yield encode_bounded(answer)
+                finally:
+                    if isinstance(answers, AsyncGenerator):
+                        await answers.aclose()
         except Exception as fault:  # noqa: BLE001 as in `call`
             yield encode_bounded(failure_of(fault, self._on_fault))
-        finally:
-            if isinstance(answers, AsyncGenerator):
-                await answers.aclose()
 
     async def session(self, _requests: Any, context: Any) -> None:
         """A stream in both directions, read from and written to `context`."""
-        duplex = QueuedDuplex(context.peer())
+        duplex = ServerDuplex(context.peer())
         await context.send_initial_metadata(())
 
         async def read() -> bytes | None:
@@ -366,7 +430,7 @@ async def serve(address: str, service: Service, *, on_fault: Callable[[BaseExcep
     host, port = loopback(address)
     probe(host, port, address)
     server = grpc.aio.server(options=_SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(),))
+    server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(Requests(OneThread())),))
     shown = f"[{host}]" if ":" in host else host
     try:
         port = server.add_insecure_port(f"{shown}:{port}")

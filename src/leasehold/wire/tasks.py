@@ -1,8 +1,12 @@
-"""What a group of tasks ended with, told to whoever waits for it."""
+"""Tasks that end together, and tasks that wait for a peer."""
 
 import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
 
 from leasehold.errors import gravest
+from leasehold.limits import SECOND_NS
 
 
 def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -16,3 +20,26 @@ def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     if task is not None and task.cancelling():
         return asyncio.CancelledError()
     return gravest(errors)
+
+
+class Patience:
+    """Waits of one kind: each lasts at most `each_ns`, and one more than `most` ends the oldest, so that peers that say
+    nothing can't keep out one that does."""
+
+    def __init__(self, most: int, each_ns: int) -> None:
+        self._most = most
+        self._each_s = each_ns / SECOND_NS
+        self._waits: OrderedDict[asyncio.Timeout, None] = OrderedDict()
+
+    @contextlib.asynccontextmanager
+    async def wait(self) -> AsyncGenerator[None]:
+        """Around one wait. Raises `TimeoutError`."""
+        async with asyncio.timeout(self._each_s) as patience:
+            if len(self._waits) >= self._most:
+                oldest, _ = self._waits.popitem(last=False)
+                oldest.reschedule(asyncio.get_running_loop().time())
+            self._waits[patience] = None
+            try:
+                yield
+            finally:
+                self._waits.pop(patience, None)

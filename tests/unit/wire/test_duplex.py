@@ -8,15 +8,13 @@ import pytest
 from leasehold.core.codec import encode
 from leasehold.core.messages import AskStatus, Failure
 from leasehold.errors import Definite, Unreachable
-from leasehold.wire import duplex
 from leasehold.wire.duplex import END_FRAME, QueuedDuplex
-from leasehold.wire.rpc import ClientDuplex
+from leasehold.wire.rpc import ClientDuplex, ServerDuplex
 
 
-async def test_who_sends_large_messages_waits_until_they_are_looked_at(monkeypatch):
+async def test_who_sends_large_messages_waits_until_they_are_looked_at():
     blob = encode(AskStatus())
-    monkeypatch.setattr(duplex, "SESSION_RECEIVE_BYTES_MAX", 2 * len(blob))
-    here, came = QueuedDuplex("peer"), 0
+    here, came = QueuedDuplex("peer", receive_bytes_max=2 * len(blob)), 0
 
     async def read():
         nonlocal came
@@ -31,6 +29,31 @@ async def test_who_sends_large_messages_waits_until_they_are_looked_at(monkeypat
             assert came == min(taken + 3, 7), "two wait, and one was read"
             assert await here.receive() == AskStatus()
         assert await here.receive() is None
+
+
+async def test_a_server_reads_one_message_ahead_until_the_session_is_open():
+    blob = encode(AskStatus())
+    here, came = ServerDuplex("peer"), 0
+
+    async def read():
+        nonlocal came
+        came += 1
+        return blob if came <= 9 else END_FRAME
+
+    async def settle():
+        for _ in range(40):
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(here.read_all(read))
+        await settle()
+        assert came == 2, "one waits, and one was read"
+        assert await here.receive() == AskStatus()
+        await settle()
+        assert came == 3, "whoever opens a session has not said yet that it is open"
+        assert await here.receive() == AskStatus()
+        await settle()
+        assert came == 10
 
 
 class OverAlready:

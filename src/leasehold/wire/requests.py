@@ -1,0 +1,126 @@
+"""The bytes of a request to a coordinator: one frame, or its size in a frame of its own and then its frames.
+
+gRPC takes in a whole message before a handler sees any of it, so the server lets no message be larger than a frame.
+A larger request begins with its size. The server reads on only if there is room for that many bytes, so the memory
+that requests take is bounded before they are read, whoever sends them.
+
+| first frame | then | counted |
+| --- | --- | --- |
+| a message | nothing | no: it is there already |
+| ANNOUNCED, size | frames of `size` bytes together | `size`, from before the next frame until the answer |
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import grpc.aio
+
+from leasehold.core.codec import decode_message
+from leasehold.core.messages import CommitTransaction, Message
+from leasehold.errors import Indefinite, Refused
+from leasehold.limits import (
+    MESSAGE_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_FRAME_BYTES_MAX,
+    REQUEST_READ_NS,
+    REQUESTS_BYTES_MAX,
+    REQUESTS_UNREAD_MAX,
+    SECOND_NS,
+)
+from leasehold.wire.ports import Threads
+from leasehold.wire.tasks import Patience
+
+EOF: Final = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue] exported without being declared
+ANNOUNCED: Final = b"\xc1"
+"""No MessagePack begins so."""
+SIZE_BYTES: Final = 8
+
+Reading: TypeAlias = AbstractAsyncContextManager[Message]
+"""A request that is being read; it counts as held until the end of the `with`."""
+
+
+def frames(blob: bytes) -> Iterator[bytes]:
+    """What to send of a request's bytes, in this order."""
+    if len(blob) <= REQUEST_FRAME_BYTES_MAX:
+        yield blob
+        return
+    yield ANNOUNCED + len(blob).to_bytes(SIZE_BYTES, "big")
+    for start in range(0, len(blob), REQUEST_FRAME_BYTES_MAX):
+        yield blob[start : start + REQUEST_FRAME_BYTES_MAX]
+
+
+@contextlib.asynccontextmanager
+async def whole(blob: bytes) -> AsyncGenerator[Message]:
+    """A request that has arrived."""
+    yield decode_message(blob)
+
+
+class Requests:
+    """Reads the requests of one server."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._patience = Patience(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
+        self.held_bytes = 0
+        """Of large requests that have not been answered, those included that have not arrived."""
+
+    @contextlib.asynccontextmanager
+    async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
+        """Reads a request from a call. Raises `Refused` (BAD_MESSAGE, MESSAGE_TOO_LARGE), and `Indefinite`: BUSY
+        without room, TOO_SLOW where it does not arrive in time."""
+        size = 0
+        try:
+            try:
+                async with self._patience.wait():
+                    blob: bytes | bytearray = await _frame(context)
+                    if blob.startswith(ANNOUNCED):
+                        size = self._take(_announced(blob, MESSAGE_BYTES_MAX if commit else REQUEST_BYTES_MAX))
+                        blob = await _rest(context, size)
+            except TimeoutError as error:
+                text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
+                raise Indefinite(text, code="TOO_SLOW", hint="ask again") from error
+            # Large ones not on the loop that grants leases.
+            message = await self._threads.run(partial(decode_message, blob)) if size else decode_message(blob)
+            del blob
+            if commit and not isinstance(message, CommitTransaction):
+                raise Refused(f"a {type(message).__name__} is no commit", code="BAD_MESSAGE", hint="upgrade")
+            yield message
+        finally:
+            self.held_bytes -= size
+
+    def _take(self, size: int) -> int:
+        if self.held_bytes + size > REQUESTS_BYTES_MAX:
+            # Indefinite: an earlier copy of the same request may have been carried out.
+            raise Indefinite("the coordinator holds too many large requests", code="BUSY", hint="ask again in a moment")
+        self.held_bytes += size
+        return size
+
+
+async def _frame(context: Any) -> bytes:
+    blob = await context.read()
+    if blob is EOF:
+        raise Refused("the request ends before its last byte", code="BAD_MESSAGE", hint="upgrade")
+    return blob
+
+
+def _announced(frame: bytes, bytes_max: int) -> int:
+    size = int.from_bytes(frame[len(ANNOUNCED) :], "big")
+    if len(frame) != len(ANNOUNCED) + SIZE_BYTES or size <= REQUEST_FRAME_BYTES_MAX:
+        raise Refused("not the size of a request", code="BAD_MESSAGE", hint="upgrade")
+    if size > bytes_max:
+        text = f"a request of {size} bytes is over the limit of {bytes_max}"
+        raise Refused(text, code="MESSAGE_TOO_LARGE", hint="Send less at once.")
+    return size
+
+
+async def _rest(context: Any, size: int) -> bytearray:
+    blob = bytearray()
+    while len(blob) < size:
+        frame = await _frame(context)
+        if not frame or len(blob) + len(frame) > size:
+            raise Refused("a request of another size than it said", code="BAD_MESSAGE", hint="upgrade")
+        blob += frame
+    return blob

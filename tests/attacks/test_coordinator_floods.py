@@ -1,0 +1,143 @@
+"""Floods of the coordinator's port by strangers and by users without rights."""
+
+import contextlib
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import grpc
+import pytest
+
+from leasehold.core.codec import encode
+from leasehold.core.messages import CommitTransaction, Execute, Message, WhoAreYou
+from leasehold.errors import LeaseholdError
+from leasehold.ids import ClusterId, StatementId, TransactionId
+from leasehold.limits import HANDSHAKE_NS, REQUEST_BYTES_MAX, SECOND_NS
+from leasehold.wire.requests import frames
+from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
+from tests.attacks.ground import Ground
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+LARGE_CALLS: Final = 200
+LARGE_BYTES: Final = 15 * 1024 * 1024
+CONNECTIONS: Final = 20
+ANSWER_S: Final = 120
+FAT_SESSIONS: Final = 20
+FAT_BYTES: Final = 64 * 1024 * 1024
+QUESTIONS: Final = 5_000
+SILENT: Final = 200
+
+
+@contextlib.contextmanager
+def channels(ground: Ground, count: int) -> Iterator[list[grpc.Channel]]:
+    """Connections of a stranger."""
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    made = [grpc.insecure_channel(ground.coordinator, options=options) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+def outcome(call: Callable[[], bytes]) -> str:
+    """What came back: the name of gRPC's status, or the code of our error, or OK."""
+    try:
+        read_answer(call())
+    except grpc.RpcError as error:
+        return str(error.code().name)  # pyright: ignore[reportAttributeAccessIssue] every raised one is a call too
+    except LeaseholdError as error:
+        return error.code
+    return "OK"
+
+
+def at_once(calls: list[Callable[[], bytes]], threads: int = 32) -> Counter[str]:
+    """Makes all calls from several threads; how many ended how."""
+    with ThreadPoolExecutor(threads) as pool:
+        return Counter(pool.map(outcome, calls))
+
+
+def statement(characters: int) -> Message:
+    return Execute(cluster_id=None, statement=StatementId("0" * 32), text="x" * characters)
+
+
+def commit(characters: int) -> Message:
+    return CommitTransaction(
+        cluster_id=ClusterId("c" * characters), transaction=TransactionId("0" * 32), segments=(), login=None
+    )
+
+
+@pytest.mark.parametrize("method", [CALL, STREAM, COMMIT])
+def test_large_messages_of_a_stranger(ground: Ground, scale: int, method: str) -> None:
+    blob = b"\x00" * LARGE_BYTES
+    with channels(ground, CONNECTIONS) as made, ground.attacked():
+        calls = [
+            lambda channel=made[number % CONNECTIONS]: channel.unary_unary(method)(blob, timeout=ANSWER_S)
+            for number in range(LARGE_CALLS * scale)
+        ]
+        ended = at_once(calls)
+    assert set(ended) == {"RESOURCE_EXHAUSTED"}
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [(CALL, statement(REQUEST_BYTES_MAX - 1_000)), (COMMIT, commit(LARGE_BYTES))],
+    ids=["statements", "commits"],
+)
+def test_large_requests_in_frames_of_a_stranger(ground: Ground, scale: int, method: str, message: Message) -> None:
+    sent = list(frames(encode(message)))
+    with channels(ground, CONNECTIONS) as made, ground.attacked():
+        calls = [
+            lambda channel=made[number % CONNECTIONS]: channel.stream_unary(method)(iter(sent), timeout=ANSWER_S)
+            for number in range(LARGE_CALLS * scale)
+        ]
+        ended = at_once(calls)
+    assert set(ended) <= {"BUSY", "UNAUTHENTICATED", "OTHER_CLUSTER", "TOO_SLOW"}
+
+
+def test_fat_sessions_that_are_never_opened(ground: Ground, scale: int) -> None:
+    frame = encode(statement(60_000))
+
+    def fat(channel: grpc.Channel) -> str:
+        call = channel.stream_stream(SESSION)((frame for _ in range(FAT_BYTES // len(frame))), timeout=ANSWER_S)
+        return outcome(lambda: next(iter(call)))
+
+    with channels(ground, FAT_SESSIONS) as made, ground.attacked(), ThreadPoolExecutor(FAT_SESSIONS) as pool:
+        ended = Counter(end for _ in range(scale) for end in pool.map(fat, made))
+    assert ended == {"BAD_MESSAGE": FAT_SESSIONS * scale}
+
+
+@pytest.mark.parametrize("connections", [1, 100])
+def test_questions_all_at_once_are_all_answered(ground: Ground, scale: int, connections: int) -> None:
+    blob = encode(WhoAreYou())
+    with channels(ground, connections) as made, ground.attacked():
+        for _ in range(scale):
+            asked = [
+                made[number % connections].unary_unary(CALL).future(blob, timeout=ANSWER_S)
+                for number in range(QUESTIONS)
+            ]
+            assert Counter(outcome(one.result) for one in asked) == {"OK": QUESTIONS}
+
+
+def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> None:
+    host, _, port = ground.coordinator.rpartition(":")
+    closed: list[bool] = []
+
+    def silent(_number: int) -> None:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
+            connection.settimeout(10 * HANDSHAKE_NS / SECOND_NS)
+            while connection.recv(1_024):
+                pass  # what a server says first
+            closed.append(True)
+
+    with ground.attacked():
+        threads = [threading.Thread(target=silent, args=(number,)) for number in range(SILENT * scale)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert len(closed) == SILENT * scale

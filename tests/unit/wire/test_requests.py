@@ -1,0 +1,225 @@
+"""Requests to a coordinator: in frames, and bounded before they are read."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from leasehold.core.codec import encode
+from leasehold.core.messages import AskStatus, CommitTransaction, Execute, Message
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.ids import ClusterId, StatementId, TransactionId
+from leasehold.limits import (
+    MESSAGE_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_FRAME_BYTES_MAX,
+    REQUESTS_BYTES_MAX,
+    REQUESTS_UNREAD_MAX,
+    SECOND_NS,
+)
+from leasehold.testing.loop import run_virtual
+from leasehold.testing.threads import NoThreads
+from leasehold.wire import requests as under_test
+from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, Requests, frames
+from leasehold.wire.rpc import GrpcTransport, serve
+
+HELD = REQUESTS_BYTES_MAX // REQUEST_BYTES_MAX
+"""So many of the largest requests fit into the budget."""
+
+
+class Call:
+    """What gRPC hands to a handler: frames, then nothing more, or the end."""
+
+    def __init__(self, *sent: bytes, ends: bool = True) -> None:
+        self._sent = list(sent)
+        self._ends = ends
+        self.read_frames = 0
+
+    async def read(self) -> Any:
+        if self._sent:
+            self.read_frames += 1
+            return self._sent.pop(0)
+        if not self._ends:
+            await asyncio.get_running_loop().create_future()
+        return EOF
+
+
+def statement(characters: int) -> Execute:
+    return Execute(cluster_id=None, statement=StatementId("0" * 32), text="x" * characters)
+
+
+def commit(bytes_: int) -> CommitTransaction:
+    return CommitTransaction(
+        cluster_id=ClusterId("c" * bytes_), transaction=TransactionId("0" * 32), segments=(), login=None
+    )
+
+
+def announced(size: int) -> bytes:
+    return ANNOUNCED + size.to_bytes(SIZE_BYTES, "big")
+
+
+def virtually(main: Callable[[], Awaitable[None]]) -> None:
+    async def begin(_random: Random) -> None:
+        await main()
+
+    run_virtual(begin, 1)
+
+
+async def read(call: Call, requests: Requests, *, commit: bool = False) -> Message:
+    async with requests.reading(call, commit=commit) as message:
+        return message
+
+
+async def refusal(call: Call, requests: Requests, *, commit: bool = False) -> LeaseholdError:
+    with pytest.raises(LeaseholdError) as caught:
+        await read(call, requests, commit=commit)
+    return caught.value
+
+
+@pytest.mark.parametrize("characters", [0, REQUEST_FRAME_BYTES_MAX, 3 * REQUEST_FRAME_BYTES_MAX + 1])
+def test_what_is_sent_in_frames_is_read_as_it_was(characters: int) -> None:
+    async def main() -> None:
+        message = statement(characters)
+        sent = list(frames(encode(message)))
+        assert all(len(one) <= REQUEST_FRAME_BYTES_MAX for one in sent)
+        assert len(sent) == (1 if characters == 0 else 3 if characters == REQUEST_FRAME_BYTES_MAX else 5)
+        assert await read(Call(*sent, ends=False), Requests(NoThreads())) == message
+
+    virtually(main)
+
+
+def test_a_large_request_is_turned_away_before_it_is_read_while_others_fill_the_budget() -> None:
+    async def main() -> None:
+        requests = Requests(NoThreads())
+        async with asyncio.TaskGroup() as group:
+            held = [Call(announced(REQUEST_BYTES_MAX), ends=False) for _ in range(HELD)]
+            tasks = [group.create_task(read(one, requests)) for one in held]
+            for _ in range(HELD):
+                await asyncio.sleep(0)
+            late = Call(*frames(encode(statement(REQUEST_BYTES_MAX - 100))))
+            busy = await refusal(late, requests)
+            assert isinstance(busy, Indefinite), "an earlier copy of the request may have been carried out"
+            assert busy.code == "BUSY"
+            assert late.read_frames == 1, "its size, and nothing else"
+            assert await read(Call(encode(AskStatus())), requests) == AskStatus(), "small ones are read all the same"
+            for task in tasks:
+                task.cancel()
+        again = statement(REQUEST_BYTES_MAX - 100)
+        assert await read(Call(*frames(encode(again))), requests) == again, "the room has come back"
+
+    virtually(main)
+
+
+def test_a_request_counts_until_it_has_been_answered() -> None:
+    async def main() -> None:
+        requests = Requests(NoThreads())
+        blob = encode(statement(REQUEST_BYTES_MAX - 100))
+        async with requests.reading(Call(*frames(blob))):
+            assert requests.held_bytes == len(blob)
+        assert requests.held_bytes == 0
+
+    virtually(main)
+
+
+def test_only_a_commit_may_be_larger_than_other_requests() -> None:
+    async def main() -> None:
+        requests = Requests(NoThreads())
+        large = commit(REQUEST_BYTES_MAX)
+        refused = await refusal(Call(*frames(encode(large))), requests)
+        assert isinstance(refused, Refused)
+        assert refused.code == "MESSAGE_TOO_LARGE"
+        assert await read(Call(*frames(encode(large))), requests, commit=True) == large
+        assert (await refusal(Call(encode(AskStatus())), requests, commit=True)).code == "BAD_MESSAGE"
+        over = Call(announced(MESSAGE_BYTES_MAX + 1), ends=False)
+        assert (await refusal(over, requests, commit=True)).code == "MESSAGE_TOO_LARGE"
+        assert requests.held_bytes == 0
+
+    virtually(main)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        (),
+        (b"",),
+        (ANNOUNCED,),
+        (announced(0),),
+        (announced(REQUEST_FRAME_BYTES_MAX),),
+        (announced(100_000) + b"x",),
+        (announced(100_000),),
+        (announced(100_000), b"x" * 60_000),
+        (announced(100_000), b"x" * 60_000, b"x" * 60_000),
+        (announced(100_000), b"", b"x" * 100_000),
+        (announced(100_000), b"x" * 60_000, b"x" * 40_000),
+    ],
+)
+def test_a_request_that_is_not_what_it_said_is_refused(sent: tuple[bytes, ...]) -> None:
+    async def main() -> None:
+        requests = Requests(NoThreads())
+        refused = await refusal(Call(*sent), requests)
+        assert isinstance(refused, Definite)
+        assert refused.code == "BAD_MESSAGE"
+        assert requests.held_bytes == 0
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("sent", [(), (announced(100_000),), (announced(100_000), b"x" * 60_000)])
+def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> None:
+    async def main() -> None:
+        requests = Requests(NoThreads())
+        given_up = await refusal(Call(*sent, ends=False), requests)
+        assert isinstance(given_up, Indefinite)
+        assert given_up.code == "TOO_SLOW"
+        assert requests.held_bytes == 0
+
+    virtually(main)
+
+
+def test_one_more_request_that_says_nothing_ends_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert REQUESTS_UNREAD_MAX > 3
+    monkeypatch.setattr(under_test, "REQUESTS_UNREAD_MAX", 3)
+
+    async def main() -> None:
+        requests = Requests(NoThreads())
+        async with asyncio.TaskGroup() as group:
+            silent = [group.create_task(refusal(Call(ends=False), requests)) for _ in range(4)]
+            await silent[0]
+            assert [one.done() for one in silent] == [True, False, False, False]
+            assert await read(Call(encode(AskStatus())), requests) == AskStatus(), "whoever speaks is heard"
+            assert [one.done() for one in silent] == [True, False, False, False]
+
+    virtually(main)
+
+
+class Echo:
+    async def call(self, request: Message) -> Message:
+        return request
+
+    async def stream(self, request: Message) -> Any:
+        yield request
+
+    async def session(self, duplex: Any) -> None:
+        raise Refused("no sessions")
+
+
+async def test_large_requests_travel_over_grpc_from_both_clients() -> None:
+    server = await serve("127.0.0.1:0", Echo(), on_fault=lambda _fault: None)
+    connection, blocking = GrpcTransport().connect(server.address), BlockingConnection(server.address)
+    try:
+        for message in (statement(REQUEST_BYTES_MAX - 100), commit(MESSAGE_BYTES_MAX - 200)):
+            assert await connection.call(message, timeout_ns=60 * SECOND_NS) == message
+            assert await asyncio.to_thread(blocking.call, message, 60 * SECOND_NS) == message
+        large = statement(REQUEST_BYTES_MAX - 100)
+        assert [one async for one in connection.stream(large, timeout_ns=60 * SECOND_NS)] == [large]
+        assert await asyncio.to_thread(lambda: list(blocking.stream(large, 60 * SECOND_NS))) == [large]
+        with pytest.raises(Refused) as caught:
+            await connection.call(statement(REQUEST_BYTES_MAX), timeout_ns=60 * SECOND_NS)
+        assert caught.value.code == "MESSAGE_TOO_LARGE"
+    finally:
+        blocking.close()
+        await connection.close()
+        await server.close()
