@@ -296,6 +296,8 @@ FETCH_BYTES_PER_SECOND_MIN: Final = 10 * 1024 * 1024
 """A copy slower than this is given up."""
 SCAN_BATCH_TIMEOUT_NS: Final = LEASE_DURATION_NS
 """A replica that has sent nothing for so long is left for the next one; twice as long after each such round."""
+SCAN_PLANS_MAX: Final = 5
+"""How many plans a client makes for one query whose rows are taken away before it has shown any."""
 SCAN_STREAMS: Final = 4
 """Segments that one reader reads at once."""
 SCAN_STREAM_BATCHES: Final = 4

@@ -15,6 +15,7 @@ RUNNING = "tests/unit/coordinator/test_procedures.py"
 REWRITE = "tests/unit/core/test_rewrite.py"
 ASKED = "tests/scenarios/test_admission.py"
 ROWS = "tests/unit/node/test_hiding.py"
+CUTOFF = "tests/unit/node/test_cutoff.py"
 EARLY = "        after = await self._insist(decide)\n        if procedure.step is Step.PRE_STATE:\n"
 
 MUTANTS = (
@@ -253,7 +254,7 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="rows that a DELETE takes are in no batch",
         edits=(
-            Edit(HIDING, "        if horizon is None and deletes is None:\n", "        if horizon is None:\n"),
+            Edit(HIDING, "        if clock is None and deletes is None:\n", "        if clock is None:\n"),
             Edit(SIMULATED, "    if not deletes:\n        return part\n", "    if True:\n        return part\n"),
         ),
         hunters=(f"{ROWS}::test_a_delete_hides_from_its_pre_state_on_and_gives_back_what_is_rolled_back",),
@@ -281,6 +282,61 @@ MUTANTS = (
             ),
         ),
         hunters=(f"{ROWS}::test_a_delete_between_two_batches_concerns_the_second",),
+    ),
+    Mutant(
+        name="a query that a DELETE cuts in two",
+        invariant="INV-SCAN-1",
+        rule="a query whose rows a DELETE takes away after its cutoff ends",
+        edits=(
+            Edit(
+                HIDING,
+                "            newest = table.deletes if cutoff is None else cutoff.deletes  # INV-SCAN-1\n",
+                "            newest = table.deletes\n",
+            ),
+            Edit(SIMULATED, "ticket.cutoff.deletes\n", "table.deletes\n"),
+        ),
+        hunters=(f"{CUTOFF}::test_a_delete_between_two_batches_ends_a_planned_scan_at_a_row_that_it_takes",),
+    ),
+    Mutant(
+        name="a rollback that a query meets halfway",
+        invariant="INV-SCAN-1",
+        rule="a query from which an undecided DELETE took rows ends when that is rolled back",
+        edits=(
+            Edit(
+                "core/cutoff.py",
+                "    if any(number not in deletes for number in gone.undecided):\n",
+                "    if False:\n",
+            ),
+        ),
+        hunters=(f"{CUTOFF}::test_a_scan_planned_under_a_delete_ends_if_that_is_rolled_back_and_only_then",),
+    ),
+    Mutant(
+        name="rows that expire during a query",
+        invariant="INV-SCAN-1",
+        rule="the horizon of a query is that of its plan",
+        edits=(
+            Edit(
+                "core/cutoff.py",
+                "    return gone.earliest_us, horizon",
+                "    return None if horizon is None else horizon.earliest_us, horizon",
+            ),
+        ),
+        hunters=(f"{CUTOFF}::test_a_horizon_that_moves_with_time_takes_nothing_from_a_planned_scan",),
+        unseen="rows of the simulator have no time",
+    ),
+    Mutant(
+        name="a shorter TTL that a query does not meet",
+        invariant="INV-SCAN-1",
+        rule="a row that a shorter TTL took since the cutoff ends the query",
+        edits=(
+            Edit(
+                "core/cutoff.py",
+                "    forced = horizon is not None and horizon.since > gone.deletes\n",
+                "    forced = False\n",
+            ),
+        ),
+        hunters=(f"{CUTOFF}::test_a_shorter_ttl_ends_a_planned_scan_at_a_row_that_it_takes",),
+        unseen="rows of the simulator have no time",
     ),
     Mutant(
         name="rows deleted before they were written",

@@ -204,7 +204,7 @@ ROWS = {str(row): 1 for row in range(10)}
 WITHOUT_3 = Counter({name: 1 for name in ROWS if name != "3"})
 
 
-@breaks("INV-WRITE-2")
+@breaks("INV-SCAN-1")
 def a_deleted_row_that_is_returned(told):
     told.written()
     told.wrote(**ROWS)
@@ -212,7 +212,7 @@ def a_deleted_row_that_is_returned(told):
     told.scan(Counter(ROWS))
 
 
-@breaks("INV-WRITE-2")
+@breaks("INV-SCAN-1")
 def a_row_hidden_that_no_delete_takes(told):
     told.written()
     told.wrote(**ROWS)
@@ -220,7 +220,7 @@ def a_row_hidden_that_no_delete_takes(told):
     told.scan(WITHOUT_3)
 
 
-@breaks("INV-WRITE-2")
+@breaks("INV-SCAN-1")
 def a_row_hidden_that_was_written_after_the_delete(told):
     told.commit(delete(), table())
     told.written(msgspec.structs.replace(segment(), deletes=1))
@@ -228,7 +228,7 @@ def a_row_hidden_that_was_written_after_the_delete(told):
     told.scan(WITHOUT_3)
 
 
-@breaks("INV-WRITE-2")
+@breaks("INV-SCAN-1")
 def a_row_that_a_rollback_did_not_bring_back(told):
     told.written()
     told.wrote(**ROWS)
@@ -247,6 +247,23 @@ def a_delete_that_was_rolled_back_and_hides_on(told):
     told.scan(WITHOUT_3)
 
 
+@breaks("INV-SCAN-1")
+def a_delete_that_takes_rows_from_a_query_that_was_planned_before_it(told):
+    told.written()
+    told.wrote(**ROWS)
+    told.commit(delete(), table())
+    told.scan(WITHOUT_3, revision=told.revision - 1)
+
+
+@breaks("INV-SCAN-1")
+def half_of_a_delete(told):
+    told.written()
+    told.wrote(**ROWS)
+    both = delete(value="3"), delete(number=2, value="4")
+    told.commit(both[0], both[1], table())
+    told.scan(WITHOUT_3)
+
+
 @breaks("INV-WRITE-2")
 def a_batch_with_a_row_that_had_been_deleted_since_its_scan_began(told):
     told.written()
@@ -255,7 +272,7 @@ def a_batch_with_a_row_that_had_been_deleted_since_its_scan_began(told):
     told.release(rows=(1, 2, 3))
 
 
-@breaks("INV-WRITE-2")
+@breaks("INV-SCAN-1")
 def a_later_row_that_an_older_delete_hides_since_its_segment_forgot(told):
     told.commit(delete(), table())
     told.written(segment())
@@ -271,7 +288,8 @@ def a_sound_delete(told):
     told.commit(delete(state=PRE_DELETE), table())
     told.release(rows=(1, 2, 4))
     told.scan(WITHOUT_3)
-    # Pinned before it, and read in part after it.
-    told.scan(WITHOUT_3, revision=told.revision - 1)
+    # Planned before it: nothing of it is missing, or all of it by a later cutoff.
+    told.scan(Counter(ROWS), revision=told.revision - 1)
+    told.scan(WITHOUT_3, revision=told.revision - 1, cutoff=told.revision)
     told.commit(delete(state=IN_USE))
     told.scan(WITHOUT_3)

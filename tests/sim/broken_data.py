@@ -84,7 +84,7 @@ def a_scan_that_lacks_a_segment(told):
     told.scan({})
 
 
-@breaks("INV-WRITE-2")
+@breaks("INV-SCAN-1")
 def a_scan_that_doubles_a_row(told):
     told.written()
     told.wrote(a=9, b=1)

@@ -245,8 +245,8 @@ class Told:
         self.oracle.answered(hex_128(1), what)
         self.step()
 
-    def scan(self, rows, revision=None):
-        self.oracle.scanned(5, self.revision if revision is None else revision, rows)
+    def scan(self, rows, revision=None, cutoff=None):
+        self.oracle.scanned(5, self.revision if revision is None else revision, rows, cutoff)
         self.step()
 
     def wrote(self, **rows):

@@ -9,7 +9,7 @@ import pyarrow as pa
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.rewrite import Rewritten, rewrite
-from leasehold.client.scan import read_plan
+from leasehold.client.scan import read_again, read_plan
 from leasehold.core.messages import TableFacts, ViewFacts
 from leasehold.core.records import ViewColumn
 from leasehold.errors import LeaseholdError, Refused
@@ -65,8 +65,13 @@ class Table:
 
     def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
-        plan = self._cluster.plan(self._name, columns)
-        return read_plan(plan, refresh=self._cluster.looking_again(plan.facts), login=self._cluster.token)
+        cluster, chosen = self._cluster, None if columns is None else tuple(columns)
+
+        def read() -> pa.RecordBatchReader:
+            plan = cluster.plan(self._name, chosen)
+            return read_plan(plan, refresh=cluster.looking_again(plan.facts), login=cluster.token)
+
+        return read_again(read)
 
     def append(self, rows: pa.Table | pa.RecordBatchReader) -> int:
         """Adds rows, all or none; answers how many. Columns are matched by name."""
@@ -102,14 +107,18 @@ class View:
         from leasehold.client.views import read_view  # noqa: PLC0415 - few need it, and DuckDB takes long to load
 
         cluster = self._cluster
-        facts = cluster.view_facts(self._name)
-        through = tuple(view.view for view in facts.views)
-        plans = {table.name: cluster.plan(table.name, table.columns, through=through) for table in facts.tables}
-        return read_view(
-            facts,
-            plans,
-            lambda plan: read_plan(plan, refresh=cluster.looking_again(plan.facts), login=cluster.token),
-        )
+
+        def read() -> pa.RecordBatchReader:
+            facts = cluster.view_facts(self._name)
+            through = tuple(view.view for view in facts.views)
+            plans = {table.name: cluster.plan(table.name, table.columns, through=through) for table in facts.tables}
+            return read_view(
+                facts,
+                plans,
+                lambda plan: read_plan(plan, refresh=cluster.looking_again(plan.facts), login=cluster.token),
+            )
+
+        return read_again(read)
 
 
 def connect(target: str | Path = "leasehold-data", *, user: str | None = None, password: str | None = None) -> Cluster:

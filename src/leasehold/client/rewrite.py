@@ -31,7 +31,7 @@ from leasehold.wire.clock import sleep_ns
 if TYPE_CHECKING:
     from leasehold.client.cluster import Cluster
 
-CHANGED: Final = frozenset({"COLUMN_DROPPED", "REWRITE_STALE", "SCHEMA_CHANGED", "SEGMENT_UNKNOWN"})
+CHANGED: Final = frozenset({"COLUMN_DROPPED", "REWRITE_STALE", "ROWS_TAKEN_AWAY", "SCHEMA_CHANGED", "SEGMENT_UNKNOWN"})
 """What a rewrite is told whose table changed since it was planned."""
 
 

@@ -26,6 +26,7 @@ from leasehold.limits import (
     SCAN_BATCH_TIMEOUT_NS,
     SCAN_GIVE_UP_NS,
     SCAN_PAUSE_NS,
+    SCAN_PLANS_MAX,
     SCAN_STREAM_BATCHES,
     SCAN_STREAMS,
     SECOND_NS,
@@ -44,6 +45,7 @@ FINAL: Final = frozenset(
         "FORKED",
         "GENERATION_CHANGED",
         "OTHER_CLUSTER",
+        "ROWS_TAKEN_AWAY",
         "SCHEMA_CHANGED",
         "SEGMENT_UNKNOWN",
         "TABLE_DROPPED",
@@ -177,6 +179,7 @@ class _SegmentReader:
             through=self._plan.through,
             login=self._login,
             generation=self._plan.facts.generation,
+            cutoff=self._plan.cutoff,
         )
         with calling(address):
             stream = reader_to(address).do_get(ticket(request), within(self._timeout_ns))
@@ -251,6 +254,49 @@ def read_plan(
         return read_segment(plan, segment, now_ns=now_ns, sleep=sleep_unless_stopped, places=places, login=login)
 
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan.segments, one, streams, stopped))
+
+
+def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader:
+    """What `read` plans and reads; a new plan is made if rows are taken away before any batch was handed out.
+
+    So a query ends with ROWS_TAKEN_AWAY only where a part of what it showed could be half of a DELETE (INV-SCAN-1), or
+    after SCAN_PLANS_MAX plans. Errors as of `read`.
+    """
+
+    def planned(attempt: int) -> tuple[pa.RecordBatchReader, int]:
+        while True:
+            try:
+                return read(), attempt
+            except Refused as error:
+                attempt = _next_plan(error, attempt)
+
+    first, attempts = planned(1)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        reader, attempt = first, attempts
+        while True:
+            is_begun = False
+            try:
+                for batch in reader:
+                    is_begun = True
+                    yield batch
+            except Refused as error:
+                if is_begun:
+                    raise
+                reader, attempt = planned(_next_plan(error, attempt))
+                if not reader.schema.equals(first.schema):
+                    raise
+            else:
+                return
+
+    return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+
+def _next_plan(error: Refused, attempt: int) -> int:
+    """The number of the next plan; raises `error` where no new plan can help."""
+    if error.code != "ROWS_TAKEN_AWAY" or attempt >= SCAN_PLANS_MAX:
+        raise error
+    return attempt + 1
 
 
 class _Stopped(Exception):

@@ -14,6 +14,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
 from leasehold.core.codec import encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
+from leasehold.core.cutoff import cutoff
 from leasehold.core.ddl import cleaned
 from leasehold.core.messages import (
     AbortTransaction,
@@ -104,6 +105,7 @@ class Data:
             segments=lean,
             through=request.through,
             deletes=table.deletes if request.rewrite else 0,
+            cutoff=cutoff(table, catalog),
         )
         if len(encode(plan)) > MESSAGE_BYTES_MAX:
             raise _too_many(len(lean), table, catalog)

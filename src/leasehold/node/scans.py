@@ -30,6 +30,7 @@ from leasehold.ids import NodeId, SegmentId
 from leasehold.limits import (
     BATCH_ROWS,
     COLUMNS_MAX,
+    DELETES_MAX,
     FLIGHT_READS_MAX,
     LITERAL_CHARACTERS_MAX,
     SEGMENTS_VERIFIED_MAX,
@@ -70,7 +71,7 @@ class Scans:
 
     def open(self, ticket: ReadTicket) -> flight.GeneratorStream:
         """The stream of a ticket. Raises what stands against it now; what comes up later ends the stream."""
-        if ticket.row_offset < 0 or len(ticket.fields) > COLUMNS_MAX or any(map(_has_long_value, ticket.fields)):
+        if not _is_sound(ticket):
             raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
         schema = arrow_schema(ticket.fields)
         bucket = (ticket.table, ticket.bucket)
@@ -79,7 +80,7 @@ class Scans:
         table = authorise(ticket, view)
         if not self._files.exists(ticket.table, ticket.bucket, ticket.segment):
             raise missing(self._published, ticket.segment)
-        hidings = Hidings()
+        hidings = Hidings(ticket.cutoff)
         telling = self._hiding(ticket, table, view, hidings).fields
         return flight.GeneratorStream(schema, self._guarding(ticket, hidings, _Rest(ticket.row_offset, telling)))
 
@@ -233,6 +234,14 @@ def is_replaceable(ticket: ReadTicket, view: Catalog, node: NodeId) -> bool:
     """Whether a node other than `node` holds the segment too."""
     entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
     return entry is not None and bool(set(entry.holders) - {node})
+
+
+def _is_sound(ticket: ReadTicket) -> bool:
+    """Whether its values lie within their bounds."""
+    gone = ticket.cutoff
+    if gone is not None and (len(gone.undecided) > DELETES_MAX or (gone.earliest_us or 0) >= 2**63):
+        return False
+    return ticket.row_offset >= 0 and len(ticket.fields) <= COLUMNS_MAX and not any(map(_has_long_value, ticket.fields))
 
 
 def _has_long_value(field: Field) -> bool:

@@ -162,6 +162,7 @@ class LeaseholdReader(DataSourceReader):
             fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
             plan = cluster.plan(self._name, [field.name for field in fields], through=self._through)
             check_readable(self._schema, plan.fields, table=self._name)
+            plan = msgspec.structs.replace(plan, cutoff=None)
             shares = share_out(plan.segments) or [()]
             return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import pyarrow as pa
 
 from leasehold.core.catalog import Catalog, live_fields
+from leasehold.core.cutoff import check_decided, rows_taken_away
 from leasehold.core.lease import Pass
 from leasehold.core.messages import (
     BatchMark,
@@ -353,13 +354,22 @@ class DataService:
 
 
 def _shown(part: tuple[RowId, ...], ticket: ReadTicket, table: TableRecord, view: Catalog) -> tuple[RowId, ...]:
-    """The rows that no DELETE has taken: what `node/hiding.py` does with Arrow's values."""
+    """The rows that no DELETE has taken: what `node/hiding.py` does with Arrow's values. Raises ROWS_TAKEN_AWAY."""
     segment = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
     assert segment is not None, "the view was authorised"
-    deletes = hiding(table.id, segment, view)
+    assert ticket.cutoff is not None, "every reader sends one"
+    check_decided(ticket.cutoff, view.deletes.get(table.id, {}), table.name)
+    deletes, newest = hiding(table.id, segment, view), ticket.cutoff.deletes
     if not deletes:
         return part
-    return tuple(row for row in part if not any(fulfils(row, one, segment, table.fields) for one in deletes))
+    left: list[RowId] = []
+    for row in part:
+        taking = [one.number for one in deletes if fulfils(row, one, segment, table.fields)]
+        if taking and min(taking) > newest:
+            raise rows_taken_away(table.name, "rows were deleted")
+        if not taking:
+            left.append(row)
+    return tuple(left)
 
 
 async def _settle(work: Coroutine[Any, Any, T], done: "asyncio.Future[T]") -> None:

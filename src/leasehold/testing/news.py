@@ -307,10 +307,12 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    """A scan pinned at `revision` returned these rows, or these segments with so many rows each."""
+    """A scan planned at `revision`, whose cutoff is of another one or the same, returned these rows, or these segments
+    with so many rows each."""
 
     table: ObjectId
     revision: Revision
+    cutoff: Revision
     rows: "Counter[str] | Mapping[SegmentId, int]"
     by_segment: bool
 

@@ -361,9 +361,17 @@ class Oracle:
         """A client is about to commit these rows under a write transaction."""
         self.saw(Wrote(transaction=transaction, table=table, rows=rows))
 
-    def scanned(self, table: ObjectId, revision: Revision, rows: "Counter[str] | Mapping[SegmentId, int]") -> None:
-        """A scan pinned at `revision` returned these rows (a Counter), or segments with so many rows each."""
-        self.saw(Scanned(table=table, revision=revision, rows=rows, by_segment=not isinstance(rows, Counter)))
+    def scanned(
+        self,
+        table: ObjectId,
+        revision: Revision,
+        rows: "Counter[str] | Mapping[SegmentId, int]",
+        cutoff: Revision | None = None,
+    ) -> None:
+        """A scan planned at `revision` returned these rows (a Counter), or segments with so many rows each."""
+        by_segment = not isinstance(rows, Counter)
+        gone = revision if cutoff is None else cutoff
+        self.saw(Scanned(table=table, revision=revision, cutoff=gone, rows=rows, by_segment=by_segment))
 
 
 def _goes_forward(procedure: ProcedureRecord, news: Committed) -> bool:

@@ -17,18 +17,20 @@ from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Ask, Done, GiveUp, Pause, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId, ObjectId, Revision
-from leasehold.limits import MILLISECOND_NS, SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP_NS
+from leasehold.limits import MILLISECOND_NS, SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP_NS, SCAN_PLANS_MAX
 from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, batch_in, closing
 from leasehold.wire.ports import Clock, Entropy, Transport
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    """A scan that came to its end: every row that it was given, pinned at `revision`."""
+    """A scan that came to its end: every row that it was given. Planned at `revision`, without what was gone at
+    `cutoff`."""
 
     table: ObjectId
     name: str
     revision: Revision
+    cutoff: Revision
     rows: tuple[RowId, ...]
 
 
@@ -71,24 +73,37 @@ class Reader:
                 break
 
     async def scan(self, name: str, columns: tuple[str, ...] | None = None) -> Scanned:
-        """All rows of a table. Raises what a scan of `client.scan` raises."""
-        plan = await self._asking.ask(PlanScan(cluster_id=None, name=name, columns=columns), ScanPlan)
+        """All rows of a table, planned anew as in `client.scan.read_again`. Raises what that raises."""
+        for left in reversed(range(SCAN_PLANS_MAX)):
+            plan = await self._asking.ask(PlanScan(cluster_id=None, name=name, columns=columns), ScanPlan)
+            rows: list[RowId] = []
+            try:
+                return await self._read(plan, name, rows)
+            except Refused as error:
+                if error.code != "ROWS_TAKEN_AWAY" or rows or not left:
+                    raise
+        raise AssertionError("the last plan is read or raises")
+
+    async def _read(self, plan: ScanPlan, name: str, rows: list[RowId]) -> Scanned:
+        """Hands what comes to `rows`, also where it ends with an error."""
+        assert plan.cutoff is not None
         lookup = Lookup(self._asking, name)
         places = Places(plan.facts, lookup, now_ns=self._clock.now_ns)
-        rows: list[RowId] = []
         for segment in plan.segments:
             reading = _SegmentReader(
                 plan,
                 segment,
                 places,
                 lookup,
+                rows,
                 login=self._asking.login,
                 transport=self._transport,
                 clock=self._clock,
                 entropy=self._entropy,
             )
-            rows.extend(await reading.rows())
-        scanned = Scanned(table=plan.facts.table, name=name, revision=plan.facts.revision, rows=tuple(rows))
+            await reading.read()
+        revision, cutoff = plan.facts.revision, plan.cutoff.revision
+        scanned = Scanned(table=plan.facts.table, name=name, revision=revision, cutoff=cutoff, rows=tuple(rows))
         self._on_scanned(scanned)
         return scanned
 
@@ -102,6 +117,7 @@ class _SegmentReader:
         segment: SegmentRecord,
         places: Places,
         lookup: Lookup,
+        rows: list[RowId],
         *,
         login: LoginToken | None,
         transport: Transport,
@@ -124,10 +140,10 @@ class _SegmentReader:
             msgspec.structs.replace(segment, holders=holders), seen=plan.facts.revision, now_ns=clock.now_ns()
         )
         self._row = 0
-        self._rows: list[RowId] = []
+        self._rows = rows
 
-    async def rows(self) -> list[RowId]:
-        """Every row of the segment, once."""
+    async def read(self) -> None:
+        """Hands out every row of the segment, once."""
         while True:
             move = self._reading.move(self._clock.now_ns())
             match move:
@@ -140,7 +156,7 @@ class _SegmentReader:
                     self._was_late = False
                     await self._look_again()
                 case Done():
-                    return self._rows
+                    return
                 case GiveUp():
                     raise self._places.nobody(f"no replica serves segment {self._segment.id}", self._reasons)
                 case _:
@@ -187,6 +203,7 @@ class _SegmentReader:
             revision=self._places.revision,
             login=self._login,
             generation=self._plan.facts.generation,
+            cutoff=self._plan.cutoff,
         )
         connection = self._transport.connect(address)
         try:

@@ -228,7 +228,7 @@ class Simulation:
 
     def _on_scanned(self, scanned: Scanned) -> None:
         self.scans += 1
-        self._oracle.scanned(scanned.table, scanned.revision, _named(scanned.rows))
+        self._oracle.scanned(scanned.table, scanned.revision, _named(scanned.rows), scanned.cutoff)
 
     def _released_by(self, node: SimulatedNode) -> OnReleased:
         def released(passed: Pass[Catalog], ticket: ReadTicket, rows: tuple[RowId, ...]) -> None:

@@ -73,7 +73,7 @@ def test_a_shorter_ttl_hides_rows_first_and_takes_them_then(before, horizon_us):
     earliest_us = WALL_US - HOUR_US
     statement = alter(ttl_ns=HOUR_NS, a=None, c="3")
     hidden = ExpiredRows(table=2, ttl_ns=HOUR_NS, properties={"a": None, "c": "3"})
-    horizon = HorizonRecord(table=2, horizon_us=known, hidden_us=earliest_us)
+    horizon = HorizonRecord(table=2, horizon_us=known, hidden_us=earliest_us, since=1)
     before_it = table(ttl_ns=before, time_column=1, properties={"a": "1", "b": "2"}, deletes=1)
     changes = began(base, statement, hidden, wall_us=WALL_US)
     assert changes == ({keys.table(2): before_it, keys.horizon(2): horizon}, 0)
@@ -82,18 +82,19 @@ def test_a_shorter_ttl_hides_rows_first_and_takes_them_then(before, horizon_us):
     after_it = msgspec.structs.replace(before_it, ttl_ns=HOUR_NS, properties={"b": "2", "c": "3"})
     assert written(ddl.finish(procedure, base.catalog)) == {
         keys.table(2): after_it,
-        keys.horizon(2): HorizonRecord(table=2, horizon_us=earliest_us),
+        keys.horizon(2): HorizonRecord(table=2, horizon_us=earliest_us, since=1),
         keys.procedure(procedure.number): finished(procedure),
     }
     back = written(ddl.roll_back(procedure, base.catalog, elapsed_ns=1))
-    assert back[keys.horizon(2)] == (None if horizon_us is None else HorizonRecord(table=2, horizon_us=horizon_us))
+    restored = None if horizon_us is None else HorizonRecord(table=2, horizon_us=horizon_us, since=1)
+    assert back[keys.horizon(2)] == restored
     assert keys.table(2) not in back
 
 
 def test_the_horizon_never_goes_back_for_a_clock_that_does():
     base = timed(2 * HOUR_NS, WALL_US)
     run(base, alter(ttl_ns=HOUR_NS), wall_us=WALL_US - 9 * HOUR_US)
-    assert base.catalog.horizons[2] == HorizonRecord(table=2, horizon_us=WALL_US)
+    assert base.catalog.horizons[2] == HorizonRecord(table=2, horizon_us=WALL_US, since=1)
 
 
 def test_what_would_be_too_long_is_refused_before_it_hides_anything():

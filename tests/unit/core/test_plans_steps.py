@@ -96,8 +96,9 @@ def objects(base):
     tables = {
         number: msgspec.structs.replace(one, schema_version=0, deletes=0) for number, one in catalog.tables.items()
     }
-    others = (catalog.databases, catalog.views, catalog.buckets, catalog.horizons, catalog.dropped, catalog.grants)
-    return tables, *map(dict, others)
+    horizons = {number: msgspec.structs.replace(one, since=0) for number, one in catalog.horizons.items()}
+    others = (catalog.databases, catalog.views, catalog.buckets, catalog.dropped, catalog.grants)
+    return tables, horizons, *map(dict, others)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

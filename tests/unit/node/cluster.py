@@ -12,6 +12,7 @@ import pyarrow as pa
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog, live_fields
 from leasehold.core.commit import commit_transaction, open_transaction
+from leasehold.core.cutoff import cutoff
 from leasehold.core.ddl import Request, begin, finish
 from leasehold.core.generations import generation_of
 from leasehold.core.identity import hash_secret
@@ -264,7 +265,8 @@ class Cluster:
         self.change([put(keys.CLUSTER, msgspec.structs.replace(self.catalog.cluster, generation=generation))])
 
     def expire_before(self, horizon_us: int) -> None:
-        self.change([put(keys.horizon(self.table.id), HorizonRecord(table=self.table.id, horizon_us=horizon_us))])
+        known = self.catalog.horizons.get(self.table.id, HorizonRecord(table=self.table.id, horizon_us=horizon_us))
+        self.change([put(keys.horizon(self.table.id), msgspec.structs.replace(known, horizon_us=horizon_us))])
 
     @property
     def table(self) -> TableRecord:
@@ -301,7 +303,8 @@ class Cluster:
         segments: list[SegmentRecord] = []
         for bucket in facts.buckets:
             segments.extend(self.catalog.bucket_segments(facts.table, bucket.bucket))
-        return ScanPlan(facts=facts, fields=fields, segments=tuple(segments))
+        gone = cutoff(self.table, self.catalog)
+        return ScanPlan(facts=facts, fields=fields, segments=tuple(segments), cutoff=gone)
 
     # ------------------------------------------------------------ write transactions
 
@@ -337,6 +340,10 @@ class Cluster:
             generation=generation_of(self.catalog),
         )
         return msgspec.structs.replace(ticket, **other)
+
+    def planned_ticket(self, segment: SegmentRecord, **other: object) -> ReadTicket:
+        """A ticket as clients make it, with what is gone by now."""
+        return self.read_ticket(segment, cutoff=cutoff(self.table, self.catalog), **other)
 
 
 @contextmanager

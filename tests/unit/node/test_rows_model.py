@@ -110,6 +110,7 @@ class Pinned:
     plan: ScanPlan
     columns: list[tuple[Column, str, str]]
     rows: list[Row]
+    """Those that were not deleted when it was planned."""
 
 
 @settings(max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -246,9 +247,13 @@ class Rows(RuleBasedStateMachine):
             return
         procedure = self.made.hide(statement)
         self.the_table_reads_as_the_list()
+        self.a_pinned_scan_shows_all_of_a_delete_or_nothing()
+        while_hidden = self.made.plan()
         self.made.change(roll_back(procedure, self.made.catalog, elapsed_ns=1))
         for row in gone:
             row.deleted = False
+        if gone:
+            self.ends(while_hidden)
 
     @rule(let_go=st.booleans())
     def rewrite(self, let_go: bool) -> None:
@@ -274,20 +279,29 @@ class Rows(RuleBasedStateMachine):
     @rule()
     def pin(self) -> None:
         columns = [(one, one.name, one.kind) for one in self.columns]
-        self.pinned = Pinned(self.made.plan(), columns, list(self.rows))
+        self.pinned = Pinned(self.made.plan(), columns, [row for row in self.rows if not row.deleted])
 
     @invariant()
     def the_table_reads_as_the_list(self) -> None:
-        self.check(self.made.plan(), [(one, one.name, one.kind) for one in self.columns], self.rows)
+        kept = [row for row in self.rows if not row.deleted]
+        self.check(self.made.plan(), [(one, one.name, one.kind) for one in self.columns], kept)
 
     @invariant()
-    def a_pinned_scan_goes_on(self) -> None:
-        if self.pinned is not None:
+    def a_pinned_scan_shows_all_of_a_delete_or_nothing(self) -> None:
+        if self.pinned is None:
+            return
+        if any(row.deleted for row in self.pinned.rows):
+            self.ends(self.pinned.plan)
+        else:
             self.check(self.pinned.plan, self.pinned.columns, self.pinned.rows)
 
-    def check(self, plan: ScanPlan, columns: list[tuple[Column, str, str]], rows: list[Row]) -> None:
+    def ends(self, plan: ScanPlan) -> None:
+        with pytest.raises(Refused) as refused:
+            read_plan(plan).read_all()
+        assert refused.value.code == "ROWS_TAKEN_AWAY"
+
+    def check(self, plan: ScanPlan, columns: list[tuple[Column, str, str]], kept: list[Row]) -> None:
         found = read_plan(plan).read_all().sort_by("k")
-        kept = [row for row in rows if not row.deleted]
         wanted = {name: [row.values[column] for row in kept] for column, name, _ in columns}
         assert found["k"].to_pylist() == [row.key for row in kept]
         for _, name, kind in columns:

@@ -33,6 +33,7 @@ from leasehold.core.messages.data import (
     AskView,
     BucketPlaces,
     CommitTransaction,
+    Cutoff,
     Holder,
     OpenTransaction,
     Place,
@@ -110,6 +111,7 @@ __all__ = [
     "ClusterFacts",
     "ClusterStatus",
     "CommitTransaction",
+    "Cutoff",
     "Execute",
     "Failure",
     "FetchTicket",
@@ -214,6 +216,7 @@ Message: TypeAlias = (
     | TransactionFacts
     | StagedSegment
     | CommitTransaction
+    | Cutoff
     | AbortTransaction
     | PlanScan
     | ScanPlan

@@ -156,6 +156,18 @@ class AbortTransaction(ClientRequest, frozen=True, kw_only=True, tag="abort-tran
     transaction: TransactionId
 
 
+class Cutoff(Base, frozen=True, kw_only=True, tag="cutoff/1"):
+    """Which rows of a table are gone for all of one query: what DELETEs up to number `deletes` take, and what lies
+    before `earliest_us`. As of `revision`."""
+
+    revision: Revision
+    deletes: int
+    undecided: tuple[int, ...] = ()
+    """Those of the DELETEs that may still be rolled back."""
+    earliest_us: int | None = None
+    """Microseconds since 1970 UTC; None where no row expires."""
+
+
 class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Pins a revision and the segments of a table; `columns` None means all."""
 
@@ -177,3 +189,4 @@ class ScanPlan(Base, frozen=True, kw_only=True, tag="scan-plan/1"):
     deletes: int = 0
     """Of a rewrite: the newest DELETE of the table."""
     through: tuple[ObjectId, ...] = ()
+    cutoff: Cutoff | None = None

@@ -1,6 +1,7 @@
 """Tickets and batch marks on Flight."""
 
 from leasehold.core.messages.base import Base
+from leasehold.core.messages.data import Cutoff
 from leasehold.core.records import Field
 from leasehold.ids import (
     BucketNumber,
@@ -92,6 +93,8 @@ class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):
     login: LoginToken | None = None
     generation: Generation = Generation(1)
     """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
+    cutoff: Cutoff | None = None
+    """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
 
 
 class FetchTicket(Base, frozen=True, kw_only=True, tag="fetch-ticket/1"):

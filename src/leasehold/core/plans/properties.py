@@ -48,7 +48,8 @@ def alter_properties(statement: AlterProperties, catalog: Catalog, context: Cont
     # A rewrite that is under way may read without rows that come back: it is refused for the number (`core.rewrite`).
     hiding = msgspec.structs.replace(table, deletes=table.deletes + 1)
     known = catalog.horizons.get(table.id, HorizonRecord(table=table.id, horizon_us=NO_HORIZON_US))
-    horizon = msgspec.structs.replace(known, hidden_us=context.wall_us - ttl_ns // 1_000)
+    hidden_us = context.wall_us - ttl_ns // 1_000
+    horizon = msgspec.structs.replace(known, hidden_us=hidden_us, since=hiding.deletes)
     return Plan(
         changes=(put(keys.table(table.id), hiding), put(keys.horizon(table.id), horizon)),
         counters=counters(catalog),

@@ -130,6 +130,8 @@ class HorizonRecord(Record, frozen=True, kw_only=True, tag="horizon/1"):
     """Microseconds since 1970 UTC, in the unit of the time column."""
     hidden_us: int | None = None
     """A later one, of a TTL that is being shortened: it hides rows, which are back if that is rolled back."""
+    since: int = 0
+    """The table's number (`TableRecord.deletes`) of the newest TTL that moved it at once, not with time."""
 
     @property
     def earliest_us(self) -> int:

@@ -2,10 +2,9 @@
 
 In the store, a transaction's segments come into the manifest all in the one revision that says COMMITTED, their rows
 add up to what it says, and it says so once: not after ABORTED, and not a second time however often it is asked. What
-a segment's entry says stays so, but for who holds it. A scan pinned at a revision returned exactly what the commits
-up to there made visible, but for what a DELETE has taken: what was deleted by then, and is still, is not there, and
-nothing else is missing than what some DELETE took since. No batch has a row that a DELETE takes by the view that it is
-released on, whenever its scan was planned.
+a segment's entry says stays so, but for who holds it. A scan of whole segments returned those of its revision; the
+single rows of a scan are for INV-SCAN-1. No batch has a row that a DELETE takes by the view that it is released on,
+whenever its scan was planned.
 """
 
 from collections import Counter
@@ -48,6 +47,37 @@ class Visible:
         self.samples: dict[TransactionId, SegmentRecord] = {}
         """One segment of each: all of a transaction have the same columns, and the same DELETEs before them."""
         self.deletes: dict[bytes, Deleted] = {}
+        self.wrong: str | None = None
+        self._step = -1
+
+    def follow(self, oracle: Oracle) -> "Visible":
+        """Takes what was told since the last check, once for all invariants that ask; `wrong` is what is wrong with
+        it."""
+        if self._step != oracle.step:
+            self._step, self.wrong = oracle.step, None
+            for news in oracle.of(Committed):
+                wrong = _deletes(self, news) or _ends(self, news) or _segments(self, news)
+                if wrong is not None:
+                    self.wrong = self.wrong or f"revision {news.revision}: {wrong}"
+            for wrote in oracle.of(Wrote):
+                self.meant[wrote.transaction] = wrote
+                self.writes.update(dict.fromkeys(wrote.rows, wrote.transaction))
+        return self
+
+    def gone(self, table: ObjectId, at: Revision) -> "list[Deleted]":
+        """The DELETEs that take rows at a revision."""
+        return [
+            one
+            for one in self.deletes.values()
+            if one.record.table == table and one.began <= at < (one.ended or Revision(at + 1))
+        ]
+
+    def takes(self, one: "Deleted", name: str, transaction: TransactionId, fields: tuple[Field, ...]) -> bool:
+        """Whether a DELETE takes a row of a write: one that was visible when it began, and that it names."""
+        sample, committed = self.samples[transaction], self.committed[transaction]
+        if one.began < committed or (one.began == committed and sample.deletes >= one.record.number):
+            return False
+        return fulfils(RowId(int(name)), one.record, sample, fields)
 
 
 class Deleted(NamedTuple):
@@ -60,20 +90,15 @@ class Deleted(NamedTuple):
 
 def check(oracle: Oracle) -> str | None:
     """Each revision, then each scan."""
-    visible = oracle.recall(Visible)
-    for news in oracle.of(Committed):
-        wrong = _deletes(visible, news) or _ends(visible, news) or _segments(visible, news)
-        if wrong is not None:
-            return f"revision {news.revision}: {wrong}"
-    for wrote in oracle.of(Wrote):
-        visible.meant[wrote.transaction] = wrote
-        visible.writes.update(dict.fromkeys(wrote.rows, wrote.transaction))
+    visible = oracle.recall(Visible).follow(oracle)
+    if visible.wrong is not None:
+        return visible.wrong
     for news in oracle.of(Passed):
         wrong = _batch(oracle, visible, news)
         if wrong is not None:
             return f"{news.process.name} released row {wrong} at revision {news.outcome.view.revision}"
     for scan in oracle.of(Scanned):
-        wrong = _scan(oracle, visible, scan)
+        wrong = _scan(oracle, scan) if scan.by_segment else None
         if wrong is not None:
             return f"a scan of table {scan.table} at revision {scan.revision} {wrong}"
     return None
@@ -136,61 +161,29 @@ def _deletes(visible: Visible, news: Committed) -> str | None:
     return None
 
 
-def _met(visible: Visible, table: ObjectId, at: Revision) -> list[Deleted]:
-    """The DELETEs that there are at a revision, or that began after it."""
-    return [one for one in visible.deletes.values() if one.record.table == table and (one.ended or at + 1) > at]
-
-
-def _takes(visible: Visible, one: Deleted, name: str, transaction: TransactionId, fields: tuple[Field, ...]) -> bool:
-    """Whether a DELETE takes a row of a write: one that was visible when it began, and that it names."""
-    sample, committed = visible.samples[transaction], visible.committed[transaction]
-    if one.began < committed or (one.began == committed and sample.deletes >= one.record.number):
-        return False
-    return fulfils(RowId(int(name)), one.record, sample, fields)
-
-
-def _fields(oracle: Oracle, table: ObjectId, at: Revision) -> tuple[Field, ...]:
+def fields_at(oracle: Oracle, table: ObjectId, at: Revision) -> tuple[Field, ...]:
+    """The columns of a table at a revision, for telling which rows a DELETE names."""
     record = oracle.history.record_at(at, keys.table(table))
     return record.fields if isinstance(record, TableRecord) else ()
 
 
 def _batch(oracle: Oracle, visible: Visible, news: Passed) -> str | None:
     at = news.outcome.view.revision
-    met = [one for one in _met(visible, news.table, at) if one.began <= at]
-    if not met:
+    gone = visible.gone(news.table, at)
+    if not gone:
         return None
-    fields = _fields(oracle, news.table, at)
+    fields = fields_at(oracle, news.table, at)
     for row in news.rows:
         transaction = visible.writes[str(row)]
-        taking = next((one for one in met if _takes(visible, one, str(row), transaction, fields)), None)
+        taking = next((one for one in gone if visible.takes(one, str(row), transaction, fields)), None)
         if taking is not None:
             return f"{row}, which DELETE {taking.record.number} had taken at {taking.began},"
     return None
 
 
-def _rows(oracle: Oracle, visible: Visible, scan: Scanned, at: Revision) -> str | None:
-    """A scan's rows, each one against the DELETEs that it may have met."""
-    fields, met = _fields(oracle, scan.table, at), _met(visible, scan.table, at)
-    left = Counter(scan.rows)
-    for transaction, wrote in visible.meant.items():
-        if wrote.table != scan.table or visible.committed.get(transaction, at + 1) > at:
-            continue
-        for name, count in wrote.rows.items():
-            taking = [one for one in met if _takes(visible, one, name, transaction, fields)]
-            if left.pop(name, 0) != count:
-                if not taking:
-                    return f"has row {name} of write {transaction} not as often as it was written"
-            elif any(one.began <= at and one.ended is None for one in taking):
-                return f"returned row {name}, which had been deleted"
-    return f"returned rows that nobody had committed: {sorted(left)[:3]}" if left else None
-
-
-def _scan(oracle: Oracle, visible: Visible, scan: Scanned) -> str | None:
+def _scan(oracle: Oracle, scan: Scanned) -> str | None:
     at = oracle.history.at_most(scan.revision)
-    if scan.by_segment:
-        expected: dict[str, int] = {one.id: one.rows for one in oracle.history.segments_at(at, scan.table) if one.rows}
-    else:
-        return _rows(oracle, visible, scan, at)
+    expected: dict[str, int] = {one.id: one.rows for one in oracle.history.segments_at(at, scan.table) if one.rows}
     returned = {name: count for name, count in scan.rows.items() if count}
     if returned == expected:
         return None
