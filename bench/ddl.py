@@ -4,17 +4,18 @@ import asyncio
 import queue
 import sqlite3
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import uvloop
 
 from bench.faults import with_one_node_out
-from bench.figures import Figure, median, quantile, ratios, show, spread, timed_ms
+from bench.figures import Figure, Table, median, quantile, ratios, spread, timed_ms
+from bench.threads import Threads
 from leasehold.cli.output import note
 from leasehold.client.cluster import Cluster
 from leasehold.client.locate import CLUSTER_FILE, ClusterFile
@@ -23,23 +24,25 @@ from leasehold.core.messages import Receipt
 from leasehold.core.operations import Txn, TxnResult
 from leasehold.errors import NotInitialised, NotLeader
 from leasehold.ids import ClusterId
-from leasehold.limits import FORMAT_VERSION
+from leasehold.limits import FORMAT_VERSION, SECOND_NS, START_WAIT_NS
 from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.passwords import Argon2Passwords
 from leasehold.wire.rpc import serve
+from leasehold.wire.threads import OneThread
 
-PAIRS = 200
+NODES, PAIRS = 3, 200
+SMALLEST_PAIRS, SMALLEST_NODES = 2, 1
 
 
 @contextmanager
-def cluster_of_three() -> Iterator[tuple[LocalCluster, Cluster]]:
+def cluster_of(nodes: int) -> Generator[tuple[LocalCluster, Cluster]]:
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         local = LocalCluster(Path(scratch) / "cluster")
         try:
-            local.up(3)
+            local.up(nodes)
             local.wait_until_active()
             with Cluster(local.directory) as cluster:
                 yield local, cluster
@@ -70,13 +73,13 @@ def statement(cluster: Cluster, text: str) -> Receipt:
     return answer
 
 
-def all_up(local: LocalCluster, cluster: Cluster) -> list[Figure]:
+def all_up(local: LocalCluster, cluster: Cluster, pairs: int) -> list[Figure]:
     """Additive and destructive statements in turn with the peer, timed at the client."""
     raw = RawTransaction(local.directory.parent)
     statement(cluster, "CREATE DATABASE bench")
     peer: list[float] = []
     times: dict[str, list[float]] = {"additive": [], "destructive": []}
-    for number in range(PAIRS):
+    for number in range(pairs):
         name = f"bench.t{number}"
         for kind, text in (
             ("additive", f"CREATE TABLE {name} (a INT, b STRING)"),
@@ -85,7 +88,7 @@ def all_up(local: LocalCluster, cluster: Cluster) -> list[Figure]:
         ):
             peer.append(timed_ms(raw))
             times[kind].append(timed_ms(lambda text=text: statement(cluster, text)))
-    figures = []
+    figures: list[Figure] = []
     for kind, aim in (("additive", 5.0), ("destructive", 8.0)):
         samples = times[kind]
         figures.append(
@@ -106,7 +109,7 @@ def all_up(local: LocalCluster, cluster: Cluster) -> list[Figure]:
 class _TimedStorage(SqliteMetaStorage):
     """The meta storage, noting how long each transaction took."""
 
-    times_ms: list[float] = []
+    times_ms: ClassVar[list[float]] = []
 
     async def txn(self, txn: Txn) -> TxnResult:
         began = time.perf_counter_ns()
@@ -116,23 +119,28 @@ class _TimedStorage(SqliteMetaStorage):
             self.times_ms.append((time.perf_counter_ns() - began) / 1e6)
 
 
-class _CoordinatorThread(threading.Thread):
-    """A coordinator in this process, so that the time inside its commits can be seen."""
+class _Inside:
+    """A coordinator in a thread of this process, so that the time inside its commits can be seen."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, directory: Path, threads: Threads) -> None:
         self._directory = directory
-        self.address: queue.Queue[str] = queue.Queue()
+        self._address: queue.Queue[str] = queue.Queue()
         self._loop = uvloop.new_event_loop()
         self._told = asyncio.Event()
+        threads.start(self._run)
 
-    def run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
+    def address(self) -> str:
+        """Where it listens, once it does."""
+        return self._address.get(timeout=START_WAIT_NS / SECOND_NS)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._told.set)
-        self.join()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
 
     async def _serve(self) -> None:
         storage = await _TimedStorage.open(self._directory / "meta.db")
@@ -142,42 +150,31 @@ class _CoordinatorThread(threading.Thread):
             clock=BoottimeClock(),
             passwords=Argon2Passwords(),
             entropy=SystemEntropy(),
+            threads=OneThread(),
         )
         server = await serve("127.0.0.1:0", coordinator, on_fault=lambda fault: note(repr(fault)))
-        self.address.put(server.address)
-        run = asyncio.ensure_future(coordinator.run())
-        await self._told.wait()
-        run.cancel()
-        await asyncio.wait([run])
-        await server.close()
-        await storage.close()
+        try:
+            self._address.put(server.address)
+            async with asyncio.TaskGroup() as group:
+                leading = group.create_task(coordinator.run())
+                await self._told.wait()
+                leading.cancel()
+        finally:
+            await server.close()
+            await storage.close()
 
 
-def inside_the_commit() -> Figure:
+def inside_the_commit(nodes: int, pairs: int) -> Figure:
     """How much of an additive statement is the durable transaction itself."""
-    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch, Threads() as threads:
         local = LocalCluster(Path(scratch))
-        thread = _CoordinatorThread(local.directory)
-        thread.start()
-        address = thread.address.get()
-        with Cluster(address) as cluster:
-            facts = wait_for_initialise(cluster)
-            names = ("node-1", "node-2", "node-3")
-            file = ClusterFile(format=FORMAT_VERSION, cluster_id=facts, coordinator=address, nodes=names)
-            (local.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(file))
-            for process in local.nodes():
-                local.start_node(process)
-            local.wait_until_active()
-            statement(cluster, "CREATE DATABASE bench")
-            whole, commits = [], []
-            for number in range(PAIRS // 2):
-                first = len(_TimedStorage.times_ms)
-                whole.append(
-                    timed_ms(lambda number=number: statement(cluster, f"CREATE TABLE bench.t{number} (a INT)"))
-                )
-                commits.append(_TimedStorage.times_ms[first])
-            local.down()
-        thread.stop()
+        inside = _Inside(local.directory, threads)
+        try:
+            address = inside.address()
+            with Cluster(address) as cluster, _nodes_of(local, nodes, cluster, address):
+                whole, commits = _statements_inside(cluster, pairs)
+        finally:
+            inside.stop()
     return Figure(
         what="of an additive one: inside its commit",
         value=spread(commits, "ms"),
@@ -186,17 +183,56 @@ def inside_the_commit() -> Figure:
     )
 
 
+@contextmanager
+def _nodes_of(local: LocalCluster, nodes: int, cluster: Cluster, address: str) -> Generator[None]:
+    """Nodes of a coordinator that no `up` has started."""
+    facts = wait_for_initialise(cluster)
+    names = tuple(f"node-{number}" for number in range(1, nodes + 1))
+    file = ClusterFile(format=FORMAT_VERSION, cluster_id=facts, coordinator=address, nodes=names)
+    (local.directory / CLUSTER_FILE).write_bytes(msgspec.json.encode(file))
+    try:
+        for process in local.nodes():
+            local.start_node(process)
+        local.wait_until_active()
+        yield
+    finally:
+        local.down()
+
+
+def _statements_inside(cluster: Cluster, pairs: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of statements as the client saw them, and of the first transaction of each."""
+    statement(cluster, "CREATE DATABASE bench")
+    whole: list[float] = []
+    commits: list[float] = []
+    for number in range(pairs):
+        first = len(_TimedStorage.times_ms)
+        whole.append(timed_ms(lambda number=number: statement(cluster, f"CREATE TABLE bench.t{number} (a INT)")))
+        commits.append(_TimedStorage.times_ms[first])
+    return whole, commits
+
+
 def wait_for_initialise(cluster: Cluster) -> ClusterId:
+    deadline_ns = BoottimeClock().now_ns() + START_WAIT_NS
     while True:
         try:
             return cluster.initialise().cluster_id
         except (NotInitialised, NotLeader):  # it is still starting
+            if BoottimeClock().now_ns() >= deadline_ns:
+                raise
             time.sleep(0.05)
 
 
-def run(results: Path | None) -> None:
-    with cluster_of_three() as (local, cluster):
-        figures = all_up(local, cluster)
-    figures.insert(2, inside_the_commit())
-    show("DDL: three nodes, against one raw durable SQLite transaction on the same disk", figures, results)
-    show("DDL with a node out: three nodes, against the published bound", with_one_node_out(), results)
+def run(smallest: bool) -> list[Table]:
+    nodes, pairs = (SMALLEST_NODES, SMALLEST_PAIRS) if smallest else (NODES, PAIRS)
+    with cluster_of(nodes) as (local, cluster):
+        figures = all_up(local, cluster, pairs)
+    figures.insert(2, inside_the_commit(nodes, pairs // 2))
+    return [
+        Table(
+            title=f"DDL: {nodes} nodes, against one raw durable SQLite transaction on the same disk", figures=figures
+        ),
+        Table(
+            title="DDL with a node out: three nodes, against the published bound",
+            figures=with_one_node_out(smallest=smallest),
+        ),
+    ]

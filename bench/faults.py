@@ -5,10 +5,10 @@ Cutting a node off and starving its watch take network namespaces, and so root; 
 
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from tests.netns.cluster import BEHIND_PROXY
@@ -20,9 +20,6 @@ from leasehold.core.messages import Receipt
 from leasehold.core.records import SettledHow
 from leasehold.local.files import COORDINATOR
 
-ROUNDS = 6
-FOLLOWING = 20
-"""Statements in each round after the first one, while the node is still out."""
 TRICKLE_BYTES_PER_SECOND = 40
 NODE = "node-1"
 OUT = {
@@ -33,6 +30,17 @@ OUT = {
 }
 """How a node is out, and which one it is."""
 ALL_UP = "all nodes up"
+
+
+class Size(NamedTuple):
+    """How much is done: rounds, in each statements after the first one while the node is still out, and the faults."""
+
+    rounds: int = 6
+    following: int = 20
+    out: tuple[str, ...] = tuple(OUT)
+
+
+SMALLEST = Size(rounds=1, following=2, out=("killed", "stuck"))
 
 
 class Timed(msgspec.Struct, kw_only=True):
@@ -58,12 +66,12 @@ class Timed(msgspec.Struct, kw_only=True):
 class Bench:
     """A cluster, a client of it, and what was measured."""
 
-    def __init__(self, one: Ground, client: Remote) -> None:
+    def __init__(self, one: Ground, client: Remote, size: Size) -> None:
         self._ground = one
         self._client = client
-        self._tables = 0
-        self.first = {fault: Timed(elapsed=[], seen=[], bound=[]) for fault in OUT}
-        self.following = {fault: Timed(elapsed=[], seen=[], bound=[]) for fault in (ALL_UP, *OUT)}
+        self._size = size
+        self.first = {fault: Timed(elapsed=[], seen=[], bound=[]) for fault in size.out}
+        self.following = {fault: Timed(elapsed=[], seen=[], bound=[]) for fault in (ALL_UP, *size.out)}
 
     def possible(self, fault: str) -> bool:
         return fault in {ALL_UP, "killed", "paused"} or self._ground.hosts is not None
@@ -81,13 +89,13 @@ class Bench:
         turn = number % 2
         if turn:
             self.ask(self.statement(0))
-        for _ in range(FOLLOWING):
+        for _ in range(self._size.following):
             self.following[ALL_UP].add(self.ask(self.statement(turn)))
             turn += 1
-        for fault, node in OUT.items():
+        for fault in self._size.out:
             if self.possible(fault):
-                self._one_out(fault, node, turn)
-                turn += FOLLOWING + 1
+                self._one_out(fault, OUT[fault], turn)
+                turn += self._size.following + 1
         if turn % 2:
             self.ask(self.statement(turn))
 
@@ -97,7 +105,7 @@ class Bench:
         receipt = self.first[fault].add(answer)
         fenced = [one.node for one in receipt.settled if one.how is SettledHow.FENCED]
         assert len(fenced) == 1, f"{fault}: {receipt.settled}"
-        for later in range(1, FOLLOWING + 1):
+        for later in range(1, self._size.following + 1):
             self.following[fault].add(self.ask(self.statement(turn + later)))
         self._mend(fault, node)
         self._ground.wait_until_active()
@@ -130,7 +138,7 @@ class Bench:
 
     def figures(self) -> Iterator[Figure]:
         yield _following(ALL_UP, self.following[ALL_UP])
-        for fault in OUT:
+        for fault in self._size.out:
             if not self.possible(fault):
                 yield Figure(what=f"one node {fault}", value="needs root")
                 continue
@@ -163,20 +171,21 @@ def _following(what: str, timed: Timed) -> Figure:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def bench(size: Size) -> Generator[Bench]:
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch, ground(Path(scratch) / "cluster") as one:
         client = Remote(one.client(), "tests.netns.driver")
         try:
-            yield Bench(one, client)
+            yield Bench(one, client, size)
         finally:
             client.close()
 
 
-def with_one_node_out() -> list[Figure]:
+def with_one_node_out(*, smallest: bool) -> list[Figure]:
     """All of it in one run, the kinds in turn, round after round."""
-    with bench() as one:
+    size = SMALLEST if smallest else Size()
+    with bench(size) as one:
         one.ask("CREATE DATABASE bench")
         one.ask("CREATE TABLE bench.t (a INT)")
-        for number in range(ROUNDS):
+        for number in range(size.rounds):
             one.round(number)
         return list(one.figures())

@@ -7,18 +7,20 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import msgspec
 import psutil
 from pyarrow import flight
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import leasehold.spark
-from bench.ddl import cluster_of_three
-from bench.figures import Figure, quantile, show
-from bench.spark import leasehold_write
+from bench.ddl import NODES, SMALLEST_NODES, cluster_of
+from bench.figures import Figure, Table, quantile
+from bench.spark import leasehold_write, spark_session
+from bench.threads import Threads
 from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster
 from leasehold.limits import LEASE_DURATION_NS, RENEWAL_INTERVAL_NS
@@ -29,6 +31,7 @@ from leasehold.storage.servelog import read_serve_log
 
 MINUTES = 10.0
 ROWS = 500_000
+SMALLEST_ROWS, SMALLEST_MINUTES = 1_000, 0.02
 APPENDS_PER_TABLE = 10
 LOOK_SECONDS = 0.1
 BEGINS = "serving from revision"
@@ -37,47 +40,35 @@ COLUMNS = "reading BIGINT, tag STRING, measure DOUBLE"
 
 
 class Load:
-    """Spark jobs, one after the other in each of two threads, until stopped."""
+    """Spark jobs, one after the other in each of two threads, until these are over."""
 
-    def __init__(self, local: LocalCluster) -> None:
+    def __init__(self, local: LocalCluster, spark: SparkSession, rows: int) -> None:
         self._target = str(local.directory)
-        self._stopped = threading.Event()
-        self._failed: list[BaseException] = []
+        self._spark = spark
+        self._rows = rows
         self._name = "bench.t0"
         self.appends = self.scans = 0
-        self.spark = leasehold.spark.session("fences", cluster=self._target, master="local[*]")
-        self._threads = [threading.Thread(target=self._live, args=(work,)) for work in (self._append, self._scan)]
 
-    def begin(self) -> None:
+    def begin(self, threads: Threads) -> None:
         with Cluster(self._target) as cluster:
             cluster.sql("CREATE DATABASE bench")
             self._make(cluster, self._name)
-        leasehold_write(self._rows(), self._name)
-        for thread in self._threads:
-            thread.start()
+        leasehold_write(self._frame(), self._name)
+        for work in (self._append, self._scan):
+            threads.start(partial(self._live, work, threads.over))
 
-    def stop(self) -> None:
-        """Raises what ended one of the threads."""
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join()
-        self.spark.stop()
-        if self._failed:
-            raise self._failed[0]
-
-    def _live(self, work: Callable[[], None]) -> None:
+    def _live(self, work: Callable[[], None], over: threading.Event) -> None:
         leasehold.spark.session(cluster=self._target)
-        try:
-            while not self._stopped.is_set():
-                work()
-        except BaseException as failure:
-            self._failed.append(failure)
-            raise
+        while True:
+            work()
+            if over.is_set():
+                return
 
-    def _rows(self) -> Any:
+    def _frame(self) -> Any:
         number = F.col("id")
         tag = F.concat(F.lit("sensor-"), (number % 1000).cast("string"))
-        return self.spark.range(ROWS).select(number.alias("reading"), tag.alias("tag"), F.sin(number).alias("measure"))
+        columns = (number.alias("reading"), tag.alias("tag"), F.sin(number).alias("measure"))
+        return self._spark.range(self._rows).select(*columns)
 
     def _make(self, cluster: Cluster, name: str) -> None:
         cluster.sql(f"CREATE TABLE {name} ({COLUMNS}) CLUSTERED BY (reading) INTO 4 BUCKETS")
@@ -88,7 +79,7 @@ class Load:
         with Cluster(self._target) as cluster:
             if table != self._name:
                 self._make(cluster, table)
-        leasehold_write(self._rows(), table)
+        leasehold_write(self._frame(), table)
         before, self._name = self._name, table
         if before != table and before != "bench.t0":
             with Cluster(self._target) as cluster:
@@ -97,25 +88,23 @@ class Load:
 
     def _scan(self) -> None:
         """Of the first table, which stays."""
-        frame = leasehold.spark.table(self.spark, "bench.t0")
+        frame = leasehold.spark.table(self._spark, "bench.t0")
         frame.agg(F.sum("reading"), F.count("tag"), F.sum("measure")).collect()
         self.scans += 1
 
 
-class Watch(threading.Thread):
+class Watch:
     """Asks every node how much of its lease is left, all the time."""
 
     def __init__(self, local: LocalCluster) -> None:
-        super().__init__(daemon=True)
         self._clients = [flight.connect(f"grpc://{read_address(one.directory)}") for one in local.nodes()]
-        self.stopped = threading.Event()
         self.left_ns: list[int] = []
         self.fenced = 0
         self.cpu: list[float] = []
 
-    def run(self) -> None:
+    def run(self, over: threading.Event) -> None:
         psutil.cpu_percent()
-        while not self.stopped.wait(LOOK_SECONDS):
+        while not over.wait(LOOK_SECONDS):
             self.cpu.append(psutil.cpu_percent())
             for client in self._clients:
                 (answer,) = client.do_action(flight.Action(HEALTH, b""))
@@ -144,32 +133,25 @@ def served(local: LocalCluster) -> Served:
     return found
 
 
-def run(results: Path | None, minutes: float = MINUTES) -> None:
-    with cluster_of_three() as (local, _cluster):
-        load = Load(local)
-        load.begin()
-        before = begins(local)
-        assert before == len(local.nodes()), "each node begins once, or its log can't tell of a lapse"
-        watch = Watch(local)
-        watch.start()
-        began = time.monotonic()
-        while time.monotonic() - began < minutes * 60 and watch.is_alive():
-            watch.join(1.0)
-        asked = watch.is_alive()
-        watch.stopped.set()
-        watch.join()
-        lasted = (time.monotonic() - began) / 60
-        load.stop()
+def run(smallest: bool, minutes: float = MINUTES) -> list[Table]:
+    rows, nodes = (SMALLEST_ROWS, SMALLEST_NODES) if smallest else (ROWS, NODES)
+    minutes = SMALLEST_MINUTES if smallest else minutes
+    with cluster_of(nodes) as (local, _), spark_session(local.directory, "local[*]") as spark:
+        load, watch = Load(local, spark, rows), Watch(local)
+        with Threads() as threads:
+            load.begin(threads)
+            before = begins(local)
+            assert before == len(local.nodes()), "each node begins once, or its log can't tell of a lapse"
+            began = time.monotonic()
+            threads.start(partial(watch.run, threads.over))
+            time.sleep(minutes * 60)
+            lasted = (time.monotonic() - began) / 60
         local.wait_until_active()
         fences = begins(local) - before
         stale = verify(local.directory).stale_serves
         released = served(local)
-    assert asked, "a node did not answer how it is"
-    show(
-        f"False fences: {lasted:.1f} minutes of Spark on all cores",
-        figures(load, watch, fences, stale, released),
-        results,
-    )
+    title = f"False fences: {lasted:.1f} minutes of Spark on all cores"
+    return [Table(title=title, figures=figures(load, watch, fences, stale, released))]
 
 
 def figures(load: Load, watch: Watch, fences: int, stale: int, released: Served) -> list[Figure]:

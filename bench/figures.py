@@ -1,17 +1,9 @@
-"""Figures and how they are shown: medians, spreads and ratios, never a single best run."""
+"""Figures and the tables that hold them: medians, spreads and ratios, never a single best run."""
 
-import json
-import os
-import platform
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
-import psutil
-from rich.console import Console
-from rich.table import Table
 
 
 class Figure(msgspec.Struct, kw_only=True):
@@ -23,6 +15,13 @@ class Figure(msgspec.Struct, kw_only=True):
     ratio: str = ""
     aim: str = ""
     holds: bool | None = None
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures under one title."""
+
+    title: str
+    figures: list[Figure]
 
 
 def quantile(samples: Sequence[float], share: float) -> float:
@@ -50,32 +49,3 @@ def timed_ms(work: Callable[[], object]) -> float:
     began = time.perf_counter_ns()
     work()
     return (time.perf_counter_ns() - began) / 1e6
-
-
-def machine() -> str:
-    """What these figures were measured on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    memory = psutil.virtual_memory().total / 2**30
-    load = os.getloadavg()[0]
-    return (
-        f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
-        f"{platform.release()}, Python {platform.python_version()}; load at the end {load:.1f}"
-    )
-
-
-def show(title: str, figures: Sequence[Figure], results: Path | None) -> None:
-    table = Table(title=title, title_justify="left", caption=machine(), caption_justify="left")
-    for column in ("what", "measured: median (5 % to 95 %)", "peer", "ratio", "aim", "met"):
-        table.add_column(column)
-    for one in figures:
-        met = "" if one.holds is None else ("yes" if one.holds else "no")
-        table.add_row(one.what, one.value, one.peer, one.ratio, one.aim, met)
-    Console(file=sys.stdout, width=150).print(table)
-    if results is not None:
-        results.mkdir(parents=True, exist_ok=True)
-        name = title.split(":", maxsplit=1)[0].lower().replace(" ", "-")
-        (results / f"{name}.json").write_text(json.dumps([msgspec.to_builtins(one) for one in figures], indent=1))

@@ -11,11 +11,12 @@ import tempfile
 import time
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 from tests.e2e.gossip_processes import MemberProcesses
 
-from bench.figures import Figure, quantile, show
+from bench.figures import Figure, Table, quantile
 from leasehold.core.swim.messages import State
 from leasehold.core.swim.suspicion import shortest_ns
 from leasehold.limits import SECOND_NS, SWIM_PERIOD_NS
@@ -24,8 +25,19 @@ from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Link
 from leasehold.wire import cluster_key
 
-PROCESSES, KILLS, QUIET_S = 5, 8, 15
-MEMBERS, DEATHS, SIMULATED_S = 200, 6, 60
+
+class Size(NamedTuple):
+    """How much is done: real processes, how many are killed, seconds without a fault; the same of simulated members."""
+
+    processes: int = 5
+    kills: int = 8
+    quiet_s: float = 15
+    members: int = 200
+    deaths: int = 6
+    simulated_s: int = 60
+
+
+SMALLEST = Size(processes=3, kills=1, quiet_s=0.5, members=6, deaths=1, simulated_s=1)
 LATE_NS = 3 * SECOND_NS
 FIRST_WAIT_PERIODS = 4
 """Until somebody probes it, the probe's own period, and until all have been told."""
@@ -45,19 +57,19 @@ class Run(msgspec.Struct, kw_only=True):
     """Per member, while nothing happened."""
 
 
-def real() -> Run:
-    """Kills one of five processes at a time, and starts another of its name at another port."""
+def real(size: Size) -> Run:
+    """Kills one process at a time, and starts another of its name at another port."""
     known: list[float] = []
     last: list[float] = []
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         key_file = Path(scratch) / "cluster.key"
         cluster_key.generate(key_file)
         with MemberProcesses(key_file) as processes:
-            members = processes.start_all(PROCESSES)
-            per_s = _quiet(processes)
+            members = processes.start_all(size.processes)
+            per_s = _quiet(processes, size.quiet_s)
             wrong = suspected = 0
-            for kill in range(KILLS):
-                name = f"n{2 + kill % (PROCESSES - 1)}"
+            for kill in range(size.kills):
+                name = f"n{2 + kill % (size.processes - 1)}"
                 others = [one for one in processes.members.values() if one.name != name]
                 began = time.monotonic()
                 processes.members[name].signal(signal.SIGKILL)
@@ -82,7 +94,7 @@ def real() -> Run:
     return Run(known_s=known, all_s=last, wrong=wrong, suspected=suspected, bytes_per_s=per_s)
 
 
-def _quiet(processes: MemberProcesses) -> float:
+def _quiet(processes: MemberProcesses, lasts_s: float) -> float:
     """Bytes per second and member while nothing happens."""
 
     def sent() -> int:
@@ -93,18 +105,18 @@ def _quiet(processes: MemberProcesses) -> float:
         return sum(one.traffic["sent_bytes"] + one.traffic["sent"] * HEADER_BYTES for one in members if one.traffic)
 
     before, began = sent(), time.monotonic()
-    time.sleep(QUIET_S)
+    time.sleep(lasts_s)
     return (sent() - before) / (time.monotonic() - began) / len(processes.members)
 
 
-def simulated(*, loss: float, late_ns: int, seed: int = 1) -> Run:
-    """Kills one of 200 members at a time; the one that runs late is not among those that are counted as healthy."""
+def simulated(size: Size, *, loss: float, late_ns: int, seed: int = 1) -> Run:
+    """Kills one member at a time; the one that runs late is not among those that are counted as healthy."""
 
     async def main(random: Random) -> Run:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         world = GossipWorld(loop, random, link=Link(loss=loss))
-        members = world.add(MEMBERS - bool(late_ns))
+        members = world.add(size.members - bool(late_ns))
         slow = [one.name for one in world.add(1, late_ns=late_ns)] if late_ns else []
         known: list[float] = []
         last: list[float] = []
@@ -114,11 +126,11 @@ def simulated(*, loss: float, late_ns: int, seed: int = 1) -> Run:
             await world.until(world.agree, at_most_ns=120 * SECOND_NS)
             await asyncio.sleep(10)
             before = world.sent_bytes()
-            await asyncio.sleep(SIMULATED_S)
-            per_s = (world.sent_bytes() - before) / SIMULATED_S / MEMBERS
+            await asyncio.sleep(size.simulated_s)
+            per_s = (world.sent_bytes() - before) / size.simulated_s / size.members
             killed: set[str] = set()
-            for place in range(DEATHS):
-                victim = members[place * (len(members) // DEATHS)]
+            for place in range(size.deaths):
+                victim = members[place * (len(members) // size.deaths)]
                 killed_ns = loop.now_ns()
                 killed.add(victim.name)
                 await victim.kill()
@@ -184,13 +196,12 @@ def figures(what: str, run: Run, members: int, bytes_aim: int) -> list[Figure]:
     ]
 
 
-def run(results: Path | None) -> None:
-    show(
-        "Gossip: deaths, false deaths, traffic",
-        [
-            *figures(f"{PROCESSES} processes", real(), PROCESSES, 1_000),
-            *figures(f"{MEMBERS} simulated", simulated(loss=0, late_ns=0), MEMBERS, 1_000),
-            *figures("the same, 5 % loss, one 3 s late", simulated(loss=0.05, late_ns=LATE_NS), MEMBERS, 3_000),
-        ],
-        results,
-    )
+def run(smallest: bool) -> list[Table]:
+    size = SMALLEST if smallest else Size()
+    quiet, lossy = simulated(size, loss=0, late_ns=0), simulated(size, loss=0.05, late_ns=LATE_NS)
+    found = [
+        *figures(f"{size.processes} processes", real(size), size.processes, 1_000),
+        *figures(f"{size.members} simulated", quiet, size.members, 1_000),
+        *figures("the same, 5 % loss, one 3 s late", lossy, size.members, 3_000),
+    ]
+    return [Table(title="Gossip: deaths, false deaths, traffic", figures=found)]

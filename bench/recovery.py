@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from bench.ddl import statement
-from bench.figures import Figure, median, show, spread, timed_ms
+from bench.figures import Figure, Table, median, spread, timed_ms
+from bench.filling import writing
 from bench.renewals import many_nodes
 from leasehold.client.cluster import Cluster
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.drift import grant_bound_ns
@@ -41,19 +41,10 @@ from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
-SIZES = (10_000, 100_000, 1_000_000)
 OWN = 4
 """So many revisions at most are of its own leaving, and of the elections meanwhile."""
-TABLES, BUCKETS = 50, 16
-MISSED = {
-    "1,000 revisions of one table missed": (1_000, TABLES),
-    "4,000 revisions of one table missed": (4_000, TABLES),
-    "1,000 revisions of all tables missed": (1_000, 1),
-}
-"""For case b, fewer than there are keys, else a snapshot is less work: how many, each how many segments further on."""
+BUCKETS = 16
 AT_ONCE = 10_000
-STARTS, CRASHES = 5, 3
-STORM = 200
 LOOK_NS, WAIT_NS = 10 * MILLISECOND_NS, 300 * SECOND_NS
 AIM_S, FLAT = 2.0, 1.5
 BOUND_NS = grant_bound_ns(DEFAULT_SETTINGS, DEFAULT_SETTINGS.lease_duration_ns)
@@ -69,6 +60,27 @@ class Took(NamedTuple):
     cpu_s: float
 
 
+class Size(NamedTuple):
+    """How much is done."""
+
+    keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    tables: int = 50
+    missed: tuple[int, ...] = (1_000, 4_000)
+    """For case b, fewer than there are keys, else a snapshot is less work: so many revisions of one table; and the
+    first of these of all tables in turn, where there are several."""
+    starts: int = 5
+    crashes: int = 3
+    storm: int = 200
+
+    def gaps(self) -> dict[str, tuple[int, int]]:
+        """How many revisions a node misses, and by how many segments each lies further on than the one before."""
+        of_one = {f"{count:,} revisions of one table missed": (count, self.tables) for count in self.missed}
+        of_all = {f"{count:,} revisions of all tables missed": (count, 1) for count in self.missed[:1]}
+        return of_one if self.tables == 1 else {**of_one, **of_all}
+
+
+SMALLEST = Size(keys=(500,), tables=1, missed=(20,), starts=1, crashes=1, storm=3)
+
 Times: TypeAlias = dict[str, list[Took]]
 """Each thing as often as it was measured."""
 
@@ -78,21 +90,18 @@ Times: TypeAlias = dict[str, list[Took]]
 
 async def write(path: Path, parts: Iterable[tuple[Change, ...]], *, forget: bool = False) -> None:
     """Each part in a transaction of its own, into a store that nobody uses; then forgets all history, if told so."""
-    storage = await SqliteMetaStorage.open(path)
-    leadership = await storage.campaign("bench")
+    async with writing(path, _newest) as (storage, writer):
+        for part in parts:
+            await writer.submit(lambda _, part=part: part)
+        if forget:
+            await storage.compact((await storage.status()).latest)
+
+
+async def _newest(storage: SqliteMetaStorage) -> Catalog:
+    """Of the newest revision, but empty: nothing here is decided on what there is."""
     lineage = await storage.get(keys.LINEAGE)
     assert lineage is not None
-    # Nothing here is decided on what there is, so it need not be read.
-    newest = Catalog(revision=lineage.modified, lineage=LineageHash(lineage.value))
-    writer = Writer(storage, leadership, newest, lambda *_: None, BoottimeClock().now_ns)
-    running = asyncio.ensure_future(writer.run())
-    for part in parts:
-        await writer.submit(lambda _, part=part: part)
-    running.cancel()
-    await asyncio.wait([running])
-    if forget:
-        await storage.compact((await storage.status()).latest)
-    await storage.close()
+    return Catalog(revision=lineage.modified, lineage=LineageHash(lineage.value))
 
 
 class Segments:
@@ -137,8 +146,9 @@ class Segments:
 class Bench:
     """One cluster that grows from size to size: the node that is asked about, and the one that has all segments."""
 
-    def __init__(self, local: LocalCluster) -> None:
+    def __init__(self, local: LocalCluster, size: Size) -> None:
         self._local = local
+        self._size = size
         self._filled = 0
         local.up(2)
         local.wait_until_active()
@@ -146,33 +156,33 @@ class Bench:
         self._asked.stop()
         with Cluster(local.directory) as cluster:
             statement(cluster, "CREATE DATABASE bench")
-            for number in range(TABLES):
+            for number in range(size.tables):
                 text = f"(a BIGINT) CLUSTERED BY (a) INTO {BUCKETS} BUCKETS TBLPROPERTIES ('replication' = '1')"
                 statement(cluster, f"CREATE TABLE bench.t{number} {text}")
-            tables = [cluster.facts(f"bench.t{number}").table for number in range(TABLES)]
+            tables = [cluster.facts(f"bench.t{number}").table for number in range(size.tables)]
             (holder,) = [node.id for node in cluster.status().nodes if node.name == away.name]
         away.stop()
         self._segments = Segments(tables, holder)
 
-    def measured(self, size: int) -> Times:
+    def measured(self, total: int) -> Times:
         """Everything, with so many keys."""
         times: Times = {}
-        first, self._filled = self._filled, size
-        self._write(times, self._segments.all(first, size))
+        first, self._filled = self._filled, total
+        self._write(times, self._segments.all(first, total))
         self._serve()
-        for _ in range(STARTS):
+        for _ in range(self._size.starts):
             self._asked.stop()
             times.setdefault(CLEAN, []).append(self._start("b", 0))
-        for _ in range(CRASHES):
+        for _ in range(self._size.crashes):
             self._asked.signal(signal.SIGKILL)
             assert self._asked.wait_until_gone()
             times.setdefault(CRASHED, []).append(self._start("b", 0))
         self._asked.stop()
-        for what, (gap, step) in MISSED.items():
-            self._write(times, self._segments.one_by_one(gap, step, size))
+        for what, (gap, step) in self._size.gaps().items():
+            self._write(times, self._segments.one_by_one(gap, step, total))
             times[what] = [self._start("b", gap)]
             self._asked.stop()
-        self._write(times, self._segments.one_by_one(1, 1, size), forget=True)
+        self._write(times, self._segments.one_by_one(1, 1, total), forget=True)
         times[SNAPSHOT] = [self._start("c", 1)]
         self._asked.stop()
         times[COPIED] = [self._copy()]
@@ -255,12 +265,12 @@ def storm(nodes: int) -> float:
 # ---------------------------------------------------------------- figures
 
 
-def of_size(size: int, times: Times, smallest: Times) -> list[Figure]:
+def of_size(total: int, gaps: Iterable[str], times: Times, smallest: Times) -> list[Figure]:
     """What one size took, each beside its peer: CPU beside that of the same with the fewest keys, or of a copy; after a
     crash, the time by the clock beside that after a clean stop."""
     limits_s = {CLEAN: AIM_S, CRASHED: AIM_S + BOUND_NS / SECOND_NS}
     figures: list[Figure] = []
-    for what in (CLEAN, CRASHED, *MISSED, SNAPSHOT, LEADING):
+    for what in (CLEAN, CRASHED, *gaps, SNAPSHOT, LEADING):
         wall_s, used_s = ([one[part] for one in times[what]] for part in (0, 1))
         if what == CRASHED:
             ours_s, peer_s, peer = median(wall_s), median([one.wall_s for one in times[CLEAN]]), CLEAN
@@ -270,11 +280,11 @@ def of_size(size: int, times: Times, smallest: Times) -> list[Figure]:
         aims: dict[str, bool] = {}
         if what in limits_s:
             aims[f"under {limits_s[what]:.1f} s"] = median(wall_s) < limits_s[what]
-        if what == CLEAN or what in MISSED:
+        if what == CLEAN or what in gaps:
             aims[f"flat: at most {FLAT}"] = ours_s <= FLAT * peer_s
         figures.append(
             Figure(
-                what=f"{size:,} keys: {what}",
+                what=f"{total:,} keys: {what}",
                 value=f"{spread(wall_s, 's')}; {median(used_s):.2f} s of CPU",
                 peer=f"{peer_s:.2f} s {peer}",
                 ratio=f"{ours_s / peer_s:.2f}",
@@ -285,23 +295,25 @@ def of_size(size: int, times: Times, smallest: Times) -> list[Figure]:
     return figures
 
 
-def run(results: Path | None, sizes: tuple[int, ...] = SIZES) -> None:
+def run(smallest: bool) -> list[Table]:
+    size = SMALLEST if smallest else Size()
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         local = LocalCluster(Path(scratch) / "cluster", pause=lambda _: sleep_ns(LOOK_NS))
         try:
-            bench = Bench(local)
-            times = {size: bench.measured(size) for size in sizes}
+            bench = Bench(local, size)
+            times = {total: bench.measured(total) for total in size.keys}
         finally:
             local.down()
-    figures = [one for size in sizes for one in of_size(size, times[size], times[sizes[0]])]
-    storm_s, alone_s = storm(STORM), storm(1)
+    gaps = tuple(size.gaps())
+    figures = [one for total in size.keys for one in of_size(total, gaps, times[total], times[size.keys[0]])]
+    storm_s, alone_s = storm(size.storm), storm(1)
     figures.append(
         Figure(
-            what=f"{STORM} nodes register and join at once, and are members",
+            what=f"{size.storm} nodes register and join at once, and are members",
             value=f"{storm_s:.2f} s, with the start of their coordinator",
             peer=f"{alone_s:.2f} s for one node",
             ratio=f"{storm_s / alone_s:.2f}",
             aim="report",
         )
     )
-    show("Recovery: from its start until a node serves", figures, results)
+    return [Table(title="Recovery: from its start until a node serves", figures=figures)]

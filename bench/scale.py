@@ -7,19 +7,19 @@ store, three nodes that were away meanwhile, and a client.
 
 import asyncio
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import psutil
 
 from bench.ddl import statement
-from bench.figures import Figure, median, quantile, show, timed_ms
+from bench.figures import Figure, Table, median, quantile, timed_ms
+from bench.filling import writing
+from bench.threads import Threads
 from leasehold.client.cluster import Cluster
 from leasehold.coordinator.runtime import read_catalog
-from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.messages import Rows
@@ -32,11 +32,22 @@ from leasehold.errors import LeaseholdError
 from leasehold.limits import COLUMNS_MAX, COMMAND_QUEUE_MAX
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
-from leasehold.metastorage.sqlite import SqliteMetaStorage
-from leasehold.wire.clock import BoottimeClock
 
-TABLES, DATABASES = 100_000, 10
-STATEMENTS, SHOWS, IDLE_S = 100, 7, 10
+DATABASES = 10
+
+
+class Size(NamedTuple):
+    """How much is done: tables in the catalog, statements of each kind, repetitions, seconds to idle, nodes."""
+
+    tables: int = 100_000
+    statements: int = 100
+    shows: int = 7
+    idle_s: float = 10
+    columns: int = COLUMNS_MAX
+    nodes: int = 3
+
+
+SMALLEST = Size(tables=300, statements=2, shows=1, idle_s=0.2, columns=50, nodes=1)
 COLUMNS = tuple(
     ColumnDefinition(name=name, type=Plain(kind))
     for name, kind in (("id", "BIGINT"), ("at", "TIMESTAMP"), ("v", "STRING"))
@@ -48,20 +59,13 @@ Measured: TypeAlias = dict[str, list[float]]
 # ---------------------------------------------------------------- filling
 
 
-async def fill(path: Path) -> float:
-    """Puts TABLES tables into the store; how many seconds that took."""
+async def fill(path: Path, tables: int) -> float:
+    """Puts so many tables into the store; how many seconds that took."""
     began = time.perf_counter()
-    clock = BoottimeClock()
-    storage = await SqliteMetaStorage.open(path)
-    leadership = await storage.campaign("bench")
-    writer = Writer(storage, leadership, await read_catalog(storage), lambda *_: None, clock.now_ns)
-    running = asyncio.ensure_future(writer.run())
-    for first in range(0, TABLES, COMMAND_QUEUE_MAX):
-        numbers = range(first, min(first + COMMAND_QUEUE_MAX, TABLES))
-        await asyncio.gather(*(writer.submit(_creating(number)) for number in numbers))
-    running.cancel()
-    await asyncio.wait([running])
-    await storage.close()
+    async with writing(path, read_catalog) as (_, writer):
+        for first in range(0, tables, COMMAND_QUEUE_MAX):
+            numbers = range(first, min(first + COMMAND_QUEUE_MAX, tables))
+            await asyncio.gather(*(writer.submit(_creating(number)) for number in numbers))
     return time.perf_counter() - began
 
 
@@ -86,10 +90,10 @@ def shown(cluster: Cluster, text: str) -> Rows:
     return answer
 
 
-def statements(cluster: Cluster) -> Measured:
+def statements(cluster: Cluster, size: Size) -> Measured:
     """A table's life, again and again; times as the client sees them."""
     times: Measured = {}
-    for number in range(STATEMENTS):
+    for number in range(size.statements):
         for kind, text in (
             ("CREATE TABLE", f"CREATE TABLE bench.t{number} (a INT, b STRING)"),
             ("ADD COLUMN", f"ALTER TABLE bench.t{number} ADD COLUMN c DOUBLE"),
@@ -99,35 +103,32 @@ def statements(cluster: Cluster) -> Measured:
     return times
 
 
-def questions(cluster: Cluster, *, tables: int) -> Measured:
+def questions(cluster: Cluster, size: Size, *, tables: int) -> Measured:
     """SHOW and DESCRIBE, and statements while somebody lists all tables without a pause."""
     assert len(shown(cluster, "SHOW TABLES").rows) == tables
     times: Measured = {}
     for text in ("SHOW DATABASES", "SHOW TABLES IN many0", "SHOW TABLES", "DESCRIBE many0.t000000"):
-        times[text] = [timed_ms(lambda text=text: shown(cluster, text)) for _ in range(SHOWS)]
-    over = threading.Event()
+        times[text] = [timed_ms(lambda text=text: shown(cluster, text)) for _ in range(size.shows)]
+    with Threads() as threads:
 
-    def list_all() -> None:
-        with Cluster(cluster.address) as another:
-            while not over.is_set():
-                shown(another, "SHOW TABLES")
+        def list_all() -> None:
+            with Cluster(cluster.address) as another:
+                while not threads.over.is_set():
+                    shown(another, "SHOW TABLES")
 
-    listing = threading.Thread(target=list_all)
-    listing.start()
-    for number in range(STATEMENTS // 4):
-        took = timed_ms(lambda number=number: statement(cluster, f"CREATE TABLE bench.l{number} (a INT)"))
-        times.setdefault("CREATE TABLE beside SHOW TABLES", []).append(took)
-        statement(cluster, f"DROP TABLE bench.l{number}")
-    over.set()
-    listing.join()
+        threads.start(list_all)
+        for number in range(max(1, size.statements // 4)):
+            took = timed_ms(lambda number=number: statement(cluster, f"CREATE TABLE bench.l{number} (a INT)"))
+            times.setdefault("CREATE TABLE beside SHOW TABLES", []).append(took)
+            statement(cluster, f"DROP TABLE bench.l{number}")
     return times
 
 
-def wide(cluster: Cluster) -> Measured:
-    """A table of as many columns as there may be."""
-    columns = ", ".join(f"column_{number} DOUBLE" for number in range(COLUMNS_MAX - 1))
+def wide(cluster: Cluster, size: Size) -> Measured:
+    """A table of very many columns: at full size, of as many as there may be."""
+    columns = ", ".join(f"column_{number} DOUBLE" for number in range(size.columns - 1))
     times: Measured = {}
-    for number in range(SHOWS):
+    for number in range(size.shows):
         name = f"bench.w{number}"
         for kind, text in (
             ("CREATE TABLE", f"CREATE TABLE {name} ({columns})"),
@@ -137,7 +138,7 @@ def wide(cluster: Cluster) -> Measured:
             ("DESCRIBE", f"DESCRIBE {name}"),
             ("DROP TABLE", f"DROP TABLE {name}"),
         ):
-            times.setdefault(f"{COLUMNS_MAX:,} columns: {kind}", []).append(
+            times.setdefault(f"{size.columns:,} columns: {kind}", []).append(
                 timed_ms(lambda text=text: cluster.sql(text))
             )
     return times
@@ -152,11 +153,11 @@ def memory_mib(local: LocalCluster) -> dict[str, float]:
     return {name: process.memory_info().rss / 2**20 for name, process in processes(local).items()}
 
 
-def idle_cores(local: LocalCluster) -> dict[str, float]:
+def idle_cores(local: LocalCluster, idle_s: float) -> dict[str, float]:
     """What they use while nobody asks for anything."""
     used = {name: sum(process.cpu_times()[:2]) for name, process in processes(local).items()}
-    time.sleep(IDLE_S)
-    return {name: (sum(process.cpu_times()[:2]) - used[name]) / IDLE_S for name, process in processes(local).items()}
+    time.sleep(idle_s)
+    return {name: (sum(process.cpu_times()[:2]) - used[name]) / idle_s for name, process in processes(local).items()}
 
 
 def starting(local: LocalCluster) -> dict[str, float]:
@@ -165,7 +166,9 @@ def starting(local: LocalCluster) -> dict[str, float]:
     node.stop()
     local.coordinator.stop()
     coordinator_s = timed_ms(lambda: _restart_coordinator(local)) / 1000
-    local.wait_until_active(*(one.name for one in local.nodes()[1:]))
+    others = [one.name for one in local.nodes()[1:]]
+    if others:
+        local.wait_until_active(*others)
     return {"coordinator": coordinator_s, "node": timed_ms(lambda: _start_node(local, node)) / 1000}
 
 
@@ -189,16 +192,20 @@ def _start_node(local: LocalCluster, node: Process) -> None:
 class Look:
     """All that is measured of one catalog."""
 
-    def __init__(self, local: LocalCluster, *, tables: int) -> None:
+    def __init__(self, local: LocalCluster, size: Size, *, tables: int) -> None:
         with Cluster(local.directory) as cluster:
-            self.times = {**statements(cluster), **questions(cluster, tables=tables), **wide(cluster)}
+            self.times = {
+                **statements(cluster, size),
+                **questions(cluster, size, tables=tables),
+                **wide(cluster, size),
+            }
         self.memory = memory_mib(local)
-        self.idle = idle_cores(local)
+        self.idle = idle_cores(local, size.idle_s)
         self.starts = starting(local)
         self.memory_after_start = memory_mib(local)
 
 
-def figures(few: Look, many: Look, filled_s: float, caught_up_s: float) -> list[Figure]:
+def figures(few: Look, many: Look, filled_s: float, caught_up_s: float, size: Size) -> list[Figure]:
     rows = [
         Figure(
             what=kind,
@@ -229,35 +236,38 @@ def figures(few: Look, many: Look, filled_s: float, caught_up_s: float) -> list[
     return [
         *rows,
         Figure(
-            what=f"three nodes that were away while {TABLES:,} tables came",
+            what=f"{size.nodes} nodes that were away while {size.tables:,} tables came",
             value=f"{caught_up_s:.1f} s until they serve",
         ),
-        Figure(what=f"filling the store with {TABLES:,} tables, not through statements", value=f"{filled_s:.1f} s"),
+        Figure(
+            what=f"filling the store with {size.tables:,} tables, not through statements", value=f"{filled_s:.1f} s"
+        ),
     ]
 
 
-def run(results: Path | None) -> None:
+def run(smallest: bool) -> list[Table]:
+    size = SMALLEST if smallest else Size()
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
         local = LocalCluster(Path(scratch) / "cluster")
         try:
-            local.up(3)
+            local.up(size.nodes)
             local.wait_until_active()
             with Cluster(local.directory) as cluster:
                 for name in ("bench", *(f"many{number}" for number in range(DATABASES))):
                     statement(cluster, f"CREATE DATABASE {name}")
                 statement(cluster, "CREATE TABLE many0.t000000 (id BIGINT, at TIMESTAMP, v STRING)")
-            few = Look(local, tables=1)
+            few = Look(local, size, tables=1)
             with Cluster(local.directory) as cluster:
                 statement(cluster, "DROP TABLE many0.t000000")
             local.down()
-            filled_s = asyncio.run(fill(local.coordinator.directory / "meta.db"))
+            filled_s = asyncio.run(fill(local.coordinator.directory / "meta.db", size.tables))
             _restart_coordinator(local)
             caught_up_s = timed_ms(lambda: _start_all(local)) / 1000
-            many = Look(local, tables=TABLES)
+            many = Look(local, size, tables=size.tables)
         finally:
             local.down()
-    title = f"Scale: a catalog of {TABLES:,} tables in {DATABASES} databases, against one of a single table"
-    show(title, figures(few, many, filled_s, caught_up_s), results)
+    title = f"Scale: a catalog of {size.tables:,} tables in {DATABASES} databases, against one of a single table"
+    return [Table(title=title, figures=figures(few, many, filled_s, caught_up_s, size))]
 
 
 def _start_all(local: LocalCluster) -> None:

@@ -1,21 +1,35 @@
 """Spark scan and append through Leasehold, against native Parquet on the same disk, in turn in one session."""
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import leasehold.spark
-from bench.ddl import cluster_of_three
-from bench.figures import Figure, median, ratios, show, spread, timed_ms
+from bench.ddl import NODES, SMALLEST_NODES, cluster_of
+from bench.figures import Figure, Table, median, ratios, spread, timed_ms
 
 ROWS, ROUNDS = 2_000_000, 5
+SMALLEST = SMALLEST_NODES, 1_000, 1
 
 
-def sensors(spark: Any) -> Any:
-    """Two million readings: a number, a tag of a thousand, a measure and a time."""
-    return spark.range(ROWS).select(
+@contextmanager
+def spark_session(cluster: Path, master: str = "local[2]") -> Generator[SparkSession]:
+    """A session for the cluster, stopped in the end."""
+    spark = leasehold.spark.session("bench", cluster=cluster, master=master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def sensors(spark: SparkSession, rows: int) -> Any:
+    """Readings: a number, a tag of a thousand, a measure and a time."""
+    return spark.range(rows).select(
         F.col("id").alias("reading"),
         F.concat(F.lit("sensor-"), (F.col("id") % 1000).cast("string")).alias("tag"),
         F.sin(F.col("id")).alias("measure"),
@@ -28,16 +42,16 @@ def consume(frame: Any) -> None:
     frame.agg(F.sum("reading"), F.count("tag"), F.sum("measure"), F.max("at")).collect()
 
 
-def run(results: Path | None) -> None:
-    with cluster_of_three() as (local, cluster):
+def run(smallest: bool) -> list[Table]:
+    nodes, rows, rounds = SMALLEST if smallest else (NODES, ROWS, ROUNDS)
+    writes: tuple[list[float], list[float]] = ([], [])
+    reads: tuple[list[float], list[float]] = ([], [])
+    with cluster_of(nodes) as (local, cluster), spark_session(local.directory) as spark:
         cluster.sql("CREATE DATABASE bench")
-        spark = leasehold.spark.session("bench", cluster=str(local.directory))
         parquet = str(local.directory.parent / "native")
-        source = sensors(spark).cache()
+        source = sensors(spark, rows).cache()
         source.count()
-        writes: tuple[list[float], list[float]] = ([], [])
-        reads: tuple[list[float], list[float]] = ([], [])
-        for number in range(ROUNDS + 1):
+        for number in range(rounds + 1):
             name = f"bench.t{number}"
             columns = "reading BIGINT, tag STRING, measure DOUBLE, at TIMESTAMP"
             cluster.sql(f"CREATE TABLE {name} ({columns}) CLUSTERED BY (reading) INTO 4 BUCKETS")
@@ -54,7 +68,7 @@ def run(results: Path | None) -> None:
                 reads[0].append(sample[2])
                 reads[1].append(sample[3])
             cluster.sql(f"DROP TABLE {name}")
-        spark.stop()
+        source.unpersist()
     figures = [
         Figure(
             what=what,
@@ -64,11 +78,11 @@ def run(results: Path | None) -> None:
             aim="report",
         )
         for what, (ours, theirs) in (
-            (f"append {ROWS:,} rows, 2 replicas, synced", writes),
-            (f"scan {ROWS:,} rows, 4 columns", reads),
+            (f"append {rows:,} rows, 2 replicas, synced", writes),
+            (f"scan {rows:,} rows, 4 columns", reads),
         )
     ]
-    show("Spark: against native Parquet on the same disk", figures, results)
+    return [Table(title="Spark: against native Parquet on the same disk", figures=figures)]
 
 
 def leasehold_write(frame: Any, table: str) -> None:

@@ -8,18 +8,22 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import psutil
 
-from bench.ddl import cluster_of_three, statement
-from bench.figures import Figure, quantile, show, timed_ms
+from bench.ddl import NODES, SMALLEST_NODES, cluster_of, statement
+from bench.figures import Figure, Table, quantile, timed_ms
+from bench.threads import Threads
 from leasehold.client.cluster import Cluster
 from leasehold.local.processes import LocalCluster
 
 LASTS_S, WARM_S = 20.0, 3.0
 MANY, AIM = 32, 400
+SMALLEST_S, SMALLEST_MANY = 0.5, 2
+READY_S = 60.0
 
 LIFE = (
     (
@@ -52,44 +56,37 @@ PAIR = (("create table", "CREATE TABLE {d}.p{n} (id INT)"), ("drop table *", "DR
 Times: TypeAlias = dict[str, list[float]]
 
 
-def clients(target: Path, count: int, life: tuple[tuple[str, str], ...], lasts_s: float) -> tuple[Times, float]:
+def clients(
+    target: Path, count: int, life: tuple[tuple[str, str], ...], lasts_s: float, warm_s: float = WARM_S
+) -> tuple[Times, float]:
     """All of them at once, for so long; the times of each kind after a warm-up, and statements per second."""
     times: Times = defaultdict(list)
+    rates: list[float] = []
     lock = threading.Lock()
-    ready = threading.Barrier(count)
-    began = threading.Event()
-    errors: list[BaseException] = []
+    ready = threading.Barrier(count, timeout=READY_S)
     window: list[float] = []
 
     def client(number: int) -> None:
         mine: Times = defaultdict(list)
-        try:
-            with Cluster(target) as cluster:
-                ready.wait()
-                if number == 0:
-                    window.append(time.perf_counter() + WARM_S)
-                    began.set()
-                began.wait()
-                for kind, text in _again_and_again(f"c{count}_{number}", life, window[0] + lasts_s):
-                    took = timed_ms(lambda text=text: statement(cluster, text))
-                    if window[0] <= time.perf_counter() <= window[0] + lasts_s:
-                        mine[kind].append(took)
-        except BaseException as error:
-            errors.append(error)
-            ready.abort()
-            raise
+        with Cluster(target) as cluster:
+            if ready.wait() == 0:
+                window.append(time.perf_counter() + warm_s)
+            ready.wait()
+            for kind, text in _again_and_again(f"c{count}_{number}", life, window[0] + lasts_s):
+                took = timed_ms(lambda text=text: statement(cluster, text))
+                if window[0] <= time.perf_counter():
+                    mine[kind].append(took)
+        lasted_s = time.perf_counter() - window[0]  # the last life that begins is finished
         with lock:
+            rates.append(sum(map(len, mine.values())) / lasted_s)
             for kind, took in mine.items():
                 times[kind] += took
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return times, sum(map(len, times.values())) / lasts_s
+    with Threads() as threads:
+        for number in range(count):
+            threads.start(partial(client, number))
+        threads.join_all()
+    return times, sum(rates)
 
 
 def _again_and_again(database: str, life: tuple[tuple[str, str], ...], until: float) -> Iterator[tuple[str, str]]:
@@ -127,11 +124,13 @@ class Cores:
         return {name: sum(process.cpu_times()[:2]) for name, process in self._processes.items()}
 
 
-def rates(one: tuple[Times, float], many: tuple[Times, float], pairs: tuple[Times, float], cores: str) -> list[Figure]:
+def rates(
+    one: tuple[Times, float], many: tuple[Times, float], pairs: tuple[Times, float], count: int, cores: str
+) -> list[Figure]:
     figures = [
         Figure(what="all kinds in turn, 1 client", value=f"{one[1]:.0f} statements/s", aim="report"),
         Figure(
-            what=f"all kinds in turn, {MANY} clients",
+            what=f"all kinds in turn, {count} clients",
             value=f"{many[1]:.0f} statements/s",
             peer=f"1 client: {one[1]:.0f}/s",
             ratio=f"{many[1] / one[1]:.1f}",
@@ -139,19 +138,19 @@ def rates(one: tuple[Times, float], many: tuple[Times, float], pairs: tuple[Time
             holds=many[1] >= AIM,
         ),
         Figure(
-            what=f"CREATE TABLE and DROP TABLE alone, {MANY} clients",
+            what=f"CREATE TABLE and DROP TABLE alone, {count} clients",
             value=f"{pairs[1]:.0f} statements/s",
             aim=f"at least {AIM}/s",
             holds=pairs[1] >= AIM,
         ),
     ]
-    figures.append(Figure(what=f"cores while {MANY} clients go through all kinds", value=cores, aim="report"))
+    figures.append(Figure(what=f"cores while {count} clients go through all kinds", value=cores, aim="report"))
     for kind, _ in LIFE:
         alone, among = one[0][kind], many[0][kind]
         figures.append(
             Figure(
                 what=kind,
-                value=f"{MANY} clients: p50 {quantile(among, 0.5):.1f} ms, p99 {quantile(among, 0.99):.1f} ms",
+                value=f"{count} clients: p50 {quantile(among, 0.5):.1f} ms, p99 {quantile(among, 0.99):.1f} ms",
                 peer=f"1 client: p50 {quantile(alone, 0.5):.1f} ms, p99 {quantile(alone, 0.99):.1f} ms",
                 ratio=f"{quantile(among, 0.5) / quantile(alone, 0.5):.1f}",
                 aim="report",
@@ -160,14 +159,15 @@ def rates(one: tuple[Times, float], many: tuple[Times, float], pairs: tuple[Time
     return figures
 
 
-def run(results: Path | None) -> None:
-    with cluster_of_three() as (local, _):
-        for count in (1, MANY):
+def run(smallest: bool) -> list[Table]:
+    lasts_s, warm_s, many = (SMALLEST_S, 0.0, SMALLEST_MANY) if smallest else (LASTS_S, WARM_S, MANY)
+    with cluster_of(SMALLEST_NODES if smallest else NODES) as (local, _):
+        for count in (1, many):
             prepare(local.directory, count)
-        one = clients(local.directory, 1, LIFE, LASTS_S)
+        one = clients(local.directory, 1, LIFE, lasts_s, warm_s)
         cores = Cores(local)
-        many = clients(local.directory, MANY, LIFE, LASTS_S)
+        several = clients(local.directory, many, LIFE, lasts_s, warm_s)
         used = cores.so_far()
-        pairs = clients(local.directory, MANY, PAIR, LASTS_S / 2)
+        pairs = clients(local.directory, many, PAIR, lasts_s / 2, warm_s)
     title = "Statements: one coordinator and three nodes on one machine (* destructive: two transactions)"
-    show(title, rates(one, many, pairs, used), results)
+    return [Table(title=title, figures=rates(one, several, pairs, many, used))]

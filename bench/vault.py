@@ -12,8 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from bench.figures import Figure, median, ratios, show, spread
+from bench.figures import Figure, Table, median, ratios, spread
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
@@ -44,11 +45,22 @@ from leasehold.ids import (
 from leasehold.limits import VAULT_BATCH_REVISIONS_MAX, VAULT_CACHE_BYTES, VAULT_LOG_PAGES
 from leasehold.vault.store import SqliteVault
 
-REVISIONS = 1_000_000
-SIZES = (10_000, 100_000, 1_000_000)
 TABLES, BUCKETS, LARGE_TABLES = 100, 16, 1_000
-OPENED = 9
-LEAP_KEYS = 200_000
+STAGED = 10_000
+
+
+class Size(NamedTuple):
+    """How much is done: revisions to replay, keys of a vault that is opened, tables of the largest, times it is opened,
+    keys of a snapshot."""
+
+    revisions: int = 1_000_000
+    keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    tables: tuple[int, int] = (TABLES, LARGE_TABLES)
+    opened: int = 9
+    leap: int = 200_000
+
+
+SMALLEST = Size(revisions=100, keys=(200, 400), tables=(2, 4), opened=2, leap=50)
 
 # ---------------------------------------------------------------- what is written
 
@@ -229,7 +241,7 @@ async def read_whole(directory: Path) -> float:
     return took
 
 
-def opening(tables: int, sizes: tuple[int, ...], *, compared: bool) -> list[Figure]:
+def opening(tables: int, sizes: tuple[int, ...], repeated: int, *, compared: bool) -> list[Figure]:
     figures: list[Figure] = []
     smallest = 0.0
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
@@ -239,7 +251,7 @@ def opening(tables: int, sizes: tuple[int, ...], *, compared: bool) -> list[Figu
             wanted = size - tables * (BUCKETS + 1) - 1
             at = asyncio.run(grow(directory, tables, segments, wanted, at))
             segments = wanted
-            times = [asyncio.run(opened(directory)) for _ in range(OPENED)]
+            times = [asyncio.run(opened(directory)) for _ in range(repeated)]
             ready, first = ([one[part] * 1000 for one in times] for part in (0, 1))
             smallest = smallest or median(ready)
             whole = "" if not compared else f"reading all: {asyncio.run(read_whole(directory)):.2f} s"
@@ -259,9 +271,9 @@ def opening(tables: int, sizes: tuple[int, ...], *, compared: bool) -> list[Figu
 # ---------------------------------------------------------------- leaping
 
 
-async def leapt(directory: Path) -> tuple[float, float]:
+async def leapt(directory: Path, total: int) -> tuple[float, float]:
     """Seconds of staging, and of the leap that changes one key in ten."""
-    items = sorted((segment(number, TABLES) for number in range(LEAP_KEYS)), key=lambda one: one.key)
+    items = sorted((segment(number, TABLES) for number in range(total)), key=lambda one: one.key)
     held = [one for place, one in enumerate(items) if place % 10]
     vault = await SqliteVault.open(directory)
     await vault.apply([RevisionChanges(Revision(1), tuple(held))], GENESIS)
@@ -269,8 +281,8 @@ async def leapt(directory: Path) -> tuple[float, float]:
     for one in items:
         digest ^= item_digest(one.key, one.value or b"")
     began = time.perf_counter()
-    for start in range(0, len(items), 10_000):
-        await vault.stage(items[start : start + 10_000], first=start == 0)
+    for start in range(0, len(items), STAGED):
+        await vault.stage(items[start : start + STAGED], first=start == 0)
     between = time.perf_counter()
     changes = await vault.leap(Revision(2), GENESIS, digest_bytes(digest))
     ended = time.perf_counter()
@@ -279,22 +291,24 @@ async def leapt(directory: Path) -> tuple[float, float]:
     return between - began, ended - between
 
 
-def leaping() -> Figure:
+def leaping(total: int) -> Figure:
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch:
-        staged_s, leap_s = asyncio.run(leapt(Path(scratch)))
+        staged_s, leap_s = asyncio.run(leapt(Path(scratch), total))
     return Figure(
-        what=f"leap to a snapshot of {LEAP_KEYS:,} keys, a tenth of them new",
+        what=f"leap to a snapshot of {total:,} keys, a tenth of them new",
         value=f"{staged_s:.2f} s to stage, {leap_s:.2f} s to leap",
         aim="report",
     )
 
 
-def run(results: Path | None) -> None:
+def run(smallest: bool) -> list[Table]:
+    size = SMALLEST if smallest else Size()
+    few, many = size.tables
     figures = [
-        replaying("each changes a record", placed, 35_000, REVISIONS),
-        replaying("each adds a segment and a transaction", committed, None, REVISIONS // 5),
-        *opening(TABLES, SIZES, compared=True),
-        *opening(LARGE_TABLES, SIZES[-1:], compared=False),
-        leaping(),
+        replaying("each changes a record", placed, 35_000, size.revisions),
+        replaying("each adds a segment and a transaction", committed, None, size.revisions // 5),
+        *opening(few, size.keys, size.opened, compared=True),
+        *opening(many, size.keys[-1:], size.opened, compared=False),
+        leaping(size.leap),
     ]
-    show("Vault: replaying, opening, leaping", figures, results)
+    return [Table(title="Vault: replaying, opening, leaping", figures=figures)]

@@ -12,14 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 from pipeline import FLIGHTS, STATEMENTS, WEATHER, delays, load, read, source_files
+from pyarrow import csv
 
 import leasehold
 import leasehold.spark
@@ -127,7 +126,7 @@ class Demo:
             self.step("node-3 is ACTIVE again")
 
     @contextlib.contextmanager
-    def querying(self, spark: Any, expected: list[Any]) -> Iterator[None]:
+    def querying(self, spark: Any, expected: list[Any]) -> Generator[None]:
         """Asks the question again and again in the background; every answer must be the first one."""
         stop = threading.Event()
         asked = 0
@@ -171,20 +170,20 @@ class Demo:
 
 def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
     """A source file, read without Spark, in the stored schema."""
-    options = pa.csv.ConvertOptions(
+    options = csv.ConvertOptions(
         column_types={field.name: field.type for field in schema},
         null_values=["NA"],
         strings_can_be_null=True,
         include_columns=schema.names,
-        timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ", pa.csv.ISO8601],
+        timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ", csv.ISO8601],
     )
-    return pa.csv.read_csv(path, convert_options=options)
+    return csv.read_csv(path, convert_options=options)
 
 
 def checksum(table: pa.Table) -> str:
     """SHA-256 over all rows in sorted order: the same rows give the same sum, whatever order they lie in."""
     order = [(name, "ascending") for name in table.schema.names]
-    ordered = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
+    ordered = table.sort_by(order).combine_chunks()
     digest = hashlib.sha256()
     for name in ordered.schema.names:
         column = ordered[name].cast(pa.string()) if not pa.types.is_floating(ordered[name].type) else ordered[name]

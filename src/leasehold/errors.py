@@ -119,6 +119,12 @@ class NotLeader(Definite):
     default_code = "NOT_LEADER"
 
 
+class SealUnknown(Definite):
+    """Nothing was committed: this leader has not heard yet of a node whose seal it needs. Ask again."""
+
+    default_code = "SEAL_UNKNOWN"
+
+
 class BadDirectory(Definite):
     """A data directory that is locked by another process, damaged, or of a newer version."""
 

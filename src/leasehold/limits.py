@@ -163,6 +163,13 @@ STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
 
 assert 2 * STATEMENT_RESOLVE_NS <= STATEMENT_REMEMBERED_NS, "the last call of a client may wait as long as it asks"
 
+SEALS_WAIT_NS: Final = 2 * SECOND_NS
+"""A commit waits at most until its leader is so old for nodes that have not found this leader yet: their seals can't
+be checked before."""
+SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
+
+assert SEALS_WAIT_NS < CALL_TIMEOUT_NS, "who waits so hears the answer"
+
 FORMAT_VERSION: Final = 1
 """Of a data directory; a newer one is refused."""
 PROTOCOL_VERSION: Final = 1

@@ -68,7 +68,7 @@ MUTANTS = (
             Edit(
                 IDENTITY,
                 "                self._admitted = event\n                return effect\n",
-                "                return Joined(node=record.node, incarnation=incarnation)\n",
+                "                return Joined(node=record.node, incarnation=incarnation, token=record.token)\n",
             ),
         ),
         hunters=("tests/unit/core/test_identity.py",),

@@ -84,6 +84,40 @@ MUTANTS = (
         hunters=(f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",),
     ),
     Mutant(
+        name="a forged seal taken",
+        invariant="INV-REP-1",
+        rule="what is said of a segment counts under the seals of its holders",
+        edits=(
+            Edit(
+                COMMIT,
+                "        if not is_sealed(named[node], seal_keys[node], segment, record.order):\n",
+                "        if False:\n",
+            ),
+        ),
+        hunters=(f"{UNIT}::test_what_no_holder_has_sealed_is_not_committed",),
+        unseen="no client of a random cluster lies",
+    ),
+    Mutant(
+        name="a seal without its transaction",
+        invariant="INV-REP-1",
+        rule="a seal counts in the write transaction that it was made in, by its number",
+        edits=(Edit("core/seals.py", 'b"%d:%b" % (order, said)', 'b"%b" % said'),),
+        hunters=(
+            f"{UNIT}::test_a_seal_counts_in_the_transaction_that_it_was_made_in_and_not_in_a_later_one_of_the_same_id",
+        ),
+        unseen="no client of a random cluster lies",
+    ),
+    Mutant(
+        name="holders that no seal could be checked of",
+        invariant="INV-REP-1",
+        rule="a holder counts once this leader has heard of it and checked its seal",
+        edits=(Edit(COMMIT, "    return tuple(heard)\n", "    return tuple(named)\n"),),
+        hunters=(
+            f"{UNIT}::test_a_leader_that_has_not_heard_of_enough_holders_yet_neither_commits_nor_refuses_for_good",
+        ),
+        unseen="no client of a random cluster lies",
+    ),
+    Mutant(
         name="holders of older incarnations counted",
         invariant="INV-ID-2",
         rule="a holder counts while its incarnation is the one that wrote",

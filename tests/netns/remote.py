@@ -6,17 +6,24 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from leasehold.limits import SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
-from tests.netns.hosts import Host
 
 ROOT = Path(__file__).parents[2]
 ANSWER_SECONDS = 60.0
 POLL_NS = 5_000_000
 
 T = TypeVar("T")
+
+
+class Machine(Protocol):
+    """Where a process can be started."""
+
+    def command(self, *words: str) -> list[str]:
+        """`words` as a command that runs there."""
+        ...
 
 
 class Failed(Exception):
@@ -66,7 +73,7 @@ class Asked:
 class Remote:
     """A process on a host that answers JSON lines; it ends with `close`, or with this process."""
 
-    def __init__(self, host: Host, *words: str) -> None:
+    def __init__(self, host: Machine, *words: str) -> None:
         self._process = subprocess.Popen(
             host.command(sys.executable, "-m", *words),
             cwd=ROOT,

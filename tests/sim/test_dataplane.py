@@ -13,7 +13,7 @@ from leasehold.errors import LeaseholdError, NotFound
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT
 from leasehold.testing.rows import RowId
-from leasehold.testing.writers import Fate, Habits
+from leasehold.testing.writers import Fate, Habits, Written
 from tests.sim.data_words import TABLE, Ground, on_disk, simulate
 
 # ---------------------------------------------------------------- writing and reading
@@ -180,6 +180,60 @@ def test_I15_a_commit_of_a_node_that_started_anew_since_is_refused() -> None:
         written = await writing
         assert (written.fate, written.error) == (Fate.ABORTED, "TOO_FEW_HOLDERS")
         assert len(commits) == 1
+        assert await ground.read() == Counter()
+
+    simulate(scenario)
+
+
+async def staged_under_an_older_leader(ground: Ground, *, loses_the_encoder: bool) -> Written:
+    """A write whose coordinator ends between the answers of the nodes and the commit, and another one that starts."""
+    (coordinator,) = ground.cluster.coordinators
+    staged = asyncio.Event()
+
+    def on_commit(*_: object) -> None:
+        ground.cluster.network.partition(CLIENT, coordinator.name)
+        staged.set()
+
+    facts = await ground.writer()._asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+    writing = ground.group.create_task(ground.writer(on_commit=on_commit).write(TABLE, 10))
+    await staged.wait()
+    await coordinator.kill()
+    if loses_the_encoder:
+        await ground.node(facts.buckets[0].replicas[0]).kill()
+    ground.cluster.network.heal_all()
+    await coordinator.start(ground.group)
+    return await writing
+
+
+def test_a_write_goes_on_over_a_restart_of_the_coordinator_with_all_its_holders() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=3)
+        written = await staged_under_an_older_leader(ground, loses_the_encoder=False)
+        assert written.fate is Fate.COMMITTED
+        (record,) = ground.manifest()
+        assert len(record.holders) == 3, "the new leader waits a moment for those that have not found it yet"
+        assert await ground.read() == Counter(written.rows)
+
+    simulate(scenario)
+
+
+def test_a_write_is_committed_under_the_seals_of_the_holders_that_are_left() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=2)
+        written = await staged_under_an_older_leader(ground, loses_the_encoder=True)
+        assert written.fate is Fate.COMMITTED
+        (record,) = ground.manifest()
+        assert len(record.holders) == 1
+        assert await ground.read() == Counter(written.rows)
+
+    simulate(scenario)
+
+
+def test_a_write_that_nobody_vouches_for_to_the_new_leader_ends_definitely() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=1)
+        written = await staged_under_an_older_leader(ground, loses_the_encoder=True)
+        assert (written.fate, written.error) == (Fate.ABORTED, "SEAL_UNKNOWN")
         assert await ground.read() == Counter()
 
     simulate(scenario)

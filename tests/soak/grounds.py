@@ -10,18 +10,10 @@ from leasehold.local.files import COORDINATOR
 from leasehold.local.processes import LocalCluster
 from tests.netns.cluster import BEHIND_PROXY, CLIENT, NODES, PROXY, NetworkCluster
 from tests.netns.hosts import Hosts, Unavailable, check_available
-from tests.netns.remote import wait_until
+from tests.netns.remote import Machine, wait_until
 
 ENDS_SECONDS = 20.0
 """So long a process may take to end when it is told to stop."""
-
-
-class Machine(Protocol):
-    """Where a client's process can be started."""
-
-    def command(self, *words: str) -> list[str]:
-        """`words` as a command that runs there."""
-        ...
 
 
 class Ground(Protocol):

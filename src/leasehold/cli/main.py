@@ -43,13 +43,29 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Leasehold: replicated tables on the local disks of a few machines, for Spark.",
 )
 chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on this machine, and mend it.")
 app.add_typer(chaos, name="chaos")
 app.add_typer(node_commands, name="node")
 app.add_typer(vault_commands, name="vault")
 app.command("cluster-key")(cluster_key_command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        say(f"leasehold {version('leasehold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def leasehold(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Leasehold: replicated tables on the local disks of a few machines, for Spark."""
 
 
 # ---------------------------------------------------------------- a cluster on this machine

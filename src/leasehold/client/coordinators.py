@@ -48,6 +48,7 @@ from leasehold.errors import (
     NotLeader,
     OutcomeUnknown,
     Refused,
+    SealUnknown,
     Unreachable,
 )
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
@@ -267,18 +268,22 @@ class Coordinators:
         unanswered: str,
         hint: str,
         *,
-        retried: Errors = (Indefinite, NotInitialised, NotLeader),
+        retried: Errors = (Indefinite, NotInitialised, NotLeader, SealUnknown),
     ) -> A:
         """The answer of `ask`, which is called again after an error of the kinds in `retried`. Raises `OutcomeUnknown`
-        after STATEMENT_RESOLVE_NS."""
+        after STATEMENT_RESOLVE_NS, or `SealUnknown` if that was the last answer and no other was lost."""
         deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
+        unsure = False
         while True:
             try:
                 return ask()
             except retried as error:
                 if error.code == "TRANSACTION_FORGOTTEN":
                     raise
+                unsure = unsure or isinstance(error, Indefinite)
                 if self._clock.now_ns() >= deadline_ns:
+                    if isinstance(error, SealUnknown) and not unsure:
+                        raise
                     raise OutcomeUnknown(f"{unanswered}: {error}", hint=hint) from error
             sleep_ns(RETRY_PAUSE_NS)
 

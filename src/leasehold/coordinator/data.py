@@ -163,8 +163,11 @@ class Data:
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_request(request, catalog)
             live = self._leasing.live_incarnations(list(catalog.nodes))
-            return commit_transaction(request, catalog, incarnations=live)
+            keys_of = self._leasing.seals.keys(live)
+            return commit_transaction(request, catalog, incarnations=live, seal_keys=keys_of)
 
+        live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))
+        await self._leasing.seals.hear_of(request.segments, live)
         revision = await self._writer.submit(decide)
         self._opened.pop(request.transaction, None)
         return self._transaction(request.transaction, revision)

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import msgspec
 
+from leasehold.coordinator.seals import Seals
 from leasehold.core.barrier import Fail, Proceed, Wait
 from leasehold.core.grantor import (
     AcceptSurrender,
@@ -65,6 +66,8 @@ class Leasing:
         self._known = Revision(0)
         self._newest: BarrierReceipt | None = None
         self._lease_ends: dict[NodeId, int] = {}
+        self.seals = Seals(clock)
+        """What is known of the live incarnations' seals."""
 
     @property
     def grantor(self) -> Grantor:

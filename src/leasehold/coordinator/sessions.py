@@ -135,7 +135,7 @@ class Sessions:
                 await asyncio.sleep(0)  # the watch has begun, and only now LM is read (R5)
                 with _asking_the_store():
                     status = await self._storage.status()
-                self._register(opening, one, status)
+                self._register(opening, one, status, leasing)
                 tasks += [
                     group.create_task(self._receive(duplex, opening, leasing, one)),
                     group.create_task(_forward(one, duplex)),
@@ -170,7 +170,7 @@ class Sessions:
             raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
         return opening
 
-    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus) -> None:
+    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus, leasing: Leasing) -> None:
         """Nothing else runs meanwhile: no newer process can have come in between."""
         catalog = self._catalog()
         check_speaker(opening, catalog)
@@ -196,6 +196,7 @@ class Sessions:
                 member=catalog.nodes[opening.node].member,
             )
         )
+        leasing.seals.learn(opening.node, opening.incarnation, opening.seal_key)
         self._open[opening.node] = one
         one.opened.set()
 

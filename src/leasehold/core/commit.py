@@ -3,8 +3,9 @@
 Theory of operation. Nodes stage segments; nothing of them is visible. The commit is one transaction of the leader
 that ends the record and writes the manifest, after comparing all that could have changed since the rows were
 encoded: the table is in use, every column that was written is alive and unchanged in type, each holder is still the
-incarnation that wrote. No clock takes part: reads are protected by leases, writes by this comparison. A transaction
-that is asked for again by its id is told what became of it (INV-WRITE-2).
+incarnation that wrote. What is said of a segment counts only under the seals of its holders (`core/seals.py`): the
+client that brings it can neither make it up nor change it. No clock takes part: reads are protected by leases, writes
+by this comparison. A transaction that is asked for again by its id is told what became of it (INV-WRITE-2).
 
 | state     | event                | next      |
 | (none)    | open                 | OPEN      |
@@ -21,7 +22,7 @@ from leasehold.core import keys
 from leasehold.core.bounds import soundness
 from leasehold.core.catalog import Catalog
 from leasehold.core.generations import check_generation
-from leasehold.core.messages import CommitTransaction, OpenTransaction, StagedSegment
+from leasehold.core.messages import CommitTransaction, Holder, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import (
@@ -34,7 +35,8 @@ from leasehold.core.records import (
 )
 from leasehold.core.replication import after_commit, after_replacement
 from leasehold.core.rewrite import replacing
-from leasehold.errors import NotFound, OutcomeUnknown, Refused
+from leasehold.core.seals import is_sealed
+from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
     BucketNumber,
     Incarnation,
@@ -88,10 +90,12 @@ def commit_transaction(
     catalog: Catalog,
     *,
     incarnations: Mapping[NodeId, Incarnation],
+    seal_keys: Mapping[NodeId, bytes],
 ) -> tuple[Change, ...]:
     """Makes all segments visible in place of those that they replace, or nothing if it is committed already.
 
-    `incarnations` are the live ones. Raises `Refused`: ABORTED, or why it can't be committed now.
+    `incarnations` are the live ones, `seal_keys` theirs, as far as this leader has heard of them. Raises `SealUnknown`
+    if it may be committed once it has heard of more, and `Refused`: ABORTED, or why it can't be committed.
     """
     record = _known(request.transaction, catalog)
     if record.state is TransactionState.COMMITTED:
@@ -105,8 +109,11 @@ def commit_transaction(
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
         bucket = catalog.buckets[table.id, segment.bucket]
-        holders = _proven_holders(segment, bucket, incarnations)
+        named = _living_holders(segment, bucket, incarnations)
+        holders = _proven_holders(segment, record, named, seal_keys)
         needed = min(catalog.settings.min_in_sync, table.replication)
+        if len(holders) < needed <= len(named):
+            raise _seal_unknown(segment, [node for node in named if node not in holders])
         if len(holders) < needed:
             raise Refused(
                 f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed",
@@ -215,16 +222,39 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
             )
 
 
-def _proven_holders(
+def _living_holders(
     segment: StagedSegment, bucket: BucketRecord, incarnations: Mapping[NodeId, Incarnation]
-) -> tuple[NodeId, ...]:
-    """Distinct assigned nodes whose incarnation is still the one that wrote (I15, I17)."""
-    proven = {
-        holder.node
+) -> dict[NodeId, Holder]:
+    """Distinct assigned nodes whose incarnation is still the one that wrote (I15, I17), in the order of the bucket."""
+    living = {
+        holder.node: holder
         for holder in segment.holders
         if holder.node in bucket.replicas and incarnations.get(holder.node) == holder.incarnation
     }
-    return tuple(node for node in bucket.replicas if node in proven)
+    return {node: living[node] for node in bucket.replicas if node in living}
+
+
+def _proven_holders(
+    segment: StagedSegment, record: TransactionRecord, named: Mapping[NodeId, Holder], seal_keys: Mapping[NodeId, bytes]
+) -> tuple[NodeId, ...]:
+    """Those that have sealed just this; of a node whose key is not known that can't be told."""
+    heard = [node for node in named if node in seal_keys]
+    for node in heard:
+        if not is_sealed(named[node], seal_keys[node], segment, record.order):
+            raise Refused(
+                f"node {node} has not said this of segment {segment.id}: its seal does not fit",
+                code="BAD_SEAL",
+                hint="commit what the nodes answered, unchanged; upgrade the node if it seals nothing",
+            )
+    return tuple(heard)
+
+
+def _seal_unknown(segment: StagedSegment, unheard: list[NodeId]) -> SealUnknown:
+    nodes = ", ".join(f"node {node}" for node in unheard)
+    return SealUnknown(
+        f"{nodes} said to hold segment {segment.id}: the coordinator can't check that before it hears of them again",
+        hint="ask again in a moment; if the node does not come back, write the rows again",
+    )
 
 
 def _purge(catalog: Catalog) -> tuple[Change, ...]:

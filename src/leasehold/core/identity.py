@@ -94,6 +94,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Incarnation
     history_known: bool = True
     unverified: bool = False
+    token: Token
+    """Proves which node this is to coordinators; a secret."""
 
 
 class WrongCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +199,7 @@ class Claim:
                         incarnation=record.incarnation,
                         history_known=self._admitted.history_known,
                         unverified=record.unverified,
+                        token=record.token,
                     )
                 return self._write(
                     Joining(

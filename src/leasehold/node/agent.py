@@ -55,6 +55,7 @@ from leasehold.core.recovery_events import (
     Stored,
     StreamBroken,
 )
+from leasehold.core.seals import seal_key
 from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
 from leasehold.ids import Revision, Session, Term
 from leasehold.limits import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
@@ -197,6 +198,7 @@ class Agent(Reporter):
         view = await self._projection.restore()
         cluster_id, joined = await self._joiner.join(view)
         self._published.session = self._session
+        self._published.seal_key = seal_key(joined.token, self._session)
         # Before anybody is answered: who asks for a copy is told by the view.
         self._published.publish(view)
         self._published.joined(cluster_id, joined.node, joined.incarnation)
@@ -280,6 +282,7 @@ class Agent(Reporter):
                     session=self._session,
                     watch_from=Revision(view.revision + 1),
                     generation=generation_of(view),
+                    seal_key=self._published.seal_key,
                 )
             )
             opened = await duplex.receive()

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from threading import BoundedSemaphore
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
@@ -38,6 +39,7 @@ from leasehold.core.messages import (
 )
 from leasehold.core.records import TableRecord, TransactionRecord, TransactionState
 from leasehold.core.rights import check_append
+from leasehold.core.seals import sealed
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 from leasehold.limits import (
@@ -61,6 +63,8 @@ class Admitted(NamedTuple):
     view: Catalog
     table: TableRecord
     peers: list[Peer]
+    order: int
+    """The number of its write transaction."""
 
 
 class Appends:
@@ -113,24 +117,25 @@ class Appends:
             finally:
                 encoder.abort()
             self._admit(ticket)
-            end = BytesEnd(size_bytes=encoded.size_bytes, sha256=encoded.sha256)
+            segment = StagedSegment(
+                id=ticket.segment,
+                table=ticket.table,
+                bucket=ticket.bucket,
+                schema_version=admitted.table.schema_version,
+                rows=encoded.rows,
+                size_bytes=encoded.size_bytes,
+                sha256=encoded.sha256,
+                statistics=encoded.statistics,
+                holders=(),
+            )
+            end = BytesEnd(size_bytes=encoded.size_bytes, sha256=encoded.sha256, segment=segment)
             forwarding.send(end)
             file.finish()
-            myself = Holder(node=self._published.node, incarnation=self._published.incarnation)
+            myself = sealed_here(self._published, segment, admitted.order)
             holders = (myself, *forwarding.holders(end, self._now_ns))
         # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
         self._admit(ticket)
-        return StagedSegment(
-            id=ticket.segment,
-            table=ticket.table,
-            bucket=ticket.bucket,
-            schema_version=admitted.table.schema_version,
-            rows=encoded.rows,
-            size_bytes=encoded.size_bytes,
-            sha256=encoded.sha256,
-            statistics=encoded.statistics,
-            holders=holders,
-        )
+        return msgspec.structs.replace(segment, holders=holders)
 
     def _admit(self, ticket: WriteTicket) -> Admitted:
         """Decides on a view that has passed the guard."""
@@ -168,19 +173,14 @@ class Appends:
                 raise _cut_off()
             if (file.size_bytes, digest.digest()) != (end.size_bytes, end.sha256):
                 raise Refused("the bytes are not those that were sent", code="BROKEN_STREAM", hint="send them again")
+            segment = described(ticket, end)
             self._admit_forward(ticket)
             file.finish()
-        self._admit_forward(ticket)
-        return SegmentStored(
-            node=self._published.node,
-            incarnation=self._published.incarnation,
-            size_bytes=end.size_bytes,
-            sha256=end.sha256,
-        )
+        return stored(segment, self._published, self._admit_forward(ticket))
 
-    def _admit_forward(self, ticket: ForwardTicket) -> None:
+    def _admit_forward(self, ticket: ForwardTicket) -> int:
         passed = guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))
-        admit_forward(ticket, passed.view, self._published.node)
+        return admit_forward(ticket, passed.view, self._published.node)
 
 
 def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
@@ -199,11 +199,11 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
             code="BAD_SEGMENT",
             hint="Begin the segment's id with the transaction's.",
         )
-    _check_open(ticket, view)
+    record = _open(ticket, view)
     bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
     others = [one for one in bucket.replicas if one != node]
     peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
-    return Admitted(view, table, peers)
+    return Admitted(view, table, peers, record.order)
 
 
 def forward_ticket(ticket: WriteTicket, admitted: Admitted, published: Published) -> ForwardTicket:
@@ -220,8 +220,39 @@ def forward_ticket(ticket: WriteTicket, admitted: Admitted, published: Published
     )
 
 
-def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> None:
-    """Whether `view`, which has passed the guard, lets `node` take a segment's bytes from their sender."""
+def sealed_here(published: Published, segment: StagedSegment, order: int) -> Holder:
+    """This node as a holder of the segment, which lies on its disk, synced."""
+    myself = Holder(node=published.node, incarnation=published.incarnation)
+    return sealed(myself, published.seal_key, segment, order)
+
+
+def described(ticket: ForwardTicket, end: BytesEnd) -> StagedSegment:
+    """The segment as its sender will answer for it; rows and statistics are believed: the sender is a node.
+
+    Raises `Refused` if it is another segment than the one whose bytes came.
+    """
+    segment = end.segment
+    came = (ticket.segment, ticket.table, ticket.bucket, end.size_bytes, end.sha256)
+    if segment is None or came != (segment.id, segment.table, segment.bucket, segment.size_bytes, segment.sha256):
+        raise Refused("the sender describes another segment", code="BAD_MESSAGE", hint="upgrade the sender")
+    return segment
+
+
+def stored(segment: StagedSegment, published: Published, order: int) -> SegmentStored:
+    """What this node answers to the sender of a segment whose bytes lie on its disk, synced."""
+    myself = sealed_here(published, segment, order)
+    return SegmentStored(
+        node=myself.node,
+        incarnation=myself.incarnation,
+        size_bytes=segment.size_bytes,
+        sha256=segment.sha256,
+        seal=myself.seal,
+    )
+
+
+def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
+    """Whether `view`, which has passed the guard, lets `node` take a segment's bytes from their sender; the number of
+    the write transaction."""
     table_in_use(view, ticket.table)
     if not is_segment_id(ticket.segment):
         raise Refused(f"{ticket.segment[:80]!r} names no segment", code="BAD_SEGMENT", hint="upgrade the sender")
@@ -240,15 +271,17 @@ def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> None:
             hint="Only its newest incarnation is heard.",
         )
     check_node(ticket.sender, ticket.session, view)
+    return record.order
 
 
-def _check_open(ticket: WriteTicket, view: Catalog) -> None:
-    """The view shows the revision at which the transaction was opened, or a later one."""
+def _open(ticket: WriteTicket, view: Catalog) -> TransactionRecord:
+    """The transaction, as the revision at which it was opened has it, or a later one."""
     record = view.transactions.get(ticket.transaction)
     if record is None or record.table != ticket.table:
         raise _not_open(ticket.transaction)
     if record.state is not TransactionState.OPEN:
         raise _ended(record)
+    return record
 
 
 def _not_open(transaction: TransactionId) -> Refused:

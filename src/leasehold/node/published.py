@@ -15,7 +15,7 @@ from leasehold.limits import SECOND_NS
 class Published:
     """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
 
-    __slots__ = ("_lease", "_newer", "cluster_id", "had_lease", "incarnation", "node", "session", "view")
+    __slots__ = ("_lease", "_newer", "cluster_id", "had_lease", "incarnation", "node", "seal_key", "session", "view")
 
     def __init__(self) -> None:
         self.view: Catalog = Catalog()
@@ -27,6 +27,8 @@ class Published:
         self.cluster_id = ClusterId("")
         self.session: Session | None = None
         """Proves to peers which node this is; a secret."""
+        self.seal_key = b""
+        """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
         self._newer = threading.Condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:

@@ -33,7 +33,8 @@ def _setting(cursor: Cursor, settings: dict[str, int]) -> None:
     if setting.name in settings:
         raise Refused(f"{setting.name} is set twice", code="SETTING_TWICE", hint="say once what it is to be")
     cursor.expect("=")
-    if cursor.form and cursor.form not in _VALUES:
-        raise cursor.bad("a value is a text in quotes or a whole number, so it can't be this")
-    quoted = cursor.form == "'"
-    settings[setting.name] = read_value(setting, cursor.token().text, quoted=quoted)
+    interval = cursor.interval()
+    if interval is None and cursor.form and cursor.form not in _VALUES:
+        raise cursor.bad("a value is a text in quotes, a whole number or INTERVAL 3 SECONDS, so it can't be this")
+    quoted = interval is not None or cursor.form == "'"
+    settings[setting.name] = read_value(setting, interval or cursor.token().text, quoted=quoted)

@@ -177,6 +177,16 @@ class Cursor:
         self.at += 1
         return int(text)
 
+    def interval(self) -> str | None:
+        """`INTERVAL 30 DAYS`, `INTERVAL '30' DAY` or `INTERVAL '30 days'` as the text of a duration; None for what does
+        not start so."""
+        if self.ahead(1) not in {"9", "'"} or not self.accept("INTERVAL"):
+            return None
+        parts = [self.token().text]
+        while self.form == "9" or _WORD.match(self.form):
+            parts.append(self.token().text)
+        return " ".join(parts)
+
     def literal(self) -> Literal:
         """A value: a number with or without a sign, a string, TRUE, FALSE, NULL, DATE '..', TIMESTAMP '..', X'..'."""
         if self.form in {"-", "+", "9"}:

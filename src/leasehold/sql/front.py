@@ -94,9 +94,13 @@ _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
 class Tokenizer(Spark.Tokenizer):
-    """Spark's tokens, without its habit of taking all that follows SHOW as one string."""
+    """Spark's tokens, without its habit of taking all that follows SHOW as one string.
+
+    A quote that is doubled stands for itself (`'it''s'`), as in standard SQL and in Spark 4; so does one behind `\\`.
+    """
 
     COMMANDS: ClassVar[set[TokenType]] = set()
+    STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
 
 @dataclass(frozen=True, kw_only=True)

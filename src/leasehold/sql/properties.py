@@ -100,10 +100,17 @@ def _key(cursor: Cursor, found: Mapping[str, str]) -> str:
 
 
 def _value(cursor: Cursor, key: str) -> str:
+    interval = cursor.interval()
+    if interval is not None:
+        return _checked(interval, key)
     number = cursor.form == "9"
     value = cursor.token().text if cursor.form in {"'", "9"} else None
     if value is None or (number and not (value.isascii() and value.isdigit())) or cursor.form not in {",", ")", ""}:
         raise _bad(f"the value of property {key!r} is not a text", "write it in quotes: 'key' = 'value'")
+    return _checked(value, key)
+
+
+def _checked(value: str, key: str) -> str:
     if len(value) > PROPERTY_CHARACTERS_MAX or "\0" in value:
         raise _bad(f"the value of property {key!r} is too long or has NUL in it", f"at most {PROPERTY_CHARACTERS_MAX}")
     return value

@@ -13,6 +13,7 @@ from leasehold.errors import (
     NotLeader,
     OutcomeUnknown,
     Refused,
+    SealUnknown,
     Unauthenticated,
     Unreachable,
 )
@@ -79,14 +80,17 @@ class Asking:
         raise AssertionError("there is a last password")
 
     async def _definitely(self, request: Message, kind: type[M], patience_ns: int) -> M:
-        give_up_ns = self._clock.now_ns() + patience_ns
+        give_up_ns, unsure = self._clock.now_ns() + patience_ns, False
         if isinstance(request, ClientRequest):
             request = msgspec.structs.replace(request, login=self.login)
         while True:
             try:
                 answer = await self._once(request)
-            except (Indefinite, NotInitialised, NotLeader) as error:
+            except (Indefinite, NotInitialised, NotLeader, SealUnknown) as error:
                 if error.code == "TRANSACTION_FORGOTTEN":
+                    raise
+                unsure = unsure or isinstance(error, Indefinite)
+                if isinstance(error, SealUnknown) and not unsure and self._clock.now_ns() >= give_up_ns:
                     raise
                 if self._clock.now_ns() >= give_up_ns:
                     raise OutcomeUnknown(f"no answer: {error.text}") from error

@@ -15,6 +15,7 @@ from functools import lru_cache
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Any, Final, NoReturn, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from leasehold.core.catalog import Catalog, live_fields
@@ -25,7 +26,6 @@ from leasehold.core.messages import (
     BytesEnd,
     FetchTicket,
     ForwardTicket,
-    Holder,
     Message,
     ReadTicket,
     Rows,
@@ -41,7 +41,15 @@ from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS
 from leasehold.node.agent import Agent
-from leasehold.node.appends import Admitted, admit_forward, admit_write, forward_ticket
+from leasehold.node.appends import (
+    Admitted,
+    admit_forward,
+    admit_write,
+    described,
+    forward_ticket,
+    sealed_here,
+    stored,
+)
 from leasehold.node.forwarding import Resting
 from leasehold.node.guarding import behind, busy, check_cluster, check_node, guarded, missing
 from leasehold.node.published import Published
@@ -217,24 +225,27 @@ class DataService:
                     raise _cut_off()
                 self._admit(ticket)
                 content = file.content
-                end = BytesEnd(size_bytes=content.size_bytes, sha256=content.sha256)
+                segment = StagedSegment(
+                    id=ticket.segment,
+                    table=ticket.table,
+                    bucket=ticket.bucket,
+                    schema_version=admitted.table.schema_version,
+                    rows=rows,
+                    size_bytes=content.size_bytes,
+                    sha256=content.sha256,
+                    statistics=tuple(
+                        ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in fields
+                    ),
+                    holders=(),
+                )
+                end = BytesEnd(size_bytes=content.size_bytes, sha256=content.sha256, segment=segment)
                 await forwarding.send(end)
                 await file.finish()
-                myself = Holder(node=self._published.node, incarnation=self._published.incarnation)
+                myself = sealed_here(self._published, segment, admitted.order)
                 holders = (myself, *await forwarding.holders(end))
         # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
         self._admit(ticket)
-        return StagedSegment(
-            id=ticket.segment,
-            table=ticket.table,
-            bucket=ticket.bucket,
-            schema_version=admitted.table.schema_version,
-            rows=rows,
-            size_bytes=content.size_bytes,
-            sha256=content.sha256,
-            statistics=tuple(ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in fields),
-            holders=holders,
-        )
+        return msgspec.structs.replace(segment, holders=holders)
 
     def _admit(self, ticket: WriteTicket) -> Admitted:
         return admit_write(ticket, guarded(self._published, self._clock.now_ns).view, self._published.node)
@@ -258,18 +269,13 @@ class DataService:
             content = file.content
             if (content.size_bytes, content.sha256) != (end.size_bytes, end.sha256):
                 raise Refused("the bytes are not those that were sent", code="BROKEN_STREAM", hint="send them again")
+            segment = described(ticket, end)
             self._admit_forward(ticket)
             await file.finish()
-        self._admit_forward(ticket)
-        return SegmentStored(
-            node=self._published.node,
-            incarnation=self._published.incarnation,
-            size_bytes=end.size_bytes,
-            sha256=end.sha256,
-        )
+        return stored(segment, self._published, self._admit_forward(ticket))
 
-    def _admit_forward(self, ticket: ForwardTicket) -> None:
-        admit_forward(ticket, guarded(self._published, self._clock.now_ns).view, self._published.node)
+    def _admit_forward(self, ticket: ForwardTicket) -> int:
+        return admit_forward(ticket, guarded(self._published, self._clock.now_ns).view, self._published.node)
 
     async def _received(self, duplex: Duplex) -> Message:
         message = await duplex.receive()

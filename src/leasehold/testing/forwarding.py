@@ -126,5 +126,5 @@ class Forwarding:
             stored = forward.stored
             same = stored is not None and (stored.size_bytes, stored.sha256) == (end.size_bytes, end.sha256)
             if stored is not None and same and stored.node == forward.node:
-                found.append(Holder(node=stored.node, incarnation=stored.incarnation))
+                found.append(Holder(node=stored.node, incarnation=stored.incarnation, seal=stored.seal))
         return found

@@ -42,6 +42,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
     [
         ("cluster-key {made}", set()),
         ("--help", {"rich"}),
+        ("--version", set()),
         ("status --help", {"rich"}),
         ("node start --help", {"rich"}),
         ("down --dir {nothing}", LOCALLY),

@@ -1,5 +1,6 @@
 """The catalog: the same whether it was followed or restored, never changed in place, and sure of its history."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from leasehold.core.messages import CommitTransaction, Holder, OpenTransaction, 
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
 from leasehold.core.records import DatabaseRecord, HorizonRecord, UseState
+from leasehold.core.seals import sealed
 from leasehold.core.statements import TableName
 from leasehold.errors import Corrupt, NotFound, Refused
 from tests.unit.core.catalog_words import (
@@ -105,8 +107,12 @@ def write(ground, number, *, commit):
         statistics=(),
         holders=(Holder(node=bucket.replicas[0], incarnation=1),),
     )
+    order = ground.catalog.transactions[transaction].order
+    holders = tuple(sealed(one, b"key", segment, order) for one in segment.holders)
+    segment = msgspec.structs.replace(segment, holders=holders)
     request = CommitTransaction(cluster_id="", transaction=transaction, segments=(segment,))
-    ground.commit(commit_transaction(request, ground.catalog, incarnations={1: 1, 2: 1, 3: 1}))
+    live, seal_keys = {1: 1, 2: 1, 3: 1}, {1: b"key", 2: b"key", 3: b"key"}
+    ground.commit(commit_transaction(request, ground.catalog, incarnations=live, seal_keys=seal_keys))
 
 
 @settings(max_examples=150, deadline=None)

@@ -19,7 +19,8 @@ from leasehold.core.records import (
     TransactionRecord,
     TransactionState,
 )
-from leasehold.errors import NotFound, OutcomeUnknown, Refused
+from leasehold.core.seals import seal_key, sealed
+from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.limits import GENERATION_GAP, PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
 from tests.unit.core.catalog_words import (
     SETTINGS,
@@ -35,6 +36,8 @@ from tests.unit.core.catalog_words import (
 
 TABLE, W1, W2 = 2, hex_128(0xA1), hex_128(0xA2)
 LIVE = {1: 4, 2: 5, 3: 6}
+KEYS = {node: b"k%d" % node for node in range(1, 10)}
+"""Of their live incarnations."""
 
 
 def written(changes):
@@ -75,9 +78,25 @@ def segment(number=1, *holders, transaction=W1, fields=(1, 2), **how):
     return msgspec.structs.replace(staged, **how)
 
 
+def sealed_by_holders(base, *segments):
+    """As their holders would have answered."""
+    made = []
+    for one in segments:
+        known = base.catalog.transactions.get(one.id[:32])
+        order = 0 if known is None else known.order
+        seals = (sealed(holder, KEYS[holder.node], one, order) for holder in one.holders)
+        made.append(msgspec.structs.replace(one, holders=tuple(seals)))
+    return tuple(made)
+
+
 def commit(base, *segments, transaction=W1, live=None):
-    request = CommitTransaction(cluster_id="c" * 32, transaction=transaction, segments=segments)
-    return commit_transaction(request, base.catalog, incarnations=LIVE if live is None else live)
+    return commit_as_told(base, *sealed_by_holders(base, *segments), transaction=transaction, live=live)
+
+
+def commit_as_told(base, *segments, transaction=W1, live=None, seal_keys=KEYS, **more):
+    request = CommitTransaction(cluster_id="c" * 32, transaction=transaction, segments=segments, **more)
+    live = LIVE if live is None else live
+    return commit_transaction(request, base.catalog, incarnations=live, seal_keys=seal_keys)
 
 
 def entry(staged, *holders):
@@ -322,6 +341,99 @@ def test_only_distinct_living_assigned_incarnations_count(needed, holders, live,
     changes = written(commit(base, staged, live=live))
     named = {one.node for one in holders}
     assert changes[keys.segment(TABLE, 0, staged.id)].holders == tuple(one for one in (1, 2, 3) if one in named)
+
+
+# ---------------------------------------------------------------- what they have sealed
+
+
+def forgeries(base):
+    """What a client may make of the honest answers about segment 1, by what it changes."""
+    honest, other = sealed_by_holders(base, segment(1), segment(2))
+    statistics = (ColumnStatistics(field=1, nulls=0, minimum=1, maximum=1), honest.statistics[1])
+    made = {
+        "nothing was ever written": segment(1),
+        "another id": {"id": f"{W1}-{hex_128(3)}"},
+        "another bucket": {"bucket": 1},
+        "another schema version": {"schema_version": 2},
+        "more rows": {"rows": 11},
+        "fewer rows": {"rows": 9},
+        "another size": {"size_bytes": 101},
+        "another hash": {"sha256": b"t" * 32},
+        "narrower statistics": {"statistics": statistics},
+        "no statistics": {"statistics": ()},
+        "seals of another segment": {"holders": other.holders},
+        "another node's seal": {
+            "holders": (msgspec.structs.replace(honest.holders[0], node=2, incarnation=LIVE[2]),),
+        },
+        "an older incarnation's seal": {
+            "holders": (
+                msgspec.structs.replace(sealed(Holder(node=1, incarnation=3), KEYS[1], honest, 1), incarnation=4),
+            )
+        },
+        "a holder more": {"holders": (*honest.holders[:2], Holder(node=3, incarnation=LIVE[3]))},
+        "a seal cut short": {"holders": (msgspec.structs.replace(honest.holders[0], seal=honest.holders[0].seal[:8]),)},
+    }
+    return {
+        what: one if isinstance(one, StagedSegment) else msgspec.structs.replace(honest, **one)
+        for what, one in made.items()
+    }
+
+
+def sealable():
+    base = opened(ground(min_in_sync=1))
+    base.begin(add("c"))  # so there is another schema version, and what is refused is refused for its seal
+    return base
+
+
+@pytest.mark.parametrize("what", sorted(forgeries(sealable())))
+def test_what_no_holder_has_sealed_is_not_committed(what):
+    base = sealable()
+    assert written(commit(base, segment(1)))
+    assert refused(commit_as_told, base, forgeries(base)[what]) == "BAD_SEAL"
+    honest = sealed_by_holders(base, segment(5))[0]
+    assert refused(commit_as_told, base, honest, forgeries(base)[what]) == "BAD_SEAL", "nor with an honest one"
+
+
+def test_a_seal_counts_in_the_transaction_that_it_was_made_in_and_not_in_a_later_one_of_the_same_id():
+    base = opened(ground())
+    answered = sealed_by_holders(base, segment(1))
+    base.commit(abort_transaction(W1, base.catalog))
+    base.commit([Change(keys.transaction(W1), None)])  # forgotten, as the oldest are: the nodes have deleted the file
+    opened(base)
+    assert refused(commit_as_told, base, *answered) == "BAD_SEAL"
+    assert written(commit(base, segment(1)))
+
+
+def test_a_seal_is_of_one_process():
+    """A node's next start has another key: what its last one sealed counts no more, whatever incarnation is named."""
+    base = opened(ground())
+    token, keys_of = "t" * 32, dict(KEYS)
+    keys_of[1] = seal_key(token, "s" * 32)
+    one = segment(1, 1)
+    holder = sealed(one.holders[0], keys_of[1], one, 1)
+    answered = msgspec.structs.replace(one, holders=(holder,))
+    assert written(commit_as_told(base, answered, seal_keys=keys_of))
+    keys_of[1] = seal_key(token, "S" * 32)
+    assert refused(commit_as_told, base, answered, seal_keys=keys_of) == "BAD_SEAL"
+
+
+def test_a_leader_that_has_not_heard_of_enough_holders_yet_neither_commits_nor_refuses_for_good():
+    base = opened(ground(min_in_sync=2))
+    answered = sealed_by_holders(base, segment(1, 1, 2, 3))
+    for known in ({}, {1: KEYS[1]}):
+        with pytest.raises(SealUnknown) as caught:
+            commit_as_told(base, *answered, seal_keys=known)
+        assert caught.value.code == "SEAL_UNKNOWN"
+        assert "node 2" in caught.value.text
+    changes = written(commit_as_told(base, *answered, seal_keys={1: KEYS[1], 3: KEYS[3]}))
+    assert changes[keys.segment(TABLE, 0, answered[0].id)].holders == (1, 3), "whom it can't check is not counted"
+    gone = {1: LIVE[1]}
+    assert refused(commit_as_told, base, *answered, seal_keys={}, live=gone) == "TOO_FEW_HOLDERS", "no waiting helps"
+
+
+def test_a_forged_seal_is_refused_while_other_holders_are_not_heard_of():
+    base = opened(ground(min_in_sync=2))
+    assert refused(commit_as_told, base, segment(1, 1, 2), seal_keys={1: KEYS[1]}) == "BAD_SEAL"
 
 
 def test_one_segment_with_too_few_holders_refuses_the_whole_commit():

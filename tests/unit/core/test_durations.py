@@ -20,6 +20,18 @@ from leasehold.limits import DURATION_CHARACTERS_MAX, DURATION_NS_MAX, MILLISECO
         ("5m5ms", 300 * SECOND_NS + 5 * MILLISECOND_NS),
         ("1d2h3m4s5ms6us7ns", 93_784_005_006_007),
         ("0s", 0),
+        ("30 days", 30 * 86_400 * SECOND_NS),
+        ("30 DAYS", 30 * 86_400 * SECOND_NS),
+        ("1 day", 86_400 * SECOND_NS),
+        ("2 weeks", 14 * 86_400 * SECOND_NS),
+        ("2w", 14 * 86_400 * SECOND_NS),
+        ("1 hour 30 minutes", 5_400 * SECOND_NS),
+        ("1hour 30min", 5_400 * SECOND_NS),
+        ("90 Sec", 90 * SECOND_NS),
+        ("500 milliseconds", 500 * MILLISECOND_NS),
+        ("INTERVAL 30 DAYS", 30 * 86_400 * SECOND_NS),
+        ("interval 1 day 2h", 26 * 3_600 * SECOND_NS),
+        (" 1s ", SECOND_NS),
         ("007s", 7 * SECOND_NS),
         (f"{DURATION_NS_MAX}ns", DURATION_NS_MAX),
     ],
@@ -37,11 +49,20 @@ def test_a_duration_is_read_in_nanoseconds(text: str, expected_ns: int) -> None:
         "1.5h",
         "-1s",
         "+1s",
-        "1 s",
-        " 1s",
         "1s\n",
         "1S",
-        "1w",
+        "1M",
+        "1D",
+        "1 fortnight",
+        "1 day 1 day",
+        "1 minute 1 hour",
+        "1 day, 2 hours",
+        "days",
+        "INTERVAL",
+        "INTERVAL 30",
+        "INTERVAL '30' DAYS",
+        "INTERVALS 30 DAYS",
+        " ",
         "30m1h",
         "1s1s",
         "\u0661s",
@@ -82,3 +103,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(Refused):
         duration_ns = parse_duration(text)
         assert parse_duration(render_duration(duration_ns)) == duration_ns
+
+
+@pytest.mark.parametrize("text", ["1 month", "2 MONTHS", "1 year", "INTERVAL 1 QUARTER", "1 year 2 days"])
+def test_a_unit_without_a_fixed_length_is_refused_as_such(text: str) -> None:
+    with pytest.raises(Refused, match="no fixed length") as caught:
+        parse_duration(text)
+    assert (caught.value.code, caught.value.hint) == ("BAD_DURATION", "write days: 30 days, 365 days")

@@ -102,7 +102,7 @@ def test_joining_is_retried_with_its_own_nonce_and_ends_joined_once_that_is_dura
     assert effect == SendJoin(request=join_request())
     finished = msgspec.structs.replace(ALLOCATED, incarnation=8, nonce=JOINING.nonce)
     assert claim.step(Admitted(incarnation=8)) == WriteRecord(record=finished)
-    assert claim.step(RecordWritten()) == Joined(node=3, incarnation=8)
+    assert claim.step(RecordWritten()) == Joined(node=3, incarnation=8, token=JOINING.token)
     _, effect = learned(finished)
     asking = Joining(
         token=finished.token, node=3, cluster_id=CLUSTER_ID, previous=8, nonce=START.nonce, finished=JOINING.nonce
@@ -156,7 +156,7 @@ def test_a_doubled_answer_raises_while_the_first_is_being_written():
     claim.step(Admitted(incarnation=1))
     with pytest.raises(AssertionError):
         claim.step(Admitted(incarnation=2))
-    assert claim.step(RecordWritten()) == Joined(node=3, incarnation=1)
+    assert claim.step(RecordWritten()) == Joined(node=3, incarnation=1, token=CLAIMING.token)
 
 
 # ---------------------------------------------------------------- every crash point, against the leader's decisions

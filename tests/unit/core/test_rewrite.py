@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core import keys, rewrite
-from leasehold.core.commit import commit_transaction
 from leasehold.core.ddl import finish, roll_back
-from leasehold.core.messages import CommitTransaction, Replaced
+from leasehold.core.messages import Replaced
 from leasehold.core.operations import Change
 from leasehold.core.records import (
     ColumnStatistics,
@@ -24,7 +23,18 @@ from leasehold.core.statements import Condition, DeleteRows, DropColumn, Literal
 from leasehold.errors import NotFound, Refused
 from leasehold.limits import CONDITIONS_MAX, DELETES_MAX
 from tests.unit.core.catalog_words import drop_column
-from tests.unit.core.test_commit import LIVE, TABLE, W1, W2, ground, opened, refused, segment, written
+from tests.unit.core.test_commit import (
+    TABLE,
+    W1,
+    W2,
+    commit_as_told,
+    ground,
+    opened,
+    refused,
+    sealed_by_holders,
+    segment,
+    written,
+)
 
 NAME = TableName("db", "t")
 
@@ -56,10 +66,8 @@ def filled(base, *segments):
 
 
 def commit(base, *segments, transaction=W1, replaces=(), deletes=0):
-    request = CommitTransaction(
-        cluster_id="c" * 32, transaction=transaction, segments=segments, replaces=replaces, deletes=deletes
-    )
-    return commit_transaction(request, base.catalog, incarnations=LIVE)
+    told = sealed_by_holders(base, *segments)
+    return commit_as_told(base, *told, transaction=transaction, replaces=replaces, deletes=deletes)
 
 
 def run(base, statement):

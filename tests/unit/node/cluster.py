@@ -179,6 +179,7 @@ class Cluster:
         published = Published()
         published.joined(CLUSTER, node, Incarnation(1))
         published.session = Session(SystemEntropy().hex_128())
+        published.seal_key = b"key of node %d" % node
         files = SegmentFiles(root / f"node-{node}")
         files.open()
         made = Node(published, files, root / f"node-{node}")
@@ -324,7 +325,8 @@ class Cluster:
     def commit(self, transaction: TransactionId, segments: tuple[StagedSegment, ...], **more: Any) -> None:
         request = CommitTransaction(cluster_id=CLUSTER, transaction=transaction, segments=segments, **more)
         live = {node.id: Incarnation(1) for node in self.nodes}
-        self.change(commit_transaction(request, self.catalog, incarnations=live))
+        seal_keys = {node.id: node.published.seal_key for node in self.nodes}
+        self.change(commit_transaction(request, self.catalog, incarnations=live, seal_keys=seal_keys))
 
     def read_ticket(self, segment: SegmentRecord, **other: object) -> ReadTicket:
         ticket = ReadTicket(

@@ -17,6 +17,7 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import BytesEnd, ForwardTicket, RowsEnd, SegmentStored, StagedSegment, WriteTicket
 from leasehold.core.plan import put
 from leasehold.core.records import TransactionState
+from leasehold.core.seals import is_sealed
 from leasehold.core.statements import WidenColumn
 from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
@@ -265,8 +266,25 @@ def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster, monkeypatch: p
         released.set()
 
 
+def described(ticket: ForwardTicket, content: bytes, **wrong: object) -> StagedSegment:
+    """What a sender would say of a segment of these bytes."""
+    made = StagedSegment(
+        id=ticket.segment,
+        table=ticket.table,
+        bucket=ticket.bucket,
+        schema_version=1,
+        rows=7,
+        size_bytes=len(content),
+        sha256=hashlib.sha256(content).digest(),
+        statistics=(),
+        holders=(),
+    )
+    return msgspec.structs.replace(made, **wrong)
+
+
 def forwarded(made: Cluster, ticket: ForwardTicket, content: bytes, **wrong: object) -> SegmentStored:
-    end = BytesEnd(size_bytes=len(content), sha256=hashlib.sha256(content).digest())
+    segment = described(ticket, content)
+    end = BytesEnd(size_bytes=segment.size_bytes, sha256=segment.sha256, segment=segment)
     chunks = [bytes_batch(content[start : start + 1000]) for start in range(0, len(content), 1000)]
     answer = Stream(made, 2, ticket, BYTES_SCHEMA).send(*chunks).end(msgspec.structs.replace(end, **wrong))
     return expect(SegmentStored, answer)
@@ -277,6 +295,32 @@ def test_a_peer_stores_exactly_the_bytes(pair: Cluster) -> None:
     stored = forwarded(pair, ticket, content)
     assert (stored.node, stored.incarnation, stored.size_bytes) == (2, 1, len(content))
     assert pair.node(2).files.path(ticket.table, ticket.bucket, ticket.segment).read_bytes() == content
+
+
+def test_each_holder_seals_all_that_is_said_of_a_segment(pair: Cluster) -> None:
+    ticket = write_ticket(pair)
+    answer = Stream(pair, 1, ticket, ROWS_SCHEMA).send(rows(0, 100)).end(RowsEnd(rows=100))
+    staged = expect(StagedSegment, answer)
+    order = pair.catalog.transactions[ticket.transaction].order
+    assert [one.node for one in staged.holders] == [1, 2]
+    for holder in staged.holders:
+        assert is_sealed(holder, pair.node(holder.node).published.seal_key, staged, order)
+        more = msgspec.structs.replace(staged, rows=101)
+        assert not is_sealed(holder, pair.node(holder.node).published.seal_key, more, order)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"id": f"{'1' * 32}-{'2' * 32}"}, {"table": 99}, {"bucket": 1}, {"size_bytes": 1}, {"sha256": b"\x00" * 32}],
+)
+def test_a_peer_seals_nothing_about_another_segment(pair: Cluster, wrong: dict[str, object]) -> None:
+    ticket, content = forward_ticket(pair), b"some bytes"
+    for segment in (described(ticket, content, **wrong), None):
+        with pytest.raises(LeaseholdError) as caught:
+            forwarded(pair, ticket, content, segment=segment)
+        assert caught.value.code == "BAD_MESSAGE"
+    until_gone(pair)
+    assert files_of(pair, 2) == []
 
 
 @pytest.mark.parametrize("wrong", [{"size_bytes": 1}, {"sha256": b"\x00" * 32}])

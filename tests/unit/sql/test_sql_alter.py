@@ -32,6 +32,7 @@ from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused
 
 AB = TableName("a", "b")
+DAY_NS = 86_400 * SECOND_NS
 X = ColumnDefinition(name="x", type=Plain("INT"))
 Y = ColumnDefinition(name="y", type=Plain("STRING"))
 SURE = ColumnDefinition(name="x", type=Plain("INT"), nullable=False, default=Literal("number", "0"), comment="it")
@@ -64,6 +65,13 @@ ACCEPTED: list[tuple[str, AnyStatement]] = [
         AlterProperties(table=AB, properties={"x": "y"}, ttl_ns=2 * SECOND_NS),
     ),
     ("SET TBLPROPERTIES ('ttl' = '2s')", AlterProperties(table=AB, properties={}, ttl_ns=2 * SECOND_NS)),
+    ("SET TBLPROPERTIES ('ttl' = '30 days')", AlterProperties(table=AB, properties={}, ttl_ns=30 * DAY_NS)),
+    ("SET TBLPROPERTIES ('ttl' = INTERVAL 30 DAYS)", AlterProperties(table=AB, properties={}, ttl_ns=30 * DAY_NS)),
+    ("SET TBLPROPERTIES ('ttl' = INTERVAL '30' DAY)", AlterProperties(table=AB, properties={}, ttl_ns=30 * DAY_NS)),
+    (
+        "SET TBLPROPERTIES ('ttl' = INTERVAL '1 day' 2 HOURS, 'a' = 'interval')",
+        AlterProperties(table=AB, properties={"a": "interval"}, ttl_ns=26 * DAY_NS // 24),
+    ),
     ("SET TBLPROPERTIES (x = 'y')", AlterProperties(table=AB, properties={"x": "y"})),
     ("UNSET TBLPROPERTIES ('ttl')", AlterProperties(table=AB, properties={}, ttl_ns=0)),
     (
@@ -191,6 +199,10 @@ REFUSED_WITH_A_CODE = [
     ("ALTER TABLE a.b UNSET TBLPROPERTIES ('time_column')", "BAD_PROPERTY", "can't be changed"),
     ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = '0s')", "BAD_PROPERTY", "zero"),
     ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = 'x')", "BAD_PROPERTY", "not a duration"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = '1 month')", "BAD_PROPERTY", "no fixed length"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = INTERVAL)", "BAD_PROPERTY", "not a text"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = INTERVAL 30)", "BAD_PROPERTY", "not a duration"),
+    ("ALTER TABLE a.b SET TBLPROPERTIES ('ttl' = INTERVAL 30 DAYS)) ", "BAD_STATEMENT", "near ')'"),
     ("ALTER TABLE a.b SET TBLPROPERTIES ('leasehold.x' = 'y')", "BAD_PROPERTY", "reserved"),
     ("ALTER TABLE a.b UNSET TBLPROPERTIES ('x', 'X')", "BAD_PROPERTY", "twice"),
     ("ALTER TABLE a.b ALTER COLUMN x COMMENT '" + "c" * (COMMENT_CHARACTERS_MAX + 1) + "'", "BAD_COMMENT", "1025"),

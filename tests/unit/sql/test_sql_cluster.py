@@ -13,6 +13,11 @@ from leasehold.sql.render import render
     ("text", "settings"),
     [
         ("ALTER CLUSTER SET lease_duration = '2s'", {"lease_duration": 2 * SECOND_NS}),
+        ("ALTER CLUSTER SET lease_duration = '2 seconds'", {"lease_duration": 2 * SECOND_NS}),
+        (
+            "ALTER CLUSTER SET lease_duration = INTERVAL 2 SECONDS, min_in_sync = 1",
+            {"lease_duration": 2 * SECOND_NS, "min_in_sync": 1},
+        ),
         (
             "alter cluster set LEASE_DURATION='1m30s',\n `lease_margin` = '300ms' ; -- both",
             {"lease_duration": 90 * SECOND_NS, "lease_margin": 300 * MILLISECOND_NS},

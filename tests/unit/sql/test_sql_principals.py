@@ -108,6 +108,7 @@ def test_refused_with_a_code(text: str, code: str, said: str) -> None:
     ("text", "expected"),
     [
         ("CREATE USER u PASSWORD 'hunter2'", "CREATE USER u PASSWORD '***'"),
+        ("CREATE USER u PASSWORD 'a''hunter2'", "CREATE USER u PASSWORD '***'"),
         ('alter user `u` password "hunter2" ; -- hunter2', "alter user `u` password '***'"),
         ("EXPLAIN CREATE USER u PASSWORD /* it */ 'hunter2'", "EXPLAIN CREATE USER u PASSWORD /* it */ '***'"),
         ("CREATE USER password PASSWORD 'hunter2'", "CREATE USER password PASSWORD '***'"),
@@ -123,7 +124,6 @@ BROKEN = [
     "CREATE USER u PASSWORD 'hunter2",
     "CREATE USER u PASSWORD N'hunter2'",
     "CREATE USER u PASSWORD = 'hunter2'",
-    "CREATE USER u PASSWORD 'a''hunter2'",
     "CREATE USER u hunter2",
     "CREATE USER u 'hunter2'",
     "CREATE USER 'hunter2'",

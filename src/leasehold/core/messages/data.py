@@ -114,6 +114,8 @@ class Holder(Base, frozen=True, kw_only=True, tag="holder/1"):
 
     node: NodeId
     incarnation: Incarnation
+    seal: bytes = b""
+    """Proves to the leader that this node says so (`core.seals`)."""
 
 
 class StagedSegment(Base, frozen=True, kw_only=True, tag="staged-segment/1"):

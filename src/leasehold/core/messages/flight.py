@@ -1,7 +1,7 @@
 """Tickets and batch marks on Flight."""
 
 from leasehold.core.messages.base import Base
-from leasehold.core.messages.data import Cutoff
+from leasehold.core.messages.data import Cutoff, StagedSegment
 from leasehold.core.records import Field
 from leasehold.ids import (
     BucketNumber,
@@ -58,6 +58,8 @@ class SegmentStored(Base, frozen=True, kw_only=True, tag="stored/1"):
     incarnation: Incarnation
     size_bytes: int
     sha256: bytes
+    seal: bytes = b""
+    """Of this replica, under what the sender said of the segment (`core.seals`)."""
 
 
 class RowsEnd(Base, frozen=True, kw_only=True, tag="rows-end/1"):
@@ -71,6 +73,8 @@ class BytesEnd(Base, frozen=True, kw_only=True, tag="bytes-end/1"):
 
     size_bytes: int
     sha256: bytes
+    segment: StagedSegment | None = None
+    """What the sender will answer to its client, for the peer to seal; no holders are named yet."""
 
 
 class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):

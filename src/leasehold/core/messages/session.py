@@ -30,6 +30,8 @@ class OpenSession(Base, frozen=True, kw_only=True, tag="open-session/1"):
     watch_from: Revision
     generation: Generation = FIRST_GENERATION
     """In which what lies before `watch_from` was applied; 0 where nothing was."""
+    seal_key: bytes = b""
+    """By which the leader checks what this process has sealed (`core.seals`); a secret."""
 
 
 class SessionOpened(Base, frozen=True, kw_only=True, tag="session-opened/1"):

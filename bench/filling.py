@@ -1,0 +1,31 @@
+"""Filling a meta storage that no coordinator uses, through the leader's own writer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from leasehold.coordinator.writer import Writer
+from leasehold.core.catalog import Catalog
+from leasehold.metastorage.sqlite import SqliteMetaStorage
+from leasehold.wire.clock import BoottimeClock
+
+
+@asynccontextmanager
+async def writing(
+    path: Path, read: Callable[[SqliteMetaStorage], Awaitable[Catalog]]
+) -> AsyncGenerator[tuple[SqliteMetaStorage, Writer]]:
+    """The store and a writer of a term of its own, which begins with what `read` answers.
+
+    If the writer fails, so does the block.
+    """
+    storage = await SqliteMetaStorage.open(path)
+    try:
+        leadership = await storage.campaign("bench")
+        writer = Writer(storage, leadership, await read(storage), lambda *_: None, BoottimeClock().now_ns)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(writer.run())
+            yield storage, writer
+            running.cancel()
+    finally:
+        await storage.close()

@@ -1,0 +1,20 @@
+"""The parts of the bench that need Spark run from end to end at their smallest size."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.results import read
+
+ROOT = Path(__file__).parents[3]
+PARTS = ("spark", "fences")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+@pytest.mark.processes
+def test_the_parts_with_spark_run_at_their_smallest_size(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "bench", *PARTS, "--smallest", "--results", str(tmp_path)]
+    subprocess.run(words, cwd=ROOT, check=True, timeout=360)  # a session of its own, in a process of its own
+    assert all(table.figures for result in read(tmp_path, PARTS) for table in result.tables)

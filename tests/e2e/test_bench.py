@@ -1,0 +1,75 @@
+"""Each part of the bench runs from end to end at its smallest size, and a thread of it that fails ends it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.__main__ import PARTS, main
+from bench.figures import Figure, Table
+from bench.results import BEGIN, END, Result, commit, read, rendered, write_document
+from bench.threads import ThreadFailed, Threads
+
+ROOT = Path(__file__).parents[2]
+SPARK = ("spark", "fences")
+"""Tested in tests/e2e/spark."""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("part", [name for name in PARTS if name not in SPARK])
+def test_a_part_runs_at_its_smallest_size(part: str, tmp_path: Path) -> None:
+    main([part, "--smallest", "--results", str(tmp_path)])
+    (result,) = read(tmp_path, [part])
+    assert result.commit == commit()
+    assert all(table.figures for table in result.tables)
+
+
+def test_a_thread_that_fails_ends_what_its_owner_waits_for() -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ThreadFailed, match="broken"), Threads() as threads:
+        threads.start(threads.over.wait)
+        threads.start(fail)
+        threads.join_all()  # the first one would wait for ever
+
+
+def test_a_run_with_a_broken_thread_ends_with_exit_code_1() -> None:
+    program = """
+import bench.__main__, bench.ddl
+bench.ddl.Coordinator = lambda **_: 1 / 0  # it is made in a thread
+bench.__main__.PARTS["ddl"] = lambda _: [bench.ddl.inside_the_commit(1, 1)]
+bench.__main__.main(["ddl", "--smallest"])
+"""
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 1, ended.stderr
+    assert "ZeroDivisionError" in ended.stderr
+
+
+def test_the_commit_says_whether_files_were_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True, capture_output=True)
+
+    assert commit(tmp_path) == "unknown"
+    git("init")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-m", "one")
+    clean = commit(tmp_path)
+    assert len(clean) == 12
+    (tmp_path / "file").write_text("2")
+    assert commit(tmp_path) == clean + "-dirty"
+
+
+def test_figures_are_written_between_the_marks_of_the_document(tmp_path: Path) -> None:
+    figure = Figure(what="a | b", value="1 ms", aim="under 2 ms", holds=True)
+    result = Result(part="guard", commit="abc", machine="a machine", tables=[Table(title="Guard", figures=[figure])])
+    document = tmp_path / "measuring.md"
+    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for _ in range(2):
+        write_document([result], document)
+    assert document.read_text() == f"before\n{BEGIN}\n{rendered([result])}{END}\nafter\n"
+    assert "| a \\| b | 1 ms |  |  | under 2 ms | yes |" in document.read_text()
+    assert "Commit `abc`; a machine." in document.read_text()
