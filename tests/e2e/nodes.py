@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from leasehold.client.locate import KEY_FILE
 from leasehold.core.messages import NodeStatus
 from leasehold.core.operations import StoredProjection
 from leasehold.core.records import IdentityRecord
 from leasehold.limits import RETRY_PAUSE_NS
-from leasehold.local.files import ADDRESS_FILE, read_address
+from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, read_address
 from leasehold.local.waiting import wait_until_active
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.store import FILE_NAME, SqliteVault
@@ -24,12 +25,23 @@ from tests.e2e.command import Ran
 END_LIMIT_S = 60
 
 
+BESIDE: Final = Path(KEY_FILE)
+"""The key of the cluster that a node is started for, in its directory."""
+
+
 class Node:
     """One process at a time on one directory; a context manager, so that none outlives its test."""
 
     def __init__(
-        self, directory: Path, cluster: RunningCluster, *, name: str | None = None, logs: Path | None = None
+        self,
+        directory: Path,
+        cluster: RunningCluster,
+        *,
+        name: str | None = None,
+        logs: Path | None = None,
+        key: Path | None = BESIDE,
     ) -> None:
+        self._key = key
         self.directory = directory
         self.name = name or directory.name
         self._log = (logs or directory.parent) / f"{directory.name}.log"
@@ -51,6 +63,8 @@ class Node:
         assert address is not None
         self._address_before = self._address_written()
         words = ["node", "start", "--name", self.name, "--dir", str(self.directory), "--coordinator", address]
+        if self._key is not None:
+            words += ["--cluster-key", str(self._cluster.directory / self._key)]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "leasehold.cli.main", *words],
@@ -135,7 +149,7 @@ async def projection(directory: Path) -> StoredProjection:
 
 def contents(directory: Path) -> dict[str, str]:
     """The hash of every file below it, but for those that say who looked last, and where it listened."""
-    passing = {LOCK_NAME, ADDRESS_FILE, f"{FILE_NAME}-shm"}
+    passing = {LOCK_NAME, ADDRESS_FILE, GOSSIP_FILE, f"{FILE_NAME}-shm"}
     files = (path for path in sorted(directory.rglob("*")) if path.is_file() and path.name not in passing)
     found = {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if found.get(f"{FILE_NAME}-wal") == hashlib.sha256(b"").hexdigest():

@@ -224,7 +224,7 @@ def test_a_copied_node_directory_is_refused(fresh: RunningCluster) -> None:
         source, copy = fresh.directory / "node-1", fresh.directory / "node-copy"
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("pid", "address", "log"))
         command = [sys.executable, "-m", "leasehold.cli.main", "node", "start", "--dir", str(copy), "--name", "node-1"]
-        command += ["--coordinator", cluster.address]
+        command += ["--coordinator", cluster.address, "--cluster-key", str(fresh.directory / "cluster.key")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 3, done.stderr
         assert "ALIVE_ELSEWHERE" in done.stderr

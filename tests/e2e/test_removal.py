@@ -169,7 +169,8 @@ def test_a_wiped_directory_under_the_old_name_is_told_what_frees_it(
 def adopt(running: RunningCluster, directory: Path, *words: str) -> Ran:
     address = read_address(running.local.coordinator.directory)
     assert address is not None
-    return leasehold("node", "adopt", "--coordinator", address, *words, directory=directory)
+    told = ("--coordinator", address, "--cluster-key", str(running.directory / "cluster.key"))
+    return leasehold("node", "adopt", *told, *words, directory=directory)
 
 
 def test_I4_an_older_copy_goes_on_as_the_node_once_it_is_adopted(

@@ -7,9 +7,41 @@ IDENTITY = "core/identity.py"
 SESSIONS = "coordinator/sessions.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 JOINS = "tests/unit/core/test_admission.py"
+PROOFS = "tests/unit/core/test_proofs.py"
+STRANGERS = "tests/scenarios/test_strangers.py"
 SCENARIOS = "tests/scenarios/test_identity.py"
 
 MUTANTS = (
+    Mutant(
+        name="a stranger let in as a node",
+        invariant="INV-ID-1",
+        rule="a leader with the cluster key believes nothing of a request to take part that does not prove it",
+        edits=(Edit(ADMISSION, "if keys is None or is_of_member(request, keys):", "if True:"),),
+        hunters=(PROOFS, f"{STRANGERS}::test_a_process_without_the_cluster_key_changes_nothing"),
+        unseen="no process of a random cluster lacks the key",
+    ),
+    Mutant(
+        name="a join without a look at its proof",
+        invariant="INV-ID-2",
+        rule="Join proves the cluster key as Allocate does",
+        edits=(
+            Edit(
+                "coordinator/registration.py",
+                "        self._membership.check(request)\n        lineage = await self._lineage_at(request)\n",
+                "        lineage = await self._lineage_at(request)\n",
+            ),
+        ),
+        hunters=(f"{STRANGERS}::test_a_process_without_the_cluster_key_changes_nothing",),
+        unseen="no process of a random cluster lacks the key",
+    ),
+    Mutant(
+        name="one key for two kinds of proof",
+        invariant="INV-ID-1",
+        rule="what a coordinator answers to a challenge is made with another key than proofs of members",
+        edits=(Edit("core/proofs.py", 'b"leasehold coordinator proof/1"', 'b"leasehold member proof/1"'),),
+        hunters=(PROOFS,),
+        unseen="nobody forges a proof in a random cluster",
+    ),
     Mutant(
         name="an id given twice",
         invariant="INV-ID-1",
@@ -34,11 +66,11 @@ MUTANTS = (
         edits=(
             Edit(
                 "node/joining.py",
-                "                answer = await self._coordinators.ask(request, AllocateAnswer)\n",
+                "                proven = with_proof(request, self._keys)\n",
                 "                token = Token(self._entropy.hex_128())\n"
                 "                request = type(request)(cluster_id=request.cluster_id, token=token, name=request.name,"
                 " address=request.address)\n"
-                "                answer = await self._coordinators.ask(request, AllocateAnswer)\n",
+                "                proven = with_proof(request, self._keys)\n",
             ),
         ),
         hunters=(f"{SCENARIOS}::test_I1_a_lost_answer_does_not_cost_the_id",),

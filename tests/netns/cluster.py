@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import msgspec
 
-from leasehold.client.locate import CLUSTER_FILE, ClusterFile
+from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile
 from leasehold.core import keys
 from leasehold.core.audit import ServeRecord
 from leasehold.core.codec import decode_record
@@ -28,6 +28,7 @@ from leasehold.ids import ClusterId, StatementId
 from leasehold.limits import FORMAT_VERSION
 from leasehold.storage.servelog import read_serve_log
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.cluster_key import generate
 from tests.netns.hosts import Hosts
 from tests.netns.remote import Asked, Failed, Remote, wait_until
 
@@ -120,6 +121,7 @@ class NetworkCluster:
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True)
+        generate(self.directory / KEY_FILE)
         self.hosts.__enter__()
         try:
             self._start_all()
@@ -166,6 +168,7 @@ class NetworkCluster:
     def start(self, name: str) -> None:
         """Starts a process that does not run; returns at once."""
         words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
+        words += ["--cluster-key", str(self.directory / KEY_FILE)]
         if name != COORDINATOR:
             words += ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
         kind = [COORDINATOR] if name == COORDINATOR else ["node", "start"]

@@ -65,7 +65,11 @@ _COMMON: Final = (
         default="the one it listens on",
     ),
     _key("seeds", "addresses", "gossip addresses of members to ask first", flag="--seed"),
-    _key("cluster_key", "path", "the file with the secret that members of the gossip share"),
+    _key(
+        "cluster_key",
+        "path",
+        "the file with the cluster's secret: nodes prove it when they join, and it seals the gossip",
+    ),
     _key("gossip", "address", "`host:port` of its gossip, over UDP", default=f"`{ANY_PORT}` with a `cluster_key`"),
 )
 NODE_KEYS: Final = (

@@ -151,6 +151,15 @@ def adopt(
             help="host:port; may be repeated. Those that the directory knows from before are asked after them.",
         ),
     ] = None,
+    cluster_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster-key",
+            envvar="LEASEHOLD_CLUSTER_KEY",
+            help="The file with the cluster's secret.",
+            show_default="cluster.key beside the directory, if it is there",
+        ),
+    ] = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Let an older copy of a node's directory go on as that node, where the newest one is lost.
@@ -160,4 +169,4 @@ def adopt(
     """
     from leasehold.cli.removing import adopt as run
 
-    run(directory, tuple(coordinators or ()), output)
+    run(directory, tuple(coordinators or ()), cluster_key, output)

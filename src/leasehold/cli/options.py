@@ -82,7 +82,7 @@ Seeds = Annotated[
 ]
 ClusterKey = Annotated[
     Path | None,
-    typer.Option("--cluster-key", envvar="LEASEHOLD_CLUSTER_KEY", help="The file with the secret of the gossip."),
+    typer.Option("--cluster-key", envvar="LEASEHOLD_CLUSTER_KEY", help="The file with the cluster's secret."),
 ]
 Gossip = Annotated[
     str | None, typer.Option("--gossip", envvar="LEASEHOLD_GOSSIP", help="host:port of its gossip, over UDP.")

@@ -7,10 +7,13 @@ from leasehold.cli.config import coordinator_addresses
 from leasehold.cli.login import connected
 from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
 from leasehold.client.coordinators import Coordinators
+from leasehold.client.locate import KEY_FILE
 from leasehold.core.messages import NodeRemoved, WaitingFor
+from leasehold.core.proofs import derive_keys
 from leasehold.errors import typed
 from leasehold.limits import SECOND_NS
 from leasehold.node.adopting import Adopted, adopt_directory
+from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.rpc import GrpcTransport
 
@@ -55,9 +58,13 @@ def _tell_removed(removed: NodeRemoved) -> None:
     note(f"the name {removed.name} is free for a new node; its old directory can't join any more")
 
 
-def adopt(directory: Path, coordinators: tuple[str, ...], output: Output) -> None:
-    """Raises what is wrong with the directory, and what the leader says."""
+def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None, output: Output) -> None:
+    """Raises what is wrong with the directory or the key, and what the leader says. Without a `key_file`, the key
+    beside the directory counts: there it lies in a cluster that `leasehold up` has made."""
     coordinators, line = coordinator_addresses(coordinators), Line()
+    beside = directory.absolute().parent / KEY_FILE
+    file = key_file or (beside if beside.exists() else None)
+    keys = None if file is None else derive_keys(cluster_key.read(file))
 
     def waiting(at_most_ns: int) -> None:
         seconds = at_most_ns / SECOND_NS
@@ -65,7 +72,7 @@ def adopt(directory: Path, coordinators: tuple[str, ...], output: Output) -> Non
 
     async def run() -> Adopted:
         return await adopt_directory(
-            directory, coordinators, transport=GrpcTransport(), clock=BoottimeClock(), on_wait=waiting
+            directory, coordinators, transport=GrpcTransport(), clock=BoottimeClock(), on_wait=waiting, keys=keys
         )
 
     try:

@@ -7,6 +7,7 @@ from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_
 from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
 from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.runtime import Coordinator
+from leasehold.core.proofs import derive_keys
 from leasehold.core.swim.messages import Role
 from leasehold.local.files import check_not_of_another, make_directory, write_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
@@ -42,10 +43,12 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
             entropy=SystemEntropy(),
             threads=OneThread(),
             seen=sightings.seen,
+            keys=None if key is None else derive_keys(key),
         )
         server = await serve(listen, coordinator, on_fault=faults.put_nowait)
         try:
             service = config.advertised(server.address)
+            coordinator.membership.serve_at(server.address, service)
             gossip = await take_part(
                 config,
                 key,

@@ -7,6 +7,7 @@ from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Sightings, read_key, take_part
 from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
 from leasehold.client.locate import CLUSTER_FILE
+from leasehold.core.proofs import derive_keys
 from leasehold.core.records import Allocated, Joining
 from leasehold.core.swim.messages import Role
 from leasehold.errors import BadSettings
@@ -82,6 +83,7 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
             published=published,
             compares_disk=True,
             directory=str(directory),
+            keys=None if key is None else derive_keys(key),
         )
         gossip = await take_part(
             config,

@@ -15,6 +15,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                 "term": status.term,
                 "revision": status.revision,
                 "bound_ms": milliseconds(status.bound_ns),
+                "anybody_may_join": status.anybody_may_join,
                 "nodes": [
                     {
                         "id": node.id,
@@ -37,6 +38,11 @@ def show_status(status: ClusterStatus, output: Output) -> None:
         f"cluster {status.cluster_id}, term {status.term}, revision {status.revision};"
         f" a schema change takes at most {status.bound_ns / SECOND_NS:.1f} s"
     )
+    if status.anybody_may_join:
+        say(
+            "WARNING: anybody who reaches the coordinator's port may join as a node and copy all data: it has no"
+            " cluster key (start it with --cluster-key FILE)"
+        )
     columns = ["id", "name", "address", "incarnation", "state", "applied", "lease ms"]
     rows = [
         (

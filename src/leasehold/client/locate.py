@@ -10,6 +10,8 @@ from leasehold.ids import ClusterId
 from leasehold.limits import FORMAT_VERSION
 
 CLUSTER_FILE = "cluster.json"
+KEY_FILE = "cluster.key"
+"""The cluster key of a cluster on this machine, beside its cluster file."""
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

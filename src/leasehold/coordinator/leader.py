@@ -11,6 +11,7 @@ from leasehold.coordinator.faults import ending_the_statement
 from leasehold.coordinator.housekeeping import Housekeeping
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.logins import Logins
+from leasehold.coordinator.membership import Membership
 from leasehold.coordinator.overview import Overview
 from leasehold.coordinator.preparing import Asked
 from leasehold.coordinator.procedures import Procedures
@@ -40,6 +41,7 @@ from leasehold.core.messages import (
     AskStatus,
     AskTable,
     AskView,
+    ChallengeCoordinator,
     ClientRequest,
     ClusterFacts,
     CommitTransaction,
@@ -95,7 +97,9 @@ class Leader:
         group: asyncio.TaskGroup,
         grantor: type[Grantor] = Grantor,
         seen: Callable[[str], str] = lambda _: "",
+        membership: Membership | None = None,
     ) -> None:
+        self._membership = membership or Membership(None)
         assert catalog.cluster is not None
         assert catalog.settings is not None
         assert catalog.largest_lease is not None
@@ -138,11 +142,20 @@ class Leader:
         )
         self._removal = Removal(self._writer, self._leasing, clock, threads, group, end_session=self._sessions.end)
         self._repair = Repair(self._writer, threads, self._removal.all_leaving)
-        self._registration = Registration(storage, self._writer, self._leasing, clock, self._sessions.connected)
+        self._registration = Registration(
+            storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
+        )
         self._logins = Logins(self._writer, clock, passwords, entropy)
         wait = self._registration.join_wait_ns
         self._overview = Overview(
-            self._leasing, self._sessions, self._topology, leadership.term, self._logins.failed, seen, join_wait_ns=wait
+            self._leasing,
+            self._sessions,
+            self._topology,
+            leadership.term,
+            self._logins.failed,
+            seen,
+            join_wait_ns=wait,
+            anybody_may_join=self._membership.anybody_may_join,
         )
         self._procedures = Procedures(
             storage,
@@ -165,6 +178,7 @@ class Leader:
         self._group.create_task(self._retaining.run())
         self._group.create_task(scrub(self._writer.catalog, self._clock, self._threads))
         self._procedures.resume()
+        self._membership.warn()
 
     @property
     def term(self) -> Term:
@@ -198,6 +212,8 @@ class Leader:
                     term=self._term,
                     leader=True,
                 )
+            case ChallengeCoordinator():
+                return self._membership.prove(request)
             case Allocate():
                 return await self._registration.allocate(request)
             case Join():

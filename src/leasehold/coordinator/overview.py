@@ -69,7 +69,9 @@ class Overview:
         seen: Callable[[str], str] = lambda _: "",
         *,
         join_wait_ns: Callable[[NodeId, int], int] = lambda _node, _now_ns: 0,
+        anybody_may_join: bool = False,
     ) -> None:
+        self._anybody_may_join = anybody_may_join
         self._leasing = leasing
         self._sessions = sessions
         self._topology = topology
@@ -117,6 +119,7 @@ class Overview:
             revision=catalog.revision,
             bound_ns=published_bound_ns(self._leasing.grantor, now_ns),
             nodes=tuple(self._node(node, now_ns) for node in nodes),
+            anybody_may_join=self._anybody_may_join,
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:

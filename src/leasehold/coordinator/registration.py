@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.membership import Membership
 from leasehold.coordinator.writer import Decide, StoreDeclined, Writer
 from leasehold.core import keys
 from leasehold.core.admission import (
@@ -65,7 +66,10 @@ class Registration:
         leasing: Leasing,
         clock: Clock,
         connected: Callable[[NodeId], bool] = lambda _: False,
+        *,
+        membership: Membership | None = None,
     ) -> None:
+        self._membership = membership or Membership(None)
         self._storage = storage
         self._writer = writer
         self._leasing = leasing
@@ -79,6 +83,7 @@ class Registration:
 
     async def allocate(self, request: Allocate) -> AllocateAnswer:
         """The id of a token, the same one every time (INV-ID-1)."""
+        self._membership.check(request)
         node = NodeId(0)
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
@@ -102,6 +107,7 @@ class Registration:
 
     async def join(self, request: Join) -> JoinAnswer | JoinWait:
         """Lets a process in as the next incarnation, or says how long the previous one may still serve."""
+        self._membership.check(request)
         lineage = await self._lineage_at(request)
         answer: JoinAnswer | JoinWait | None = None
 
@@ -162,6 +168,7 @@ class Registration:
 
     async def newest_incarnation(self, request: AskIncarnation) -> NewestIncarnation | JoinWait:
         """Which incarnation a directory may take that is an older copy of its node's, once no process of that lives."""
+        self._membership.check(request)
         answer: NewestIncarnation | JoinWait | None = None
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:

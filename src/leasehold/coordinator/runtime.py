@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from leasehold.coordinator.leader import Leader
+from leasehold.coordinator.membership import Membership
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
@@ -16,6 +17,7 @@ from leasehold.core.grantor import Grantor
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.messages import ClusterFacts, Initialise, Message
 from leasehold.core.operations import Change, Missing, Txn
+from leasehold.core.proofs import ProofKeys
 from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
 from leasehold.core.shelf import Holding
 from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
@@ -51,7 +53,7 @@ class Coordinator:
     """The service of one coordinator process; `run` is its life.
 
     Where several share a meta storage, one leads and the others stand by: they answer `NotLeader`. `seen` says how the
-    physical topology sees a node, by its name.
+    physical topology sees a node, by its name. Without `keys`, any process that reaches it may become a node.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class Coordinator:
         settings: SettingsRecord = DEFAULT_SETTINGS,
         grantor: type[Grantor] = Grantor,
         seen: Callable[[str], str] = lambda _: "",
+        keys: ProofKeys | None = None,
     ) -> None:
+        self.membership = Membership(keys)
         self._name = name
         self._storage = storage
         self._clock = clock
@@ -164,6 +168,7 @@ class Coordinator:
             group=group,
             grantor=self._grantor,
             seen=self._seen,
+            membership=self.membership,
         )
         leader.start()
         log.info(

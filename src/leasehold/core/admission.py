@@ -14,6 +14,7 @@ from leasehold.core.generations import end_of, is_beyond, is_older
 from leasehold.core.grantor import Held
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Allocate, AskIncarnation, Join
+from leasehold.core.proofs import ProofKeys, is_of_member
 from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
 from leasehold.limits import CAPABILITIES_MAX, NODES_MAX, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
@@ -34,6 +35,22 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     text: str
     hint: str
+
+
+def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys | None) -> Reject | None:
+    """The refusal of a process that does not prove that it holds the cluster key; nothing else of its request counts.
+
+    Without `keys`, the leader's own, every process is let through.
+    """
+    if keys is None or is_of_member(request, keys):
+        return None
+    why = "carries no proof of the cluster key" if request.proof is None else "was made with another cluster key"
+    return Reject(
+        code="NOT_A_MEMBER",
+        text=f"the request to take part in this cluster {why}",
+        hint="start the node with `--cluster-key FILE` (or cluster_key = 'FILE' in its --config file), where FILE is a"
+        " copy of the coordinator's; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
+    )
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Final
 
+from leasehold.client.locate import KEY_FILE
 from leasehold.errors import BadSettings
 from leasehold.limits import CONFIG_ADDRESSES_MAX
 from leasehold.local.files import GOSSIP_FILE
 from leasehold.wire.addresses import loopback
 from leasehold.wire.cluster_key import generate
 
-KEY_FILE: Final = "cluster.key"
 KEY_SCRATCH: Final = f"{KEY_FILE}.new"
 
 

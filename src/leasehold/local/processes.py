@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from leasehold.client.coordinators import Coordinators
-from leasehold.client.locate import CLUSTER_FILE, ClusterFile, read_cluster_file
+from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile, read_cluster_file
 from leasehold.core.messages import ClusterStatus
 from leasehold.errors import BadDirectory, BadSettings, CheckFailed, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
@@ -38,7 +38,7 @@ from leasehold.local.files import (
     read_address,
     write_whole,
 )
-from leasehold.local.gossip import KEY_FILE, KEY_SCRATCH, gossip_words, make_key
+from leasehold.local.gossip import KEY_SCRATCH, gossip_words, make_key
 from leasehold.local.process import Process
 from leasehold.local.waiting import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns

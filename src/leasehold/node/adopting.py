@@ -22,6 +22,7 @@ import msgspec
 from leasehold.core.catalog import Catalog
 from leasehold.core.generations import generation_of
 from leasehold.core.messages import AskIncarnation, ClusterFacts, JoinWait, Message, NewestIncarnation, WhoAreYou
+from leasehold.core.proofs import ProofKeys, with_proof
 from leasehold.core.records import Allocated, Claiming, Joining
 from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, NotLeader, Refused, Unreachable
 from leasehold.ids import Generation, Incarnation, NodeId
@@ -58,7 +59,13 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def adopt_directory(
-    directory: Path, coordinators: tuple[str, ...], *, transport: Transport, clock: Clock, on_wait: OnWait
+    directory: Path,
+    coordinators: tuple[str, ...],
+    *,
+    transport: Transport,
+    clock: Clock,
+    on_wait: OnWait,
+    keys: ProofKeys | None = None,
 ) -> Adopted:
     """Under the directory's lock. Raises `BadDirectory` (LOCKED, NOT_SET_ASIDE ..), `NotFound` (NO_NODE, NO_IDENTITY),
     `Refused` with the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..) or OTHER_CLUSTER, `Unreachable`."""
@@ -69,7 +76,8 @@ async def adopt_directory(
     vault = await SqliteVault.open(directory)
     try:
         keep = partial(set_aside, directory)
-        return await Adopting(directory, vault, coordinators, transport, clock, on_wait, set_aside=keep).adopt()
+        adopting = Adopting(directory, vault, coordinators, transport, clock, on_wait, set_aside=keep, keys=keys)
+        return await adopting.adopt()
     finally:
         await vault.close()
 
@@ -87,7 +95,9 @@ class Adopting:
         on_wait: OnWait,
         *,
         set_aside: SetAside,
+        keys: ProofKeys | None = None,
     ) -> None:
+        self._keys = keys
         self._directory = directory
         self._vault = vault
         self._coordinators = coordinators
@@ -160,7 +170,8 @@ class Adopting:
 
     async def _newest(self, record: Allocated | Joining) -> NewestIncarnation:
         """Asks until nobody lives who is the node, or somebody is known to."""
-        request = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
+        unproven = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
+        request = with_proof(unproven, self._keys)
         give_up_ns = self._clock.now_ns() + ADOPT_WAIT_MAX_NS
         while self._clock.now_ns() < give_up_ns:
             try:

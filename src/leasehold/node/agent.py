@@ -43,6 +43,7 @@ from leasehold.core.messages import (
     WatchFailed,
 )
 from leasehold.core.operations import RevisionChanges
+from leasehold.core.proofs import ProofKeys
 from leasehold.core.records import Allocated
 from leasehold.core.recovering import Recovery
 from leasehold.core.recovery_events import (
@@ -78,8 +79,8 @@ FINAL = frozenset({"SUPERSEDED", "REMOVED", "DIVERGED", "OTHER_CLUSTER", "NOT_JO
 class Agent(Reporter):
     """One process of one node.
 
-    `directory` is named to people. `compares_disk`: a reconciler runs beside it, and the leader hears of segments that
-    the disk lacks before recovery counts as finished (I7).
+    `directory` is named to people, `keys` prove that it has the cluster key. `compares_disk`: a reconciler runs beside
+    it, and the leader hears of segments that the disk lacks before recovery counts as finished (I7).
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Agent(Reporter):
         published: Published,
         compares_disk: bool,
         directory: str = "DIR",
+        keys: ProofKeys | None = None,
     ) -> None:
         super().__init__(published, Session(entropy.hex_128()))
         self._name = name
@@ -112,6 +114,7 @@ class Agent(Reporter):
             vault=vault,
             clock=clock,
             entropy=entropy,
+            keys=keys,
         )
         self._holder: Holder | None = None
         self._recovering: Recovering | None = None

@@ -94,7 +94,7 @@ class Coordinators:
     async def passes_over(self, refusal: Definite) -> bool:
         """Whether who was asked last serves another cluster and nobody vouches for it: then it is the next one's turn,
         and the first time it is told."""
-        if refusal.code != "OTHER_CLUSTER" or self._asked in self._given:
+        if refusal.code not in {"OTHER_CLUSTER", "NOT_A_MEMBER"} or self._asked in self._given:
             return False
         if self._asked not in self._said_foreign:
             self._said_foreign |= {self._asked}

@@ -20,6 +20,7 @@ from leasehold.core.identity import (
     WrongCluster,
 )
 from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, WhoAreYou
+from leasehold.core.proofs import ProofKeys, with_proof
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Nonce, Session, Token
 from leasehold.limits import JOIN_ASK_AGAIN_NS, JOIN_WAIT_TOLD_NS, RETRY_PAUSE_NS, SECOND_NS
@@ -42,7 +43,9 @@ class Joiner:
         vault: Vault,
         clock: Clock,
         entropy: Entropy,
+        keys: ProofKeys | None = None,
     ) -> None:
+        self._keys = keys
         self._name = name
         self._address = address
         self._session = session
@@ -86,10 +89,11 @@ class Joiner:
                 await self._vault.write_identity(record)
                 return claim.step(RecordWritten())
             case SendAllocate(request=request):
-                answer = await self._coordinators.ask(request, AllocateAnswer)
+                proven = with_proof(request, self._keys)
+                answer = await self._coordinators.ask(proven, AllocateAnswer)
                 return claim.step(IdAllocated(node=answer.node))
             case SendJoin(request=request):
-                admitted = await self._ask_to_join(request)
+                admitted = await self._ask_to_join(with_proof(request, self._keys))
                 return claim.step(Admitted(incarnation=admitted.incarnation, history_known=admitted.history_known))
             case WrongCluster(ours=ours, theirs=theirs):
                 raise Refused(

@@ -15,6 +15,8 @@ REMEDIES: Final = {
     "NOT_ASCENDING": RESET,
     "BAD_SNAPSHOT": f"check memory, disk and network of this machine and the leader's, start it again; else {RESET}",
     "OTHER_CLUSTER": f"check the coordinator's address; to move this machine to that cluster: {RESET}",
+    "NOT_A_MEMBER": "name the key file of the coordinator's cluster with `--cluster-key FILE`, or as cluster_key in its"
+    " --config file; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
     "REMOVED": RESET,
     "WRONG_TOKEN": f"start this node from its own directory, or {RESET}",
     "UNKNOWN_NODE": f"the meta storage may be a backup from before this node: restore the newest; else {RESET}",

@@ -16,10 +16,11 @@ from leasehold.core.messages import (
     Rows,
     WaitingFor,
 )
+from leasehold.core.proofs import ProofKeys, derive_keys
 from leasehold.core.records import SettingsRecord
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.ids import ClusterId, StatementId
-from leasehold.limits import CALL_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits import CALL_TIMEOUT_NS, CLUSTER_KEY_BYTES, MILLISECOND_NS, SECOND_NS
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode
 from leasehold.testing.metastorage import MemoryStore
@@ -34,6 +35,8 @@ COORDINATOR = "c1"
 ADDRESS = "c1:7000"
 """The first coordinator; the only one unless more are asked for."""
 CLIENT = "client"
+KEYS: ProofKeys = derive_keys(bytes(CLUSTER_KEY_BYTES))
+"""Of the cluster key that all processes of a simulated cluster share."""
 
 
 class SeededEntropy:
@@ -66,6 +69,7 @@ class SimulatedCluster:
         self.loop = loop
         self.random = random
         self.entropy = SeededEntropy(random)
+        self.keys = KEYS
         self.settings = settings
         self.supervised = supervised
         """Whether a node that learns it is superseded is started again; otherwise its error ends the run."""

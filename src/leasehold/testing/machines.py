@@ -92,6 +92,7 @@ class SimulatedNode:
                 published=self.published,
                 compares_disk=True,
                 directory=self.name,
+                keys=self.cluster.keys,
             )
             await self.data.run_beside(
                 self.agent,
@@ -187,6 +188,7 @@ class SimulatedCoordinator:
             threads=NoThreads(),
             settings=self.cluster.settings,
             grantor=Grantor if watch is None else watch.grantor(self.name, self.clock),
+            keys=self.cluster.keys,
         )
         await self.cluster.network.host(self.name).serve(self.address, self.process, on_fault=self.cluster.fault)
         self.task = group.create_task(self.process.run())

@@ -62,7 +62,9 @@ from leasehold.core.messages.identity import (
     AllocateAnswer,
     AskIncarnation,
     AskSnapshot,
+    ChallengeCoordinator,
     ClusterFacts,
+    CoordinatorProof,
     Initialise,
     Join,
     JoinAnswer,
@@ -107,10 +109,12 @@ __all__ = [
     "BatchMark",
     "BucketPlaces",
     "BytesEnd",
+    "ChallengeCoordinator",
     "ClientRequest",
     "ClusterFacts",
     "ClusterStatus",
     "CommitTransaction",
+    "CoordinatorProof",
     "Cutoff",
     "Execute",
     "Failure",
@@ -241,5 +245,7 @@ Message: TypeAlias = (
     | SegmentsMissing
     | NodeRemoved
     | RemoveNode
+    | ChallengeCoordinator
+    | CoordinatorProof
 )
 """Everything that may travel on its own."""

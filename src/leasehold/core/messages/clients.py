@@ -133,6 +133,8 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     revision: Revision
     bound_ns: int
     nodes: tuple[NodeStatus, ...]
+    anybody_may_join: bool = False
+    """The leader has no cluster key: any process that reaches its port may become a node."""
 
 
 class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):

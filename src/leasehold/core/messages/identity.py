@@ -18,6 +18,20 @@ class ClusterFacts(Base, frozen=True, kw_only=True, tag="cluster-facts/1"):
     leader: bool
 
 
+class ChallengeCoordinator(Base, frozen=True, kw_only=True, tag="challenge-coordinator/1"):
+    """Asks a coordinator to prove that it is of this cluster and is meant to be reached at `address`."""
+
+    cluster_id: ClusterId
+    address: str
+    nonce: Nonce
+
+
+class CoordinatorProof(Base, frozen=True, kw_only=True, tag="coordinator-proof/1"):
+    """The answer to a challenge: its HMAC (`core.proofs`)."""
+
+    proof: bytes
+
+
 class Initialise(Base, frozen=True, kw_only=True, tag="initialise/1"):
     """Gives a new meta storage its cluster id, once; a second one is refused."""
 
@@ -31,6 +45,8 @@ class Allocate(Base, frozen=True, kw_only=True, tag="allocate/1"):
     token: Token
     name: str
     address: str
+    proof: bytes | None = None
+    """That the sender holds the cluster key (`core.proofs`); so in each request of a process that has no session."""
 
 
 class AllocateAnswer(Base, frozen=True, kw_only=True, tag="allocate-answer/1"):
@@ -59,6 +75,7 @@ class Join(Base, frozen=True, kw_only=True, tag="join/1"):
     protocol_min: int = 1
     """The oldest version that this program speaks; `protocol` is the newest."""
     capabilities: tuple[str, ...] = ()
+    proof: bytes | None = None
 
 
 class JoinAnswer(Base, frozen=True, kw_only=True, tag="join-answer/1"):
@@ -84,6 +101,7 @@ class AskIncarnation(Base, frozen=True, kw_only=True, tag="ask-incarnation/1"):
     cluster_id: ClusterId
     token: Token
     node: NodeId
+    proof: bytes | None = None
 
 
 class NewestIncarnation(Base, frozen=True, kw_only=True, tag="newest-incarnation/1"):
