@@ -307,8 +307,22 @@ SCAN_PLANS_MAX: Final = 5
 """How many plans a client makes for one query whose rows are taken away before it has shown any."""
 SCAN_STREAMS: Final = 4
 """Segments that one reader reads at once."""
-SCAN_STREAM_BATCHES: Final = 4
-"""Batches of a segment that may wait for the reader."""
+SCAN_AHEAD_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of the batches of one segment that wait for the reader, beside what the window of gRPC holds; a larger one waits
+alone."""
+SCAN_DISCARDS_MAX: Final = 4
+"""A client that learns of newer revisions faster than a batch travels throws away so many in a row for it."""
+HEDGE_DELAY_MIN_NS: Final = 100 * MILLISECOND_NS
+"""A replica that is silent for so long is not waited for alone: another one is asked as well."""
+HEDGE_DELAY_MAX_NS: Final = 2 * SECOND_NS
+HEDGE_SLOWER: Final = 4
+"""Where answers usually take longer, silence is so many times as long as they take."""
+HEDGE_BYTES_PER_SECOND: Final = 200 * 1024 * 1024
+"""So fast a replica handles what it handles before it answers: a file that it verifies, rows that it encodes."""
+HEDGE_EVERY: Final = 10
+"""Of the requests of a client one in so many may be a hedge."""
+HEDGE_BURST: Final = 10
+"""Hedges that a client may send at once after it had needed none for a while."""
 APPEND_BUFFER_BYTES: Final = 64 * 1024 * 1024
 """Rows that a writer gathers for each bucket before it sends them as a segment."""
 APPEND_BUFFERS_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -327,6 +341,8 @@ STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
 
 assert FLIGHT_BATCH_BYTES < FLIGHT_MESSAGE_BYTES_MAX
 assert FORWARD_CHUNK_BYTES < FLIGHT_MESSAGE_BYTES_MAX
+assert HEDGE_DELAY_MIN_NS < HEDGE_DELAY_MAX_NS < SCAN_BATCH_TIMEOUT_NS
+assert SCAN_AHEAD_BYTES_MAX > FLIGHT_BATCH_BYTES
 assert SCAN_BATCH_TIMEOUT_NS * 2 < SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < STAGE_CALL_NS, "a peer's delay does not fail the write"
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < FLIGHT_SILENCE_NS, "nor is the node taken for silent meanwhile"

@@ -444,4 +444,6 @@ def test_a_node_that_stops_in_the_middle_holds_up_neither_writers_nor_readers(pa
         pair.stop(pair.node(first))
         moved(pair, first, address)
         found = [value for batch in read_segment(pair.plan(), segment) for value in batch[0].to_pylist()]
-    assert found == [0, 1, *range(50_002, 53_000)]
+    # The two rows that the node sent before it stopped may be those that arrive, or another replica's.
+    assert found[:2] in ([0, 1], [50_000, 50_001])
+    assert found[2:] == list(range(50_002, 53_000))

@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from leasehold.client.known import Known
 from leasehold.client.places import Places, Refresh, boottime_ns, pause
 from leasehold.core.codec import encode
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
@@ -71,6 +72,7 @@ def stage(
     refresh: Refresh | None = None,
     buffer_bytes: int = APPEND_BUFFER_BYTES,
     login: LoginToken | None = None,
+    known: Known | None = None,
 ) -> tuple[StagedSegment, ...]:
     """Writes rows to the nodes as part of an open `transaction`; what to commit. No rows give no segments.
 
@@ -92,6 +94,7 @@ def stage(
         refresh=refresh,
         is_stopped=stopped.is_set,
         login=login,
+        known=known,
     )
     pool = ThreadPoolExecutor(APPEND_STREAMS, thread_name_prefix="append")
     sending: list[Future[StagedSegment]] = []
@@ -165,9 +168,10 @@ class _Sender:
         refresh: Refresh | None,
         is_stopped: Callable[[], bool],
         login: LoginToken | None,
+        known: Known | None,
     ) -> None:
         self._facts = facts
-        self._places = Places(facts, refresh, now_ns=now_ns)
+        self._places = Places(facts, refresh, now_ns=now_ns, known=known)
         self._transaction = transaction
         self._revision = revision
         self._now_ns = now_ns

@@ -10,7 +10,7 @@ from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
-from leasehold.core.messages import TableFacts, ViewFacts
+from leasehold.core.messages import ScanPlan, TableFacts, ViewFacts
 from leasehold.core.records import ViewColumn
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import TransactionId
@@ -39,6 +39,10 @@ class Cluster(Coordinators):
                 raise
         return self.view(name).scan()
 
+    def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
+        """The rows of a plan of this client."""
+        return read_plan(plan, refresh=self.looking_again(plan.facts), login=self.token, known=self.known)
+
     def keeping_open(
         self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
@@ -66,12 +70,7 @@ class Table:
     def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
         cluster, chosen = self._cluster, None if columns is None else tuple(columns)
-
-        def read() -> pa.RecordBatchReader:
-            plan = cluster.plan(self._name, chosen)
-            return read_plan(plan, refresh=cluster.looking_again(plan.facts), login=cluster.token)
-
-        return read_again(read)
+        return read_again(lambda: cluster.read(cluster.plan(self._name, chosen)))
 
     def append(self, rows: pa.Table | pa.RecordBatchReader) -> int:
         """Adds rows, all or none; answers how many. Columns are matched by name."""
@@ -81,8 +80,15 @@ class Table:
         batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
         try:
             kept_open = cluster.keeping_open(facts, transaction, batches)
-            refresh = cluster.looking_again(facts)
-            segments = stage(facts, transaction, kept_open, opened.revision, refresh=refresh, login=cluster.token)
+            segments = stage(
+                facts,
+                transaction,
+                kept_open,
+                opened.revision,
+                refresh=cluster.looking_again(facts),
+                login=cluster.token,
+                known=cluster.known,
+            )
         except BaseException:
             # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
             with contextlib.suppress(LeaseholdError):
@@ -112,11 +118,7 @@ class View:
             facts = cluster.view_facts(self._name)
             through = tuple(view.view for view in facts.views)
             plans = {table.name: cluster.plan(table.name, table.columns, through=through) for table in facts.tables}
-            return read_view(
-                facts,
-                plans,
-                lambda plan: read_plan(plan, refresh=cluster.looking_again(plan.facts), login=cluster.token),
-            )
+            return read_view(facts, plans, cluster.read)
 
         return read_again(read)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 
 from leasehold.client.credentials import Credentials
+from leasehold.client.known import Known
 from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
 from leasehold.client.places import Refresh
@@ -88,6 +89,8 @@ class Coordinators:
         self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
         self._cluster_id: ClusterId | None = None
+        self.known = Known()
+        """What this client knows, shared by all that it reads and writes."""
 
     def __enter__(self) -> Self:
         return self
@@ -174,6 +177,7 @@ class Coordinators:
                     on_wait(message)
                 return None
             case Receipt() | Rows():
+                self.known.heard(message)
                 return message
             case _:
                 raise Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
@@ -325,4 +329,5 @@ class Coordinators:
         answer = self._connection.call(request, timeout_ns)
         if not isinstance(answer, kind):
             raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+        self.known.heard(answer)
         return answer

@@ -1,5 +1,5 @@
-"""Where a table's replicas are, as last heard, and which of them to ask last: shared by all streams of one reader or
-writer.
+"""Where a table's replicas are, as last heard: shared by all streams of one reader or writer. Which of them to ask last
+is known to the whole client (`client/known.py`).
 
 A place is only where to ask. Whether rows may be read or written there is decided by the node, on a view that it
 proves current, so places that are out of date cost a question and never a wrong row. That is why a lookup that fails
@@ -11,15 +11,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
+from leasehold.client.known import Known
 from leasehold.core.generations import generation_changed
 from leasehold.core.messages import TableFacts
 from leasehold.errors import LeaseholdError, Unreachable
-from leasehold.ids import BucketNumber, Generation, NodeId, Revision
+from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision
 from leasehold.limits import (
-    PLACE_REST_MAX_NS,
-    PLACE_REST_MIN_NS,
+    MILLISECOND_NS,
     PLACES_AGAIN_NS,
     REASON_CHARACTERS_MAX,
     SECOND_NS,
@@ -29,10 +27,15 @@ from leasehold.wire.clock import BoottimeClock
 Refresh = Callable[[], TableFacts]
 """Looks the table up again: nodes may have moved, others may hold the segment by now."""
 
-AWAY: Final = frozenset({"FENCED", "BEHIND", "BUSY", "NOT_JOINED", "UNREACHABLE", "TIMED_OUT"})
+AWAY: Final = frozenset({"FENCED", "BEHIND", "BUSY", "NOT_JOINED", "SILENT", "UNREACHABLE", "TIMED_OUT"})
 """What a node says, or its silence, that will be the same for the next segment."""
 
 boottime_ns: Final = BoottimeClock().now_ns
+
+
+def silent(waited_ns: int) -> Unreachable:
+    """What is said of a replica that another one overtook."""
+    return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms, so others were asked", code="SILENT")
 
 
 def pause(duration_ns: int) -> None:
@@ -40,22 +43,23 @@ def pause(duration_ns: int) -> None:
     threading.Event().wait(duration_ns / SECOND_NS)
 
 
-class _Rest(msgspec.Struct, frozen=True):
-    until_ns: int
-    length_ns: int
-
-
 class Places:
     """The replicas of one table; any thread may use it. `refresh` looks them up again, None to keep what is known."""
 
     def __init__(
-        self, facts: TableFacts, refresh: Refresh | None = None, *, now_ns: Callable[[], int] = boottime_ns
+        self,
+        facts: TableFacts,
+        refresh: Refresh | None = None,
+        *,
+        now_ns: Callable[[], int] = boottime_ns,
+        known: Known | None = None,
     ) -> None:
+        self.known = known or Known(now_ns)
+        """What the client knows that reads or writes here."""
+        self.known.heard(facts)
         self._facts = facts
         self._refresh = refresh
         self._now_ns = now_ns
-        self._lock = threading.Lock()
-        self._rests: dict[NodeId, _Rest] = {}
         self._asking = threading.Lock()
         self._ask_again_ns: int | None = None
         self._unheard: LeaseholdError | None = None
@@ -63,8 +67,8 @@ class Places:
 
     @property
     def revision(self) -> Revision:
-        """The newest revision at which they were looked up."""
-        return self._facts.revision
+        """The newest revision at which they were looked up, or that the client has heard of since."""
+        return max(self._facts.revision, self.known.revision)
 
     def address(self, node: NodeId) -> str | None:
         """Where a node serves, if anybody has said so."""
@@ -76,30 +80,21 @@ class Places:
 
     def in_turn(self, nodes: Sequence[NodeId]) -> tuple[NodeId, ...]:
         """`nodes` in the order in which to ask them: those that rest come last, and none is left out."""
-        now_ns = self._now_ns()
-        with self._lock:
-            resting = {node for node, rest in self._rests.items() if rest.until_ns > now_ns}
-        return tuple(sorted(nodes, key=lambda node: node in resting))
+        return self.known.in_turn([(node, self._incarnation(node)) for node in nodes])
+
+    def _incarnation(self, node: NodeId) -> Incarnation:
+        return next((one.incarnation for one in self._facts.places if one.node == node), Incarnation(0))
 
     # ------------------------------------------------------------ what was met there
 
     def served(self, node: NodeId) -> None:
         """It does not rest any more."""
-        with self._lock:
-            self._rests.pop(node, None)
+        self.known.served(node)
 
     def failed(self, node: NodeId, error: LeaseholdError) -> None:
-        """It rests, if this concerns more than one segment; twice as long as the last time."""
-        if error.code not in AWAY:
-            return
-        now_ns = self._now_ns()
-        with self._lock:
-            last = self._rests.get(node)
-            if last is None:
-                self._rests[node] = _Rest(now_ns + PLACE_REST_MIN_NS, PLACE_REST_MIN_NS)
-            elif last.until_ns <= now_ns:  # else another stream met it in the same state
-                length_ns = min(2 * last.length_ns, PLACE_REST_MAX_NS)
-                self._rests[node] = _Rest(now_ns + length_ns, length_ns)
+        """It rests, if this concerns more than one segment."""
+        if error.code in AWAY:
+            self.known.was_away(node, self._incarnation(node))
 
     # ------------------------------------------------------------ where else
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from leasehold.client.append import stage
-from leasehold.client.scan import read_plan
 from leasehold.core.messages import Replaced, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
@@ -94,11 +93,18 @@ def first_portion(segments: Sequence[SegmentRecord], divisor: int) -> tuple[Segm
 def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, ...], done: Rewritten) -> Rewritten:
     facts, transaction = plan.facts, cluster.new_transaction()
     opened = cluster.open_transaction(facts, transaction)
-    refresh = cluster.looking_again(facts)
     try:
-        rows = read_plan(msgspec.structs.replace(plan, segments=portion), refresh=refresh, login=cluster.token)
+        rows = cluster.read(msgspec.structs.replace(plan, segments=portion))
         kept_open = cluster.keeping_open(facts, transaction, rows)
-        staged = stage(facts, transaction, kept_open, opened.revision, refresh=refresh, login=cluster.token)
+        staged = stage(
+            facts,
+            transaction,
+            kept_open,
+            opened.revision,
+            refresh=cluster.looking_again(facts),
+            login=cluster.token,
+            known=cluster.known,
+        )
         replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in portion)
         committed = cluster.commit(facts.cluster_id, transaction, staged, replaces=replaces, deletes=plan.deletes)
     except BaseException:

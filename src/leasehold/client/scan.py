@@ -1,39 +1,40 @@
 """Scans: the segments of a plan from whichever replicas can serve them (decisions in `core/scan.py`).
 
-Everything blocks, and Ctrl-C ends it. A replica that is fenced is left for the next one at once and rests a little
-(`client/places.py`); one that is silent costs a timeout. A call has a deadline that covers all of it. One that passes
-after some batches came, because the reader of the rows took its time, is no fault of the replica: it is asked again,
-from the next row.
+Everything blocks, and Ctrl-C ends it. Each request to a replica has a thread, which puts what comes into the inbox of
+its segment, bounded in bytes. All decisions are made in the thread that takes the rows, when it takes them: whom to ask
+next, and whether a batch may still be handed out.
+
+A replica that is fenced is left for the next one at once and rests a little (`client/known.py`). While one is silent,
+another one is asked as well, and the first that answers is taken. A call has a deadline that covers all of it. One that
+passes after some batches came, because the reader of the rows took its time, is no fault of the replica: it is asked
+again, from the next row.
 """
 
-import queue
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 import msgspec
 import pyarrow as pa
 
-from leasehold.client.places import Places, Refresh, boottime_ns, pause
+from leasehold.client.attempts import Attempt, Inbox, Marked
+from leasehold.client.known import Known
+from leasehold.client.places import Places, Refresh, boottime_ns, pause, silent
+from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan
 from leasehold.core.records import SegmentRecord
-from leasehold.core.scan import Ask, Done, GiveUp, Pause, SegmentReading
+from leasehold.core.scan import Done, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId
 from leasehold.limits import (
     SCAN_BATCH_TIMEOUT_NS,
     SCAN_GIVE_UP_NS,
-    SCAN_PAUSE_NS,
     SCAN_PLANS_MAX,
-    SCAN_STREAM_BATCHES,
     SCAN_STREAMS,
-    SECOND_NS,
 )
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.flight import calling, expect, reader_to, ticket, within
+from leasehold.wire.flight import within
 
 FINAL: Final = frozenset(
     {
@@ -71,18 +72,13 @@ def read_segment(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
 
-    Who reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each. Raises
-    `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code SEGMENT_LOST if
-    there is none any more, `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
+    A caller that reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each.
+    Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code
+    SEGMENT_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
     """
-    if not segment.holders:
-        raise Refused(
-            f"{segment.rows} rows of {plan.facts.name} are lost: all nodes that held segment {segment.id} were removed",
-            code="SEGMENT_LOST",
-            hint="a scan needs all segments of its table: make the table anew from where its rows came from",
-        )
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
-    return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login).batches()
+    reader = _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login)
+    return reader.batches()
 
 
 class _SegmentReader:
@@ -98,10 +94,18 @@ class _SegmentReader:
         sleep: Callable[[int], None],
         login: LoginToken | None,
     ) -> None:
+        if not segment.holders:
+            raise Refused(
+                f"{segment.rows} rows of {plan.facts.name} are lost: all nodes that held segment {segment.id} were"
+                " removed",
+                code="SEGMENT_LOST",
+                hint="a scan needs all segments of its table: make the table anew from where its rows came from",
+            )
         self._plan = plan
         self._login = login
         self._segment = segment
         self._places = places
+        self._known = places.known
         self._now_ns = now_ns
         self._sleep = sleep
         self._request = SystemEntropy().hex_128()
@@ -111,61 +115,71 @@ class _SegmentReader:
         self._timeout_ns = SCAN_BATCH_TIMEOUT_NS
         self._was_late = False
         self._reasons: dict[NodeId, LeaseholdError] = {}
+        self._attempts: dict[NodeId, Attempt] = {}
+        self._inbox = Inbox()
         holders = places.in_turn(reading_order(segment))
-        self._reading = SegmentReading(
-            msgspec.structs.replace(segment, holders=holders), seen=plan.facts.revision, now_ns=now_ns()
-        )
-        self._row = 0
+        self._reading = SegmentReading(msgspec.structs.replace(segment, holders=holders))
+
+    def start(self) -> None:
+        """Asks the first replica, so that its rows are on their way when they are wanted."""
+        self._step()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        while True:
-            move = self._reading.move(self._now_ns())
-            match move:
-                case Ask(node=node, row=row):
-                    yield from self._ask(node, row)
-                case Pause(until_ns=until_ns):
-                    self._sleep(max(0, until_ns - self._now_ns()))
-                    if self._was_late:
-                        # A replica that is slow, not stopped, gets its chance in a later round.
-                        self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
-                    self._was_late = False
-                    self._look_again()
-                case Done():
-                    return
-                case GiveUp():
-                    what = f"no replica serves segment {self._segment.id} of {self._plan.facts.name}"
-                    raise self._places.nobody(what, self._reasons)
-                case _:
-                    assert_never(move)
+        """The rows, once."""
+        try:
+            while True:
+                arrived = self._inbox.take(0)
+                if arrived is None:
+                    wait_ns = self._step()
+                    if wait_ns is None:
+                        return
+                    arrived = self._inbox.take(wait_ns)
+                batch = None if arrived is None else self._take(*arrived)
+                if batch is not None and batch.num_rows:
+                    yield batch
+        finally:
+            self.close()
 
-    def _ask(self, node: NodeId, row: int) -> Iterator[pa.RecordBatch]:
-        """Yields what this replica serves, and tells the reading how it ended."""
+    def close(self) -> None:
+        """Ends what is under way; idempotent."""
+        for attempt in self._attempts.values():
+            attempt.drop()
+        self._attempts.clear()
+        self._inbox.close()
+
+    def _step(self) -> int | None:
+        """Does what is to be done next; how long to wait for an answer then, None once all rows were read."""
+        delay_ns = self._known.reads.delay_ns(self._segment.size_bytes)
+        move = self._reading.move(self._now_ns(), delay_ns=delay_ns, may_hedge=self._known.reads.may_hedge)
+        match move:
+            case Ask(node=node, also=also):
+                self._known.reads.asked(also=also)
+                self._ask(node)
+            case Wait(until_ns=until_ns):
+                return max(0, until_ns - self._now_ns())
+            case Pause(until_ns=until_ns):
+                self._sleep(max(0, until_ns - self._now_ns()))
+                if self._was_late:
+                    # A replica that is slow, not stopped, gets its chance in a later round.
+                    self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
+                self._was_late = False
+                self._look_again()
+            case Done():
+                return None
+            case GiveUp():
+                what = f"no replica serves segment {self._segment.id} of {self._plan.facts.name}"
+                raise self._places.nobody(what, self._reasons)
+            case _:
+                assert_never(move)
+        return 0
+
+    def _ask(self, node: NodeId) -> None:
         address = self._places.address(node)
         if address is None:
             self._failed(node, Unreachable("nobody knows its address", code="NO_ADDRESS"))
             return
-        self._row = row
-        try:
-            yield from self._from(node, address)
-        except LeaseholdError as error:
-            if error.code in FINAL:
-                raise
-            if error.code == "TIMED_OUT":
-                if self._row > row:
-                    return
-                self._was_late = True
-            self._failed(node, error)
-        else:
-            if self._row < self._segment.rows:
-                text = f"the stream ended at row {self._row} of {self._segment.rows}"
-                self._failed(node, Unreachable(text, code="BROKEN_STREAM"))
-
-    def _failed(self, node: NodeId, error: LeaseholdError) -> None:
-        self._reasons[node] = error
-        self._places.failed(node, error)
-        self._reading.failed(node, error.text)
-
-    def _from(self, node: NodeId, address: str) -> Iterator[pa.RecordBatch]:
+        attempt = Attempt(node, address, self._reading.row, self._places.revision, self._now_ns())
+        self._attempts[node] = attempt
         request = ReadTicket(
             cluster_id=self._plan.facts.cluster_id,
             request=self._request,
@@ -173,50 +187,84 @@ class _SegmentReader:
             bucket=self._segment.bucket,
             segment=self._segment.id,
             sha256=self._segment.sha256,
-            row_offset=self._row,
+            row_offset=attempt.row,
             fields=self._asked,
-            revision=self._places.revision,
+            revision=attempt.revision,
             through=self._plan.through,
             login=self._login,
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
         )
-        with calling(address):
-            stream = reader_to(address).do_get(ticket(request), within(self._timeout_ns))
-        # The rows are handed on outside of `calling`: an error of who takes them is not ours.
-        try:
-            while True:
-                with calling(address):
-                    if not stream.schema.equals(self._schema, check_metadata=True):
-                        raise pa.ArrowInvalid("the replica serves another schema than was asked for")
-                    try:
-                        chunk = stream.read_chunk()
-                    except StopIteration:
-                        return
-                batch = self._accepted(chunk.data, expect(BatchMark, chunk.app_metadata))
-                self._places.served(node)
-                if batch.num_rows:
-                    yield batch
-        finally:
-            stream.cancel()
+        timeout = within(self._timeout_ns)
+        # It holds nothing of this object: a reader that is not read to its end goes, and its threads end.
+        attempt.start(request, self._schema, timeout, self._inbox, self._places)
 
-    def _accepted(self, batch: pa.RecordBatch | None, mark: BatchMark) -> pa.RecordBatch:
-        sound = batch is not None and self._row < mark.next_row <= self._segment.rows
-        if batch is None or not sound or batch.num_rows > mark.next_row - self._row:
-            raise Refused(
-                f"a batch up to row {mark.next_row} came at row {self._row} of {self._segment.rows}",
-                code="BAD_BATCH",
-            )
-        if not self._reading.received(mark, batch.num_rows, self._now_ns()):
-            raise Refused(f"a batch was released on revision {mark.view_revision}, an older one", code="BEHIND")
-        self._row = mark.next_row
+    def _take(self, attempt: Attempt, what: Marked | BaseException | None) -> pa.RecordBatch | None:
+        """What has arrived: rows to hand on, or how an attempt ended."""
+        node = attempt.node
+        if self._attempts.get(node) is not attempt:
+            return None  # it was overtaken
+        if isinstance(what, tuple):
+            return self._received(attempt, *what)
+        del self._attempts[node]
+        row, rows = self._reading.row, self._segment.rows
+        match what:
+            case None if row < rows:
+                text = f"the stream ended at row {row} of {rows}"
+                self._failed(node, Unreachable(text, code="BROKEN_STREAM"))
+            case None:
+                self._reading.ended(node)
+            case LeaseholdError() if what.code == "TIMED_OUT" and row > attempt.row:
+                self._reading.ended(node)
+            case LeaseholdError() if what.code not in FINAL:
+                self._was_late = self._was_late or what.code == "TIMED_OUT"
+                self._failed(node, what)
+            case _:
+                raise what
+        return None
+
+    def _received(self, attempt: Attempt, batch: pa.RecordBatch | None, mark: BatchMark) -> pa.RecordBatch | None:
+        node, row, rows, now_ns = attempt.node, self._reading.row, self._segment.rows, self._now_ns()
+        if batch is None or not row < mark.next_row <= rows or batch.num_rows > mark.next_row - row:
+            text = f"a batch up to row {mark.next_row} came at row {row} of {rows}"
+            self._leave(attempt, Refused(text, code="BAD_BATCH"))
+            return None
+        needed = self._known.needed(attempt.revision)
+        overtaken = self._reading.received(node, mark, batch.num_rows, now_ns, needed)
+        if overtaken is None:
+            text = f"a batch was released on revision {mark.view_revision}, an older one"
+            # One that was new enough when it was asked for has only been on its way for too long: it is asked for anew.
+            is_fault = mark.view_revision < attempt.revision
+            self._leave(attempt, Refused(text, code="BEHIND") if is_fault else None)
+            return None
+        for other in overtaken:
+            late = self._attempts[other]
+            self._leave(late, None)
+            self._reasons[other] = error = silent(now_ns - late.began_ns)
+            self._places.failed(other, error)
+        if not attempt.has_answered:
+            attempt.has_answered = True
+            self._known.reads.answered(now_ns - attempt.began_ns)
         return batch
+
+    def _leave(self, attempt: Attempt, error: LeaseholdError | None) -> None:
+        """Its answer counts no more; by an `error` it failed."""
+        attempt.drop()
+        self._inbox.wake()
+        del self._attempts[attempt.node]
+        if error is not None:
+            self._failed(attempt.node, error)
+
+    def _failed(self, node: NodeId, error: LeaseholdError) -> None:
+        self._reasons[node] = error
+        self._places.failed(node, error)
+        self._reading.failed(node)
 
     def _look_again(self) -> None:
         self._places.look_again()
         first = reading_order(self._segment)
         later = [node for node in self._places.replicas(self._segment.bucket) if node not in first]
-        self._reading.moved(self._places.in_turn((*first, *later)), seen=self._places.revision)
+        self._reading.moved(self._places.in_turn((*first, *later)))
 
 
 def reading_order(segment: SegmentRecord) -> tuple[NodeId, ...]:
@@ -236,24 +284,20 @@ def read_plan(
     refresh: Refresh | None = None,
     streams: int = SCAN_STREAMS,
     login: LoginToken | None = None,
+    known: Known | None = None,
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
 
-    Up to `streams` segments are read ahead, each by at most SCAN_STREAM_BATCHES batches. Errors as of `read_segment`.
+    Up to `streams` segments are read ahead, each by at most SCAN_AHEAD_BYTES_MAX. `known` is what the client knows.
+    Errors as of `read_segment`.
     """
     assert streams >= 1
-    places = Places(plan.facts, refresh, now_ns=now_ns)
-    stopped = threading.Event()
+    places = Places(plan.facts, refresh, now_ns=now_ns, known=known)
 
-    def sleep_unless_stopped(duration_ns: int) -> None:
-        sleep(duration_ns)
-        if stopped.is_set():
-            raise _Stopped
+    def one(segment: SegmentRecord) -> _SegmentReader:
+        return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login)
 
-    def one(segment: SegmentRecord) -> Iterator[pa.RecordBatch]:
-        return read_segment(plan, segment, now_ns=now_ns, sleep=sleep_unless_stopped, places=places, login=login)
-
-    return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan.segments, one, streams, stopped))
+    return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan, one, streams))
 
 
 def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader:
@@ -299,67 +343,21 @@ def _next_plan(error: Refused, attempt: int) -> int:
     return attempt + 1
 
 
-class _Stopped(Exception):
-    """Nobody takes the rows any more."""
-
-
 def _in_order(
-    segments: Sequence[SegmentRecord],
-    read: Callable[[SegmentRecord], Iterator[pa.RecordBatch]],
-    streams: int,
-    stopped: threading.Event,
+    plan: ScanPlan, read: Callable[[SegmentRecord], _SegmentReader], streams: int
 ) -> Iterator[pa.RecordBatch]:
-    if len(segments) <= 1 or streams == 1:
-        for segment in segments:
-            yield from read(segment)
-        return
-    waiting = iter(segments)
-    ahead: deque[_ReadAhead] = deque()
-    pool = ThreadPoolExecutor(streams, thread_name_prefix="scan")
+    waiting = iter(plan.segments)
+    ahead: deque[_SegmentReader] = deque()
     try:
         while True:
             while len(ahead) < streams and (segment := next(waiting, None)) is not None:
-                ahead.append(_ReadAhead(read(segment), pool, stopped))
+                ahead.append(read(segment))
+                ahead[-1].start()
             if not ahead:
                 return
             yield from ahead[0].batches()
             ahead.popleft()
     finally:
         # Not waited for: a thread may be inside a call, which ends by its deadline.
-        stopped.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-class _ReadAhead:
-    """Batches that a thread reads into a bounded queue; it ends soon once `stopped` is set."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch], pool: ThreadPoolExecutor, stopped: threading.Event) -> None:
-        self._batches = batches
-        self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(SCAN_STREAM_BATCHES)
-        self._stopped = stopped
-        pool.submit(self._run)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        while (item := self._queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    def _run(self) -> None:
-        last: BaseException | None = None
-        try:
-            for batch in self._batches:
-                if not self._put(batch):
-                    return
-        except BaseException as error:  # noqa: BLE001 it is raised where the batches are taken
-            last = error
-        self._put(last)
-
-    def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
-        while not self._stopped.is_set():
-            try:
-                self._queue.put(item, timeout=SCAN_PAUSE_NS / SECOND_NS)
-            except queue.Full:
-                continue
-            return True
-        return False
+        for reader in ahead:
+            reader.close()

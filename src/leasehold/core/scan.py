@@ -1,109 +1,97 @@
 """Reading one segment from whichever replica can serve it, no row lost or doubled (DESIGN section 9).
 
 A batch's mark names the first row after it, so after a fence, a crash or a cut the reader asks another replica from
-exactly there. Fenced replicas are asked again later: a fence ends with the next grant.
+exactly there. While a replica is silent another one is asked as well, from the same row (`core/hedging.py`). Fenced
+replicas are asked again later: a fence ends with the next grant.
 
-| state   | event           | next                                           |
-| reading | batch           | reading, further on                            |
-| reading | last row        | done                                           |
-| reading | replica failed  | the next replica at once; after a round, a pause |
-| reading | give-up instant | failed: the reason of each replica             |
+| state   | event              | next                                              |
+| reading | batch              | reading, further on; other replicas are overtaken |
+| reading | batch that is old  | thrown away; the same row is asked for again      |
+| reading | last row           | done                                              |
+| reading | replica is silent  | another one is asked as well                      |
+| reading | replica failed     | the next replica at once; after a round, a pause  |
+| reading | give-up instant    | failed                                            |
 """
 
 from typing import TypeAlias
 
 import msgspec
 
+from leasehold.core.hedging import Hedging, Step
 from leasehold.core.messages import BatchMark
 from leasehold.core.records import SegmentRecord
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
+from leasehold.limits import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask this node for the rows from `row` on."""
+class Needed(msgspec.Struct, frozen=True, kw_only=True):
+    """The revisions that a batch must have been released at or after, at the moment at which it is handed out.
 
-    node: NodeId
-    row: int
+    Batches lie in buffers between the node that released them and the program that reads. A client that has heard of
+    revision R hands out nothing that was released on a view older than R, so INV-SERVE-1 holds up to the reader.
+    """
 
-
-class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """All replicas failed: wait until then, ask again where they are, and go on."""
-
-    until_ns: int
+    newest: Revision
+    """The newest that the client has heard of, from anybody."""
+    least: Revision
+    """What suffices where newer ones arrive faster than batches travel: the newest that a statement of this client
+    returned, or that the client knew when it asked for the batch."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
     """Every row has been handed on."""
 
 
-class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
-    """No replica has served for too long; what each one said last."""
-
-    reasons: tuple[tuple[NodeId, str], ...]
-
-
-Move: TypeAlias = Ask | Pause | Done | GiveUp
+Move: TypeAlias = Step | Done
 
 
 class SegmentReading:
-    """One reader of one segment; `seen` is the newest revision the client knows of."""
+    """One reader of one segment."""
 
-    def __init__(self, segment: SegmentRecord, *, seen: Revision, now_ns: int) -> None:
+    def __init__(self, segment: SegmentRecord) -> None:
         self._rows = segment.rows
-        self._holders = segment.holders
-        self._seen = seen
-        self._row = 0
-        self._turn = 0
-        self._failures = 0
-        self._tried = 0
-        self._reasons: dict[NodeId, str] = {}
-        self._since_ns = now_ns
-        self._counting = False
-        self._spoiled = False
+        self._hedging = Hedging(segment.holders, give_up_ns=SCAN_GIVE_UP_NS, pause_ns=SCAN_PAUSE_NS)
+        self._discards = 0
+        self.row = 0
+        """The first one that was not handed on: where a replica that is asked now begins."""
 
-    def move(self, now_ns: int) -> Move:
+    def move(self, now_ns: int, *, delay_ns: int, may_hedge: bool) -> Move:
         """What to do next."""
-        if self._row >= self._rows:
+        if self.row >= self._rows:
             return Done()
-        if self._failures and not self._counting:
-            # Counted from the first failure: how long the consumer took over the last batch says nothing.
-            self._since_ns, self._counting = now_ns, True
-        if not self._holders or (self._failures and now_ns - self._since_ns >= SCAN_GIVE_UP_NS):
-            return GiveUp(reasons=tuple(sorted(self._reasons.items())))
-        if self._tried >= len(self._holders):
-            self._tried = 0
-            return Pause(until_ns=now_ns + SCAN_PAUSE_NS)
-        return Ask(node=self._holders[self._turn % len(self._holders)], row=self._row)
+        return self._hedging.move(now_ns, delay_ns=delay_ns, may_hedge=may_hedge)
 
-    def received(self, mark: BatchMark, rows: int, now_ns: int) -> bool:
-        """Takes a batch of `rows` rows; False if it must be thrown away: it was authorised on too old a view.
+    def received(
+        self, node: NodeId, mark: BatchMark, rows: int, now_ns: int, needed: Needed
+    ) -> tuple[NodeId, ...] | None:
+        """Takes a batch of `rows` rows, and answers which replicas it overtook. None if it must be thrown away: it was
+        authorised on too old a view.
 
-        What follows it on the same stream is thrown away too, since rows would be missing: call `failed`, ask again.
+        What follows a batch that was thrown away on the same stream is thrown away too, since rows would be missing.
         """
-        if mark.view_revision < self._seen or self._spoiled:
-            self._spoiled = True
-            return False
-        assert 0 <= rows <= mark.next_row - self._row, "a replica repeats rows"
+        if not self._hedging.is_asked(node):
+            return None
+        least = needed.newest if self._discards < SCAN_DISCARDS_MAX else needed.least
+        if mark.view_revision < least:
+            self._discards += 1
+            self._hedging.ended(node)
+            return None
+        assert 0 <= rows <= mark.next_row - self.row, "a replica repeats rows"
         assert mark.next_row <= self._rows, "a replica has more rows than the manifest"
-        if mark.next_row > self._row:  # without progress, failures go on counting
-            self._row = mark.next_row
-            self._since_ns, self._counting = now_ns, False
-            self._failures = 0
-            self._tried = 0
-        return True
+        progress = mark.next_row > self.row
+        if progress:
+            self.row = mark.next_row
+            self._discards = 0
+        return self._hedging.heard(node, now_ns, progress=progress)
 
-    def failed(self, node: NodeId, reason: str) -> None:
+    def ended(self, node: NodeId) -> None:
+        """Its stream ended without a fault of its own: the reader took its time."""
+        self._hedging.ended(node)
+
+    def failed(self, node: NodeId) -> None:
         """This replica can't go on now; the next one is asked for the same row."""
-        self._spoiled = False
-        self._reasons[node] = reason
-        self._failures += 1
-        self._tried += 1
-        self._turn += 1
+        self._hedging.failed(node)
 
-    def moved(self, holders: tuple[NodeId, ...], *, seen: Revision | None = None) -> None:
-        """Others hold it now, or are to be asked first: a new round begins. `seen` is what the client knows by now."""
-        self._holders = holders
-        self._turn = self._tried = 0
-        if seen is not None:
-            self._seen = max(self._seen, seen)
+    def moved(self, holders: tuple[NodeId, ...]) -> None:
+        """Others hold it now, or are to be asked first: a new round begins."""
+        self._hedging.moved(holders)

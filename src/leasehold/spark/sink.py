@@ -66,8 +66,15 @@ class LeaseholdSink(DataSourceArrowWriter):
         with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             batches = cluster.keeping_open(facts, self._transaction, iterator)
-            refresh = cluster.looking_again(facts)
-            segments = stage(facts, self._transaction, batches, self._revision, refresh=refresh, login=self._token)
+            segments = stage(
+                facts,
+                self._transaction,
+                batches,
+                self._revision,
+                refresh=cluster.looking_again(facts),
+                login=self._token,
+                known=cluster.known,
+            )
             return Staged([encode(segment) for segment in segments])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

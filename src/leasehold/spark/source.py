@@ -172,7 +172,7 @@ class LeaseholdReader(DataSourceReader):
             plan = decode_message(partition.value)
             assert isinstance(plan, ScanPlan), "partitions() made it"
             schema = self._arrow_schema(plan)
-            places = Places(plan.facts, cluster.looking_again(plan.facts))
+            places = Places(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
                 for batch in read_segment(plan, segment, places=places, login=self._token):
                     yield _declared(batch, schema)

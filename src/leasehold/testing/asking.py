@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from leasehold.client.known import Known
 from leasehold.core.messages import AskTable, ClientRequest, LoggedIn, Login, Message, TableFacts
 from leasehold.errors import (
     Indefinite,
@@ -48,6 +49,8 @@ class Asking:
         self._coordinators = tuple(coordinators)
         self._clock = clock
         self._turn = 0
+        self.known = Known(clock.now_ns)
+        """One client is one causal history."""
 
     async def ask(self, request: Message, kind: type[M], *, patience_ns: int = STATEMENT_RESOLVE_NS) -> M:
         """The answer; asked again after an indefinite one. Raises the refusal, `OutcomeUnknown` when patience ends."""
@@ -97,6 +100,7 @@ class Asking:
             else:
                 if not isinstance(answer, kind):
                     raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE")
+                self.known.heard(answer)
                 return answer
             self._turn += 1
             await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)

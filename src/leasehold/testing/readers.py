@@ -4,17 +4,21 @@ What to do next is decided by `core.scan` and `client.places`; the loop is that 
 blocks threads and reads Arrow.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import NoReturn, assert_never
+from typing import NoReturn, TypeAlias, assert_never
 
 import msgspec
 
-from leasehold.client.places import Places
+from leasehold.client.places import Places, silent
 from leasehold.client.scan import FINAL, reading_order
+from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.messages import BatchMark, PlanScan, ReadTicket, ScanPlan
 from leasehold.core.records import SegmentRecord
-from leasehold.core.scan import Ask, Done, GiveUp, Pause, SegmentReading
+from leasehold.core.scan import Done, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId, ObjectId, Revision
 from leasehold.limits import MILLISECOND_NS, SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP_NS, SCAN_PLANS_MAX
@@ -35,7 +39,8 @@ class Scanned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader:
-    """One client that reads. `on_scanned` is told of each scan that came to its end, `on_failed` of the others."""
+    """One client that reads, and thinks for `think_ns` after each batch. `on_handed_out` is told of each batch,
+    `on_scanned` of each scan that came to its end, `on_failed` of the others."""
 
     def __init__(
         self,
@@ -46,16 +51,20 @@ class Reader:
         entropy: Entropy,
         random: Random,
         pause_max_ns: int = 500 * MILLISECOND_NS,
+        think_ns: int = 0,
         account: Account | None = None,
+        on_handed_out: Callable[[tuple[RowId, ...]], None] = lambda _: None,
         on_scanned: Callable[[Scanned], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
     ) -> None:
         self._transport = transport
-        self._asking = Asking(transport, coordinators, clock, account)
+        self.asking = Asking(transport, coordinators, clock, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
         self._pause_max_ns = pause_max_ns
+        self._think_ns = think_ns
+        self._on_handed_out = on_handed_out
         self._on_scanned = on_scanned
         self._on_failed = on_failed
 
@@ -75,7 +84,7 @@ class Reader:
     async def scan(self, name: str, columns: tuple[str, ...] | None = None) -> Scanned:
         """All rows of a table, planned anew as in `client.scan.read_again`. Raises what that raises."""
         for left in reversed(range(SCAN_PLANS_MAX)):
-            plan = await self._asking.ask(PlanScan(cluster_id=None, name=name, columns=columns), ScanPlan)
+            plan = await self.asking.ask(PlanScan(cluster_id=None, name=name, columns=columns), ScanPlan)
             rows: list[RowId] = []
             try:
                 return await self._read(plan, name, rows)
@@ -87,25 +96,43 @@ class Reader:
     async def _read(self, plan: ScanPlan, name: str, rows: list[RowId]) -> Scanned:
         """Hands what comes to `rows`, also where it ends with an error."""
         assert plan.cutoff is not None
-        lookup = Lookup(self._asking, name)
-        places = Places(plan.facts, lookup, now_ns=self._clock.now_ns)
+        lookup = Lookup(self.asking, name)
+        places = Places(plan.facts, lookup, now_ns=self._clock.now_ns, known=self.asking.known)
         for segment in plan.segments:
             reading = _SegmentReader(
                 plan,
                 segment,
                 places,
                 lookup,
-                rows,
-                login=self._asking.login,
+                login=self.asking.login,
                 transport=self._transport,
                 clock=self._clock,
                 entropy=self._entropy,
+                think_ns=self._think_ns,
             )
-            await reading.read()
+            async with aclosing(reading.batches()) as batches:
+                async for batch in batches:
+                    rows.extend(batch)
+                    self._on_handed_out(batch)
         revision, cutoff = plan.facts.revision, plan.cutoff.revision
         scanned = Scanned(table=plan.facts.table, name=name, revision=revision, cutoff=cutoff, rows=tuple(rows))
         self._on_scanned(scanned)
         return scanned
+
+
+class _Attempt:
+    """One request for a segment's rows from `row` on, by a task of its own."""
+
+    def __init__(self, node: NodeId, row: int, revision: Revision, began_ns: int) -> None:
+        self.node = node
+        self.row = row
+        self.revision = revision
+        self.began_ns = began_ns
+        self.has_answered = False
+        self.task: asyncio.Task[None] | None = None
+
+
+Marked: TypeAlias = tuple[tuple[RowId, ...], BatchMark]
 
 
 class _SegmentReader:
@@ -117,80 +144,95 @@ class _SegmentReader:
         segment: SegmentRecord,
         places: Places,
         lookup: Lookup,
-        rows: list[RowId],
         *,
         login: LoginToken | None,
         transport: Transport,
         clock: Clock,
         entropy: Entropy,
+        think_ns: int,
     ) -> None:
         self._login = login
         self._plan = plan
         self._segment = segment
         self._places = places
+        self._known = places.known
         self._lookup = lookup
         self._transport = transport
         self._clock = clock
+        self._think_ns = think_ns
         self._request = entropy.hex_128()
         self._timeout_ns = SCAN_BATCH_TIMEOUT_NS
         self._was_late = False
         self._reasons: dict[NodeId, LeaseholdError] = {}
+        self._attempts: dict[NodeId, _Attempt] = {}
+        self._inbox: deque[tuple[_Attempt, Marked | LeaseholdError | None]] = deque()
+        self._arrival = asyncio.Event()
+        self._group = asyncio.TaskGroup()
         holders = places.in_turn(reading_order(segment))
-        self._reading = SegmentReading(
-            msgspec.structs.replace(segment, holders=holders), seen=plan.facts.revision, now_ns=clock.now_ns()
-        )
-        self._row = 0
-        self._rows = rows
+        self._reading = SegmentReading(msgspec.structs.replace(segment, holders=holders))
 
-    async def read(self) -> None:
-        """Hands out every row of the segment, once."""
-        while True:
-            move = self._reading.move(self._clock.now_ns())
-            match move:
-                case Ask(node=node, row=row):
-                    await self._ask(node, row)
-                case Pause(until_ns=until_ns):
-                    await self._clock.sleep_until(until_ns)
-                    if self._was_late:
-                        self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
-                    self._was_late = False
-                    await self._look_again()
-                case Done():
-                    return
-                case GiveUp():
-                    raise self._places.nobody(f"no replica serves segment {self._segment.id}", self._reasons)
-                case _:
-                    assert_never(move)
+    async def batches(self) -> AsyncGenerator[tuple[RowId, ...], None]:
+        """Every row of the segment, once."""
+        await self._group.__aenter__()
+        try:
+            while True:
+                if not self._inbox:
+                    wait_until_ns = await self._step()
+                    if wait_until_ns is None:
+                        return
+                    await self._wait(wait_until_ns)
+                rows = self._take(*self._inbox.popleft()) if self._inbox else None
+                if rows:
+                    yield rows
+                    await self._clock.sleep_until(self._clock.now_ns() + self._think_ns)
+        finally:
+            for attempt in tuple(self._attempts.values()):
+                self._leave(attempt)
+            # The group would turn an error of the scan into a group of it.
+            await self._group.__aexit__(None, None, None)
 
-    async def _ask(self, node: NodeId, row: int) -> None:
+    async def _wait(self, until_ns: int) -> None:
+        self._arrival.clear()
+        timer = self._clock.call_at(until_ns, self._arrival.set)
+        try:
+            await self._arrival.wait()
+        finally:
+            timer.cancel()
+
+    async def _step(self) -> int | None:
+        """Does what is to be done next; until when to wait for an answer then, None once all rows were read."""
+        now_ns, reads = self._clock.now_ns(), self._known.reads
+        move = self._reading.move(now_ns, delay_ns=reads.delay_ns(), may_hedge=reads.may_hedge)
+        match move:
+            case Ask(node=node, also=also):
+                reads.asked(also=also)
+                self._ask(node)
+            case Wait(until_ns=until_ns):
+                return until_ns
+            case Pause(until_ns=until_ns):
+                await self._clock.sleep_until(until_ns)
+                if self._was_late:
+                    self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
+                self._was_late = False
+                await self._look_again()
+            case Done():
+                return None
+            case GiveUp():
+                raise self._places.nobody(f"no replica serves segment {self._segment.id}", self._reasons)
+            case _:
+                assert_never(move)
+        return now_ns
+
+    def _ask(self, node: NodeId) -> None:
         address = self._places.address(node)
         if address is None:
             self._failed(node, Unreachable("nobody knows its address", code="NO_ADDRESS"))
             return
-        self._row = row
-        began_ns = self._clock.now_ns()
-        try:
-            await self._from(node, address)
-        except LeaseholdError as error:
-            if error.code in FINAL:
-                raise
-            # The call is timed by the loop, and this client's clock drifts against it.
-            if isinstance(error, Unreachable) and self._clock.now_ns() - began_ns >= self._timeout_ns * 95 // 100:
-                if self._row > row:
-                    return
-                self._was_late = True
-            self._failed(node, error)
-        else:
-            if self._row < self._segment.rows:
-                text = f"the stream ended at row {self._row} of {self._segment.rows}"
-                self._failed(node, Unreachable(text, code="BROKEN_STREAM"))
+        attempt = _Attempt(node, self._reading.row, self._places.revision, self._clock.now_ns())
+        self._attempts[node] = attempt
+        attempt.task = self._group.create_task(self._carry_out(attempt, address))
 
-    def _failed(self, node: NodeId, error: LeaseholdError) -> None:
-        self._reasons[node] = error
-        self._places.failed(node, error)
-        self._reading.failed(node, error.text)
-
-    async def _from(self, node: NodeId, address: str) -> None:
+    async def _carry_out(self, attempt: _Attempt, address: str) -> None:
         request = ReadTicket(
             cluster_id=self._plan.facts.cluster_id,
             request=self._request,
@@ -198,33 +240,92 @@ class _SegmentReader:
             bucket=self._segment.bucket,
             segment=self._segment.id,
             sha256=self._segment.sha256,
-            row_offset=self._row,
+            row_offset=attempt.row,
             fields=self._plan.fields,
-            revision=self._places.revision,
+            revision=attempt.revision,
             login=self._login,
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
         )
+        ended_by: LeaseholdError | None = None
         connection = self._transport.connect(address)
         try:
             async with closing(connection.stream(request, timeout_ns=self._timeout_ns)) as answers:
                 async for message in answers:
-                    self._accept(*batch_in(message))
-                    self._places.served(node)
+                    self._places.served(attempt.node)
+                    self._arrived(attempt, batch_in(message))
+        except LeaseholdError as error:
+            ended_by = error
         finally:
             await connection.close()
+        self._arrived(attempt, ended_by)
 
-    def _accept(self, batch: tuple[RowId, ...], mark: BatchMark) -> None:
-        if not self._row < mark.next_row <= self._segment.rows or len(batch) > mark.next_row - self._row:
-            raise Refused(f"a batch up to row {mark.next_row} came at row {self._row}", code="BAD_BATCH")
-        if not self._reading.received(mark, len(batch), self._clock.now_ns()):
-            raise Refused(f"a batch was released on revision {mark.view_revision}, an older one", code="BEHIND")
-        self._row = mark.next_row
-        self._rows.extend(batch)
+    def _arrived(self, attempt: _Attempt, what: Marked | LeaseholdError | None) -> None:
+        self._inbox.append((attempt, what))
+        self._arrival.set()
+
+    def _take(self, attempt: _Attempt, what: Marked | LeaseholdError | None) -> tuple[RowId, ...] | None:
+        node = attempt.node
+        if self._attempts.get(node) is not attempt:
+            return None
+        if isinstance(what, tuple):
+            return self._received(attempt, *what)
+        del self._attempts[node]
+        row, rows = self._reading.row, self._segment.rows
+        # The call is timed by the loop, and this client's clock drifts against it.
+        waited_ns = self._clock.now_ns() - attempt.began_ns
+        is_late = isinstance(what, Unreachable) and waited_ns >= self._timeout_ns * 95 // 100
+        match what:
+            case None if row < rows:
+                self._failed(node, Unreachable(f"the stream ended at row {row} of {rows}", code="BROKEN_STREAM"))
+            case None:
+                self._reading.ended(node)
+            case LeaseholdError() if is_late and row > attempt.row:
+                self._reading.ended(node)
+            case LeaseholdError() if what.code not in FINAL:
+                self._was_late = self._was_late or is_late
+                self._failed(node, what)
+            case _:
+                raise what
+        return None
+
+    def _received(self, attempt: _Attempt, batch: tuple[RowId, ...], mark: BatchMark) -> tuple[RowId, ...] | None:
+        node, row, now_ns = attempt.node, self._reading.row, self._clock.now_ns()
+        if not row < mark.next_row <= self._segment.rows or len(batch) > mark.next_row - row:
+            self._leave(attempt)
+            self._failed(node, Refused(f"a batch up to row {mark.next_row} came at row {row}", code="BAD_BATCH"))
+            return None
+        needed = self._known.needed(attempt.revision)
+        overtaken = self._reading.received(node, mark, len(batch), now_ns, needed)
+        if overtaken is None:
+            self._leave(attempt)
+            if mark.view_revision < attempt.revision:
+                text = f"a batch was released on revision {mark.view_revision}, an older one"
+                self._failed(node, Refused(text, code="BEHIND"))
+            return None
+        for other in overtaken:
+            late = self._attempts[other]
+            self._leave(late)
+            self._reasons[other] = error = silent(now_ns - late.began_ns)
+            self._places.failed(other, error)
+        if not attempt.has_answered:
+            attempt.has_answered = True
+            self._known.reads.answered(now_ns - attempt.began_ns)
+        return batch
+
+    def _leave(self, attempt: _Attempt) -> None:
+        del self._attempts[attempt.node]
+        if attempt.task is not None:
+            attempt.task.cancel()
+
+    def _failed(self, node: NodeId, error: LeaseholdError) -> None:
+        self._reasons[node] = error
+        self._places.failed(node, error)
+        self._reading.failed(node)
 
     async def _look_again(self) -> None:
         await self._lookup.ask()
         self._places.look_again()
         first = reading_order(self._segment)
         later = [node for node in self._places.replicas(self._segment.bucket) if node not in first]
-        self._reading.moved(self._places.in_turn((*first, *later)), seen=self._places.revision)
+        self._reading.moved(self._places.in_turn((*first, *later)))

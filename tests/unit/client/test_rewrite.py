@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client import rewrite as module
+from leasehold.client.known import Known
 from leasehold.client.rewrite import Rewritten, first_portion, rewrite
 from leasehold.client.scan import read_plan
 from leasehold.core.commit import abort_transaction
@@ -39,6 +40,7 @@ class Coordinated:
         self.made = made
         self.before_commit: list[Callable[[], None]] = []
         self.plans = 0
+        self.known = Known()
 
     def plan(self, name: str, *, rewrite: bool) -> ScanPlan:
         assert (name, rewrite) == (str(NAME), True)
@@ -61,6 +63,9 @@ class Coordinated:
         self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
     ) -> Iterable[pa.RecordBatch]:
         return batches
+
+    def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
+        return read_plan(plan, known=self.known)
 
     def commit(
         self,
