@@ -269,6 +269,12 @@ JAVA_ANSWER_NS: Final = 10 * SECOND_NS
 
 assert SCAN_PARTITIONS_MIN <= SCAN_PARTITIONS_MAX
 
+# Connections to a server.
+CONNECTION_HANDSHAKE_NS: Final = 5 * SECOND_NS
+"""A peer that connects and does not speak HTTP/2 by then is cut off."""
+CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
+"""A connection without a call is closed after so long."""
+
 # Flight.
 TICKET_BYTES_MAX: Final = 1024 * 1024
 FLIGHT_BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -289,6 +295,22 @@ FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
 FLIGHT_READS_MAX: Final = 256
 FLIGHT_WRITES_MAX: Final = 32
 """Segments that a node encodes or takes from peers at once; each holds a row group and the queues to its peers."""
+FLIGHT_WAITS_MAX: Final = 256
+"""Calls that wait for a revision which a node does not show yet."""
+FLIGHT_OPENING_MAX: Final = 128
+"""Calls that have sent no message yet; with one more the oldest of them is cancelled."""
+FLIGHT_OPENING_NS: Final = 10 * SECOND_NS
+"""A call that has sent no message by then is cancelled."""
+FLIGHT_IDLE_NS: Final = 60 * SECOND_NS
+"""A call is cancelled whose client sends or takes no message for so long."""
+FLIGHT_WATCH_NS: Final = 500 * MILLISECOND_NS
+"""How often a server looks for calls to cancel."""
+FLIGHT_CALLS_MAX: Final = 1_024
+"""Calls that a node serves at once, each on a thread; others are refused."""
+FLIGHT_HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Of a schema, or of what describes a batch."""
+FLIGHT_FIELDS_MAX: Final = 16
+"""Fields in a message of the protocol, which has four."""
 SEGMENTS_VERIFIED_MAX: Final = 16_384
 """Segment files whose whole checksum a process remembers to have found right."""
 FORWARD_QUEUE_CHUNKS: Final = 16
@@ -340,6 +362,7 @@ STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two rounds over the replicas of a bucket."""
 
 assert FLIGHT_BATCH_BYTES < FLIGHT_MESSAGE_BYTES_MAX
+assert FLIGHT_OPENING_MAX + 2 * (FLIGHT_READS_MAX + FLIGHT_WRITES_MAX) + FLIGHT_WAITS_MAX < FLIGHT_CALLS_MAX
 assert FORWARD_CHUNK_BYTES < FLIGHT_MESSAGE_BYTES_MAX
 assert HEDGE_DELAY_MIN_NS < HEDGE_DELAY_MAX_NS < SCAN_BATCH_TIMEOUT_NS
 assert SCAN_AHEAD_BYTES_MAX > FLIGHT_BATCH_BYTES

@@ -98,9 +98,9 @@ class Doors:
         """What each door answers to a request on this table that nothing stands behind: no file, no rows, no sender."""
         return {
             "read": self.read(table, **other),
-            "write": refusal(lambda: self.flight._appends._write(write_ticket(table, transaction, **other), CutOff())),
+            "write": refusal(lambda: self.flight._appends.write(write_ticket(table, transaction, **other), CutOff())),
             "forward": refusal(
-                lambda: self.flight._appends._accept(forward_ticket(table, transaction, **other), CutOff())
+                lambda: self.flight._appends.accept(forward_ticket(table, transaction, **other), CutOff())
             ),
         }
 
@@ -124,8 +124,8 @@ class CutOff:
 
     schema = pa.schema([])
 
-    def read_chunk(self):
-        raise StopIteration
+    def __iter__(self):
+        return iter(())
 
 
 def refusal(call):

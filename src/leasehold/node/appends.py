@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyarrow import flight
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
@@ -43,7 +42,6 @@ from leasehold.core.seals import sealed
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 from leasehold.limits import (
-    FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_WRITES_MAX,
     FORWARD_CHUNK_BYTES,
     SEGMENT_BYTES_MAX,
@@ -54,7 +52,8 @@ from leasehold.node.published import Published
 from leasehold.storage.conforming import realign, written_fields
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.segment import SegmentEncoder
-from leasehold.wire.flight import BYTES_SCHEMA, expect, too_large
+from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
+from leasehold.wire.flight_server import Incoming
 
 
 class Admitted(NamedTuple):
@@ -81,24 +80,23 @@ class Appends:
 
     # ------------------------------------------------------------ from a client
 
-    def write(
-        self, ticket: WriteTicket, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter
-    ) -> None:
+    def write(self, ticket: WriteTicket, incoming: Incoming) -> bytes:
         """Takes the rows of one segment and answers with its `StagedSegment`.
 
         Raises `Fenced`, `NotFound` (TABLE_DROPPED) and `Refused`: ROWS_DO_NOT_FIT, ABORTED, NOT_ASSIGNED and others.
         """
+        # Before it takes a place: a client that may not write keeps nobody out.
+        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
+        admitted = self._admit(ticket)
         if not self._writing.acquire(blocking=False):
             raise busy("writes", FLIGHT_WRITES_MAX)
         try:
-            writer.write(encode(self._write(ticket, reader)))
+            return encode(self._write(ticket, admitted, incoming))
         finally:
             self._writing.release()
 
-    def _write(self, ticket: WriteTicket, reader: flight.MetadataRecordBatchReader) -> StagedSegment:
-        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
-        admitted = self._admit(ticket)
-        fields = written_fields(_schema(reader), admitted.table)
+    def _write(self, ticket: WriteTicket, admitted: Admitted, incoming: Incoming) -> StagedSegment:
+        fields = written_fields(incoming.schema, admitted.table)
         forward = forward_ticket(ticket, admitted, self._published)
         with (
             self._files.create(ticket.table, ticket.bucket, ticket.segment) as file,
@@ -111,7 +109,7 @@ class Appends:
 
             encoder = SegmentEncoder(fields, hand_on)
             try:
-                for batch in _rows(reader):
+                for batch in _rows(incoming):
                     encoder.write(realign(batch, fields))
                 encoded = encoder.finish()
             finally:
@@ -144,24 +142,22 @@ class Appends:
 
     # ------------------------------------------------------------ from a peer
 
-    def accept(
-        self, ticket: ForwardTicket, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter
-    ) -> None:
+    def accept(self, ticket: ForwardTicket, incoming: Incoming) -> bytes:
         """Takes the bytes of a segment as they lie on the sender's disk and answers `SegmentStored`."""
+        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
+        self._admit_forward(ticket)
         if not self._accepting.acquire(blocking=False):
             raise busy("forwarded writes", FLIGHT_WRITES_MAX)
         try:
-            writer.write(encode(self._accept(ticket, reader)))
+            return encode(self._accept(ticket, incoming))
         finally:
             self._accepting.release()
 
-    def _accept(self, ticket: ForwardTicket, reader: flight.MetadataRecordBatchReader) -> SegmentStored:
-        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
-        self._admit_forward(ticket)
+    def _accept(self, ticket: ForwardTicket, incoming: Incoming) -> SegmentStored:
         digest = hashlib.sha256()
         with self._files.create(ticket.table, ticket.bucket, ticket.segment) as file:
             end: BytesEnd | None = None
-            for chunk in _chunks(reader):
+            for chunk in _chunks(incoming):
                 if isinstance(chunk, BytesEnd):
                     end = chunk
                     break
@@ -303,35 +299,26 @@ def _ended(record: TransactionRecord) -> Refused:
 # ---------------------------------------------------------------- what a stream brings
 
 
-def _schema(reader: flight.MetadataRecordBatchReader) -> pa.Schema:
-    try:
-        return reader.schema
-    except (flight.FlightError, pa.ArrowException, OSError, ValueError) as error:
-        raise _cut_off() from error
-
-
-def _rows(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _rows(incoming: Incoming) -> Iterator[pa.RecordBatch]:
     """The batches of a client's stream; raises `Refused` with code BROKEN_STREAM if it was cut off."""
     rows = 0
-    for chunk in _received(reader):
-        if chunk.data is not None:
-            if chunk.data.nbytes > FLIGHT_MESSAGE_BYTES_MAX:
-                raise too_large(chunk.data)
-            rows += chunk.data.num_rows
-            yield chunk.data
-        if chunk.app_metadata is not None:
-            if expect(RowsEnd, chunk.app_metadata).rows != rows:
+    for sent in incoming:
+        if sent.batch is not None:
+            rows += sent.batch.num_rows
+            yield from parts(sent.batch)
+        if sent.metadata is not None:
+            if expect(RowsEnd, sent.metadata).rows != rows:
                 break
             return
     raise _cut_off()
 
 
-def _chunks(reader: flight.MetadataRecordBatchReader) -> Iterator[memoryview | BytesEnd]:
-    for chunk in _received(reader):
-        if chunk.data is not None:
-            yield from _bytes_of(chunk.data)
-        if chunk.app_metadata is not None:
-            yield expect(BytesEnd, chunk.app_metadata)
+def _chunks(incoming: Incoming) -> Iterator[memoryview | BytesEnd]:
+    for sent in incoming:
+        if sent.batch is not None:
+            yield from _bytes_of(sent.batch)
+        if sent.metadata is not None:
+            yield expect(BytesEnd, sent.metadata)
 
 
 def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
@@ -347,18 +334,6 @@ def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
         if content is None:
             raise _malformed()
         yield memoryview(content)
-
-
-def _received(reader: flight.MetadataRecordBatchReader) -> Iterator[flight.FlightStreamChunk]:
-    while True:
-        try:
-            chunk = reader.read_chunk()
-        except StopIteration:
-            return
-        # A client that went away, or bytes that are not Arrow's; Arrow shows some as an OSError without an errno.
-        except (flight.FlightError, pa.ArrowException, OSError, ValueError) as error:
-            raise _cut_off() from error
-        yield chunk
 
 
 def _cut_off() -> Refused:

@@ -12,7 +12,6 @@ from threading import BoundedSemaphore, Lock
 from typing import Final
 
 import pyarrow as pa
-from pyarrow import flight
 
 from leasehold.core.messages import FetchTicket
 from leasehold.core.records import SegmentRecord
@@ -31,7 +30,8 @@ from leasehold.node.guarding import busy, check_node, missing
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.storage.segment import verify_segment
-from leasehold.wire.flight import BYTES_SCHEMA, answering, bytes_batch, calling, copier_to, ticket, within
+from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, copier_to, ticket, within
+from leasehold.wire.flight_server import Outgoing
 
 SHA256_BYTES: Final = 32
 
@@ -39,40 +39,38 @@ SHA256_BYTES: Final = 32
 class Fetches:
     """Serves fetch tickets; any thread may."""
 
-    def __init__(self, *, published: Published, files: SegmentFiles, on_fault: Callable[[BaseException], None]) -> None:
+    def __init__(self, *, published: Published, files: SegmentFiles) -> None:
         self._published = published
         self._files = files
-        self._on_fault = on_fault
         self._reading = BoundedSemaphore(FLIGHT_READS_MAX)
         self._counting = Lock()
         self.segments_given = 0
         """Copies that were given to their end, and the bytes of all, for people."""
         self.bytes_given = 0
 
-    def open(self, request: FetchTicket) -> flight.GeneratorStream:
+    def open(self, request: FetchTicket) -> Outgoing:
         """The bytes of a segment. No guard: see above. Raises `Forbidden` for who is no node."""
         check_node(request.node, request.session, self._published.view)
         path = self._files.path(request.table, request.bucket, request.segment)
         if not self._files.exists(request.table, request.bucket, request.segment):
             raise missing(self._published, request.segment)
-        return flight.GeneratorStream(BYTES_SCHEMA, self._guarding(path))
+        return Outgoing(BYTES_SCHEMA, self._guarding(path))
 
-    def _guarding(self, path: Path) -> Iterator[pa.RecordBatch]:
-        with answering(self._on_fault):
-            if not self._reading.acquire(blocking=False):
-                raise busy("fetches", FLIGHT_READS_MAX)
-            try:
-                with path.open("rb", buffering=0) as file:
-                    while chunk := file.read(FORWARD_CHUNK_BYTES):
-                        with self._counting:
-                            self.bytes_given += len(chunk)
-                        yield bytes_batch(chunk)
-                with self._counting:
-                    self.segments_given += 1
-            except OSError as error:
-                raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
-            finally:
-                self._reading.release()
+    def _guarding(self, path: Path) -> Iterator[tuple[pa.RecordBatch, None]]:
+        if not self._reading.acquire(blocking=False):
+            raise busy("fetches", FLIGHT_READS_MAX)
+        try:
+            with path.open("rb", buffering=0) as file:
+                while chunk := file.read(FORWARD_CHUNK_BYTES):
+                    with self._counting:
+                        self.bytes_given += len(chunk)
+                    yield bytes_batch(chunk), None
+            with self._counting:
+                self.segments_given += 1
+        except OSError as error:
+            raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
+        finally:
+            self._reading.release()
 
 
 def _unheard(node: NodeId, error: LeaseholdError | None) -> None:

@@ -14,7 +14,7 @@ from leasehold.core.lease import NO_LEASE, Pass, guard
 from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import BucketNumber, ClusterId, Generation, NodeId, ObjectId, Revision, SegmentId, Session
-from leasehold.limits import MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS, TOLD_ADDRESS_CHARACTERS_MAX
+from leasehold.limits import FLIGHT_WAITS_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS, TOLD_ADDRESS_CHARACTERS_MAX
 from leasehold.node.published import Published
 
 
@@ -98,12 +98,28 @@ def wait_until_shown(
 ) -> None:
     """Waits at most SCHEMA_WAIT_NS until the view shows `revision`; raises `Refused` with code BEHIND.
 
-    Raises `Fenced` as soon as the lease has ended: a node that is cut off would let its client wait for nothing. So
-    would one whose view is of a newer `generation` than the revision: `Refused` with code GENERATION_CHANGED. That the
-    revision is shown permits nothing yet: the caller passes the guard next.
+    Raises `Refused` with code BUSY if FLIGHT_WAITS_MAX others wait, and `Fenced` as soon as the lease has ended: a node
+    that is cut off would let its client wait for nothing. So would one whose view is of a newer `generation` than the
+    revision: `Refused` with code GENERATION_CHANGED. That the revision is shown permits nothing yet: the caller passes
+    the guard next.
     """
     if published.view.revision >= revision:
         return
+    if not published.waiting.acquire(blocking=False):
+        raise busy("calls waiting for a revision", FLIGHT_WAITS_MAX)
+    try:
+        _wait_until_shown(published, now_ns, revision, bucket, generation)
+    finally:
+        published.waiting.release()
+
+
+def _wait_until_shown(
+    published: Published,
+    now_ns: Callable[[], int],
+    revision: Revision,
+    bucket: BucketKey | None,
+    generation: Generation | None,
+) -> None:
     give_up_ns = now_ns() + SCHEMA_WAIT_NS
     while True:
         passed = guarded(published, now_ns, bucket)

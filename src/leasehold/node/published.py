@@ -9,13 +9,24 @@ import threading
 from leasehold.core.catalog import Catalog
 from leasehold.core.lease import NO_LEASE, Lease
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Session
-from leasehold.limits import SECOND_NS
+from leasehold.limits import FLIGHT_WAITS_MAX, SECOND_NS
 
 
 class Published:
     """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
 
-    __slots__ = ("_lease", "_newer", "cluster_id", "had_lease", "incarnation", "node", "seal_key", "session", "view")
+    __slots__ = (
+        "_lease",
+        "_newer",
+        "cluster_id",
+        "had_lease",
+        "incarnation",
+        "node",
+        "seal_key",
+        "session",
+        "view",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.view: Catalog = Catalog()
@@ -29,6 +40,8 @@ class Published:
         """Proves to peers which node this is; a secret."""
         self.seal_key = b""
         """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
+        self.waiting = threading.BoundedSemaphore(FLIGHT_WAITS_MAX)
+        """Held by each call that waits for a revision: whoever may do nothing here can wait too."""
         self._newer = threading.Condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:

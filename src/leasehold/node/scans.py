@@ -16,7 +16,6 @@ from threading import BoundedSemaphore, Lock
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyarrow import flight
 
 from leasehold.core.audit import ServeRecord
 from leasehold.core.catalog import Catalog, check_through
@@ -42,7 +41,8 @@ from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import read_segment, verify_segment
 from leasehold.storage.servelog import ServeLog
-from leasehold.wire.flight import answering, parts
+from leasehold.wire.flight import parts
+from leasehold.wire.flight_server import Outgoing
 
 Released = tuple[pa.RecordBatch, bytes]
 
@@ -57,19 +57,17 @@ class Scans:
         files: SegmentFiles,
         serve_log: ServeLog,
         now_ns: Callable[[], int],
-        on_fault: Callable[[BaseException], None],
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         self._published = published
         self._files = files
         self._serve_log = serve_log
         self._now_ns = now_ns
-        self._on_fault = on_fault
         self._batch_rows = batch_rows
         self._reading = BoundedSemaphore(FLIGHT_READS_MAX)
         self._verified = _Verified()
 
-    def open(self, ticket: ReadTicket) -> flight.GeneratorStream:
+    def open(self, ticket: ReadTicket) -> Outgoing:
         """The stream of a ticket. Raises what stands against it now; what comes up later ends the stream."""
         if not _is_sound(ticket):
             raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
@@ -82,16 +80,15 @@ class Scans:
             raise missing(self._published, ticket.segment)
         hidings = Hidings(ticket.cutoff)
         telling = self._hiding(ticket, table, view, hidings).fields
-        return flight.GeneratorStream(schema, self._guarding(ticket, hidings, _Rest(ticket.row_offset, telling)))
+        return Outgoing(schema, self._guarding(ticket, hidings, _Rest(ticket.row_offset, telling)))
 
     def _guarding(self, ticket: ReadTicket, hidings: Hidings, rest: "_Rest") -> Iterator[Released]:
-        with answering(self._on_fault):
-            if not self._reading.acquire(blocking=False):
-                raise busy("scans", FLIGHT_READS_MAX)
-            try:
-                yield from self._stream(ticket, hidings, rest)
-            finally:
-                self._reading.release()
+        if not self._reading.acquire(blocking=False):
+            raise busy("scans", FLIGHT_READS_MAX)
+        try:
+            yield from self._stream(ticket, hidings, rest)
+        finally:
+            self._reading.release()
 
     def _stream(self, ticket: ReadTicket, hidings: Hidings, begin: "_Rest") -> Iterator[Released]:
         try:

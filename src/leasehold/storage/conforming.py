@@ -16,7 +16,7 @@ from leasehold.core.records import Field, TableRecord
 from leasehold.core.statements import fold
 from leasehold.errors import Refused
 from leasehold.storage.literals import column_of
-from leasehold.storage.schema import arrow_schema, cast_exactly, field_number
+from leasehold.storage.schema import arrow_schema, cast_exactly, field_number, is_plain
 
 REASON_CHARACTERS_MAX: Final = 300
 NAMES_SHOWN: Final = 20
@@ -71,12 +71,16 @@ def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
     """The columns in use that rows of `schema` have, in the table's order: what a file of them holds.
 
     Raises `Refused`: SCHEMA_CHANGED if a column was dropped since the writer looked, ROWS_DO_NOT_FIT for columns
-    without a field id or doubled ones, and where a column is missing that may not be null and was there from the start.
+    without a field id, doubled ones, those of a type that no table has, and where a column is missing that may not be
+    null and was there from the start.
     """
     numbers = [field_number(one) for one in schema]
     fields = live_fields(table)
     if None in numbers or len(set(numbers)) != len(numbers):
         raise _unfit("the columns carry no field ids of their own", "look the table up and write the rows again")
+    for one in schema:
+        if not is_plain(one.type):
+            raise _unfit(f"column {one.name[:100]!r} has type {str(one.type)[:100]}", "send it in the table's type")
     gone = [one.name for one, number in zip(schema, numbers, strict=True) if all(number != f.id for f in fields)]
     if gone:
         raise Refused(

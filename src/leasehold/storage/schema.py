@@ -114,6 +114,11 @@ def count_true(test: str, column: pa.Array | pa.ChunkedArray) -> int:
     return pc.call_function("sum", [pc.call_function(test, [column])]).as_py() or 0
 
 
+def is_plain(column: pa.DataType) -> bool:
+    """Whether rows of that type take about as much memory in a table's type: no dictionary, no nulls without end."""
+    return _kind(column) not in {None, "null"}
+
+
 def _kind(column: pa.DataType) -> str | None:
     is_a = pa.types
     tests = (

@@ -8,7 +8,7 @@ with a message that says so: gRPC shows a peer that died in the middle as an ord
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -17,12 +17,11 @@ from pyarrow import flight
 
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import Failure, Message
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable
+from leasehold.errors import Definite, LeaseholdError, Refused, Unreachable
 from leasehold.limits import (
     CONNECT_ATTEMPT_NS,
     FLIGHT_BATCH_BYTES,
     FLIGHT_CLIENTS_MAX,
-    FLIGHT_FAILURE_BYTES_MAX,
     FLIGHT_KEEPALIVE_INTERVAL_NS,
     FLIGHT_KEEPALIVE_TIMEOUT_NS,
     FLIGHT_MESSAGE_BYTES_MAX,
@@ -32,7 +31,7 @@ from leasehold.limits import (
     SECOND_NS,
     TICKET_BYTES_MAX,
 )
-from leasehold.wire.failures import from_failure, to_failure
+from leasehold.wire.failures import from_failure
 
 M = TypeVar("M", bound=Message)
 
@@ -49,6 +48,9 @@ _CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 ]
+
+# A node sends large batches aligned. Of others pyarrow copies what is not: Arrow's own engine warns of such a buffer.
+_ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 # A write that a stopped process does not take ignores the deadline of its call, and that of a whole segment is long, so
 # the connection is asked whether it lives. Not so for scans: their deadlines are short, and a server cuts off who asks
@@ -110,30 +112,6 @@ def _bounded(blob: bytes) -> bytes:
 def report(fault: BaseException) -> None:
     """Writes a fault of our own code to standard error, as Python does for a thread."""
     sys.excepthook(type(fault), fault, fault.__traceback__)
-
-
-@contextmanager
-def answering(on_fault: Callable[[BaseException], None]) -> Generator[None]:
-    """The border of a server: errors leave it as Flight errors, of our own faults nothing but that they happened."""
-    try:
-        yield
-    except LeaseholdError as error:
-        raise as_flight(error) from None
-    except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
-        on_fault(fault)
-        opaque = Indefinite("the node failed on this request", code="INTERNAL", hint="Its log there says why.")
-        raise as_flight(opaque) from None
-
-
-def as_flight(error: LeaseholdError) -> flight.FlightServerError:
-    """The Flight error that carries `error`; text and hint are cut to FLIGHT_FAILURE_BYTES_MAX bytes each."""
-    whole = to_failure(error)
-    failure = Failure(code=_cut(whole.code), text=_cut(whole.text), hint=_cut(whole.hint), definite=whole.definite)
-    return flight.FlightServerError(failure.code, encode(failure))
-
-
-def _cut(text: str) -> str:
-    return text.encode(errors="replace")[:FLIGHT_FAILURE_BYTES_MAX].decode(errors="ignore")
 
 
 @contextmanager
@@ -243,9 +221,9 @@ def copier_to(address: str) -> flight.FlightClient:
 
 
 def within(timeout_ns: int) -> flight.FlightCallOptions:
-    """Bounds a whole call, from its start to its last message."""
+    """Bounds a whole call, from its start to its last message. Batches that it brings are aligned."""
     assert timeout_ns > 0
-    return flight.FlightCallOptions(timeout=timeout_ns / SECOND_NS)
+    return flight.FlightCallOptions(timeout=timeout_ns / SECOND_NS, read_options=_ALIGNED)
 
 
 # ---------------------------------------------------------------- batches

@@ -28,7 +28,8 @@ from leasehold.ids import (
     Term,
 )
 from leasehold.storage.schema import arrow_schema
-from leasehold.wire.flight import as_flight, read_ticket
+from leasehold.wire.flight import read_ticket
+from tests.unit.client.flight_errors import as_flight
 
 K = Field(id=FieldId(1), name="k", type="BIGINT", nullable=True, state=UseState.IN_USE)
 SEEN = Revision(10)

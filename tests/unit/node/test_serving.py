@@ -32,7 +32,8 @@ from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.clock import BoottimeClock
-from leasehold.wire.flight import BYTES_SCHEMA, as_flight, descriptor, from_flight, ticket
+from leasehold.wire.flight import BYTES_SCHEMA, descriptor, from_flight, ticket
+from tests.unit.client.flight_errors import as_flight
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease
 
 SEGMENT = SegmentId("a" * 32 + "-" + "b" * 32)

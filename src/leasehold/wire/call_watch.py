@@ -1,0 +1,113 @@
+"""Calls of a server whose peer is silent: each has a deadline, and one thread cancels the calls that pass theirs.
+
+gRPC has no such bound. Its deadlines come from the client, so a client that wants to hold a call sets none.
+"""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from leasehold.limits import (
+    FLIGHT_IDLE_NS,
+    FLIGHT_OPENING_MAX,
+    FLIGHT_OPENING_NS,
+    FLIGHT_WATCH_NS,
+    SECOND_NS,
+)
+from leasehold.wire.clock import BoottimeClock
+
+_WAITS_FOR_US: Final = 2**63
+
+
+class _Cancellable(Protocol):
+    def cancel(self) -> object: ...
+
+
+class WatchedCall:
+    """A call, as long as its handler runs."""
+
+    def __init__(self, call: _Cancellable, watch: "CallWatch") -> None:
+        self._call = call
+        self._watch = watch
+        self.deadline_ns = _WAITS_FOR_US
+
+    @contextmanager
+    def idle(self) -> Generator[None]:
+        """Inside, the peer has to send or to take a message within FLIGHT_IDLE_NS."""
+        self.deadline_ns = self._watch.now_ns() + FLIGHT_IDLE_NS
+        try:
+            yield
+        finally:
+            self.deadline_ns = _WAITS_FOR_US
+
+    @contextmanager
+    def opening(self) -> Generator[None]:
+        """Inside, the peer has to send its first message within FLIGHT_OPENING_NS, or until it gives way."""
+        self.deadline_ns = self._watch.now_ns() + FLIGHT_OPENING_NS
+        self._watch.opened(self)
+        try:
+            yield
+        finally:
+            self._watch.begun(self)
+            self.deadline_ns = _WAITS_FOR_US
+
+    def cancel(self) -> None:
+        """Ends the call for both sides."""
+        self._call.cancel()
+
+
+class CallWatch:
+    """All calls of a server."""
+
+    def __init__(self) -> None:
+        self.now_ns = BoottimeClock().now_ns
+        self._lock = threading.Lock()
+        self._calls: set[WatchedCall] = set()
+        self._opening: dict[WatchedCall, None] = {}
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name="flight watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Cancels the calls that have sent nothing."""
+        self._closed.set()
+        with self._lock:
+            opening = list(self._opening)
+        for call in opening:
+            call.cancel()
+
+    @contextmanager
+    def watching(self, call: _Cancellable) -> Generator[WatchedCall]:
+        """While the handler of `call` runs."""
+        watched = WatchedCall(call, self)
+        with self._lock:
+            self._calls.add(watched)
+        try:
+            yield watched
+        finally:
+            with self._lock:
+                self._calls.discard(watched)
+
+    def opened(self, call: WatchedCall) -> None:
+        """A call that has sent nothing yet; the oldest of too many gives way."""
+        with self._lock:
+            self._opening[call] = None
+            oldest = next(iter(self._opening)) if len(self._opening) > FLIGHT_OPENING_MAX else None
+            self._opening.pop(oldest, None) if oldest is not None else None
+        if oldest is not None:
+            oldest.cancel()
+        if self._closed.is_set():
+            call.cancel()
+
+    def begun(self, call: WatchedCall) -> None:
+        """It has sent its first message, or ended."""
+        with self._lock:
+            self._opening.pop(call, None)
+
+    def _run(self) -> None:
+        while not self._closed.wait(FLIGHT_WATCH_NS / SECOND_NS):
+            now_ns = self.now_ns()
+            with self._lock:
+                late = [call for call in self._calls if call.deadline_ns < now_ns]
+            for call in late:
+                call.cancel()

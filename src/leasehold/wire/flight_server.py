@@ -1,0 +1,296 @@
+"""A server of the Arrow Flight protocol over plain gRPC, made for peers that may mean harm; clients are pyarrow's.
+
+pyarrow's own server takes messages of any size and any number of calls that send nothing. Here:
+
+| what a peer may do                   | bound                                                          |
+| send a message                       | TICKET_BYTES_MAX for a ticket, twice FLIGHT_MESSAGE_BYTES_MAX for rows |
+| compress a message                   | refused before anything is decompressed                        |
+| open calls                           | FLIGHT_CALLS_MAX, each with a thread                           |
+| open a call and send nothing         | FLIGHT_OPENING_NS, and FLIGHT_OPENING_MAX of them: the oldest gives way |
+| stop sending, or taking              | FLIGHT_IDLE_NS                                                 |
+| connect and say nothing              | CONNECTION_HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call |
+
+gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large.
+
+An error leaves as pyarrow's client expects it, with an encoded `Failure` as its extra information.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+import grpc
+import pyarrow as pa
+
+from leasehold.core.codec import encode
+from leasehold.core.messages import Failure
+from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.limits import (
+    FLIGHT_CALLS_MAX,
+    FLIGHT_FAILURE_BYTES_MAX,
+    FLIGHT_HEADER_BYTES_MAX,
+    FLIGHT_MESSAGE_BYTES_MAX,
+    FLIGHT_SHUTDOWN_NS,
+    SECOND_NS,
+    TICKET_BYTES_MAX,
+)
+from leasehold.wire.addresses import loopback, port_in_use, probe
+from leasehold.wire.call_watch import CallWatch, WatchedCall
+from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
+from leasehold.wire.failures import to_failure
+from leasehold.wire.flight_codec import (
+    BatchWriter,
+    Data,
+    malformed,
+    read_batch,
+    read_data,
+    read_fields,
+    read_schema,
+    write_field,
+    write_schema,
+)
+from leasehold.wire.threads import ServingThreads
+
+SERVICE: Final = "/arrow.flight.protocol.FlightService/"
+_OPTIONS: Final = (
+    *SERVER_CONNECTION_OPTIONS,
+    ("grpc.max_receive_message_length", 2 * FLIGHT_MESSAGE_BYTES_MAX),
+)
+FRAMING_BYTES: Final = 1024
+"""What surrounds a ticket in its message."""
+_ARROW_STATUS: Final = (("x-arrow-status", "5"), ("x-arrow-status-detail-bin", b"Failed"))
+"""As pyarrow's server says that a handler failed."""
+
+
+class Sent(NamedTuple):
+    """What a client sends within a stream: rows, or a message beside them, or both."""
+
+    batch: pa.RecordBatch | None
+    metadata: bytes | None
+
+
+class Outgoing(NamedTuple):
+    """The answer to a DoGet. Each batch may come with a message; `batches` is closed when the client goes away."""
+
+    schema: pa.Schema
+    batches: Iterator[tuple[pa.RecordBatch, bytes | None]]
+
+
+class Incoming(Protocol):
+    """What a DoPut brings. Iterating raises `Refused`: BROKEN_STREAM for a client that went away, and what is wrong
+    with a batch."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of all its batches. Raises `Refused`."""
+        ...
+
+    def __iter__(self) -> Iterator[Sent]: ...
+
+
+class FlightService(Protocol):
+    """What a server serves; any thread may call it. A `LeaseholdError` travels to the client."""
+
+    actions: Mapping[str, str]
+    """What `act` knows, each with a description."""
+
+    def get(self, ticket: bytes) -> Outgoing:
+        """Answers a ticket."""
+        ...
+
+    def put(self, command: bytes, incoming: Incoming) -> bytes:
+        """Takes a stream; what to answer at its end."""
+        ...
+
+    def act(self, action: str) -> bytes:
+        """Answers an action."""
+        ...
+
+
+class FlightServer:
+    """Serves from the moment it is made until `close`.
+
+    `listen` is `host:port` on the loopback interface; port 0 picks a free one, `address` tells which. Raises
+    `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
+    is not ours; the peer learns of it only that it happened.
+    """
+
+    def __init__(self, service: FlightService, *, listen: str, on_fault: Callable[[BaseException], None]) -> None:
+        host, port = loopback(listen)
+        probe(host, port, listen)
+        shown = f"[{host}]" if ":" in host else host
+        self._threads = ServingThreads(FLIGHT_CALLS_MAX)
+        self._watch = CallWatch()
+        self._server = grpc.server(
+            self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
+            handlers=[_Methods(service, self._watch, on_fault)],
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
+        )
+        try:
+            port = self._server.add_insecure_port(f"{shown}:{port}")
+        except RuntimeError as error:
+            # Another process took the port between the probe and here.
+            raise port_in_use(listen) from error
+        self.address = f"{shown}:{port}"
+        self._server.start()
+
+    def close(self) -> None:
+        """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
+        self._watch.close()
+        self._server.stop(FLIGHT_SHUTDOWN_NS / SECOND_NS).wait()
+        self._threads.close()
+
+
+class _Methods(grpc.GenericRpcHandler):
+    """The methods as gRPC calls them: bytes in, bytes out."""
+
+    def __init__(self, service: FlightService, watch: CallWatch, on_fault: Callable[[BaseException], None]) -> None:
+        self._service = service
+        self._watch = watch
+        self._on_fault = on_fault
+        self._served: dict[str, Callable[[_Call], Iterator[bytes]]] = {
+            "DoGet": self._get,
+            "DoPut": self._put,
+            "DoAction": self._act,
+            "ListActions": self._list_actions,
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
+        """The handler of a call; None for what is not of Flight."""
+        method = handler_call_details.method
+        if not method.startswith(SERVICE):
+            return None
+        served = self._served.get(method.removeprefix(SERVICE), _unserved)
+
+        # Of a call with one message too: so the first message is waited for here, and within a bound.
+        def behavior(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            return self._answered(served, requests, context)
+
+        return grpc.stream_stream_rpc_method_handler(behavior)
+
+    def _answered(
+        self,
+        served: "Callable[[_Call], Iterator[bytes]]",
+        requests: Iterator[bytes],
+        context: grpc.ServicerContext,
+    ) -> Iterator[bytes]:
+        with self._watch.watching(context) as watched:
+            try:
+                for message in served(_Call(requests, watched)):
+                    with watched.idle():
+                        yield message
+            except LeaseholdError as error:
+                _fail(context, told(error))
+            except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
+                self._on_fault(fault)
+                opaque = Indefinite("the node failed on this request", code="INTERNAL", hint="Its log there says why.")
+                _fail(context, told(opaque))
+
+    def _get(self, call: "_Call") -> Iterator[bytes]:
+        ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
+        outgoing = self._service.get(bytes(ticket))
+        writer = BatchWriter(outgoing.schema)
+        yield write_schema(outgoing.schema)
+        for batch, metadata in outgoing.batches:
+            yield writer.write(batch, metadata)
+
+    def _put(self, call: "_Call") -> Iterator[bytes]:
+        begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
+        yield write_field(1, self._service.put(bytes(begin.command or b""), _Rows(begin, call)))
+
+    def _act(self, call: "_Call") -> Iterator[bytes]:
+        action = bytes(read_fields(call.first(TICKET_BYTES_MAX)).get(1, b""))
+        yield write_field(1, self._service.act(action.decode(errors="replace")))
+
+    def _list_actions(self, call: "_Call") -> Iterator[bytes]:
+        call.first(TICKET_BYTES_MAX)
+        for name, description in self._service.actions.items():
+            yield write_field(1, name.encode()) + write_field(2, description.encode())
+
+
+def _unserved(_call: "_Call") -> Iterator[bytes]:
+    raise Refused("a node does not serve this call", code="BAD_CALL", hint="Ask a coordinator.")
+
+
+class _Call:
+    """The messages of a client, one at a time."""
+
+    def __init__(self, requests: Iterator[bytes], watched: WatchedCall) -> None:
+        self._requests = requests
+        self._watched = watched
+
+    def first(self, most_bytes: int) -> bytes:
+        """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large."""
+        with self._watched.opening():
+            message = self._next()
+        if message is None:
+            raise _cut_off()
+        if len(message) > most_bytes + FRAMING_BYTES:
+            raise Refused(
+                f"a first message of {len(message)} bytes, over {most_bytes}",
+                code="BAD_TICKET",
+                hint="name fewer columns",
+            )
+        return message
+
+    def rest(self) -> Iterator[bytes]:
+        """The messages after the first."""
+        while True:
+            with self._watched.idle():
+                message = self._next()
+            if message is None:
+                return
+            yield message
+
+    def _next(self) -> bytes | None:
+        try:
+            return next(self._requests, None)
+        except grpc.RpcError as error:
+            raise _cut_off() from error
+
+
+class _Rows:
+    """Implements `Incoming`."""
+
+    def __init__(self, begin: Data, call: _Call) -> None:
+        self._begin = begin
+        self._call = call
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            self._schema = read_schema(self._begin.header)
+        return self._schema
+
+    def __iter__(self) -> Iterator[Sent]:
+        schema = self.schema
+        for message in self._call.rest():
+            data = read_data(message)
+            if not data.header and data.metadata is None:
+                raise malformed("a message without rows and without metadata")
+            yield Sent(read_batch(data, schema) if data.header else None, data.metadata)
+
+
+def _cut_off() -> Refused:
+    return Refused("the stream broke off before its end", code="BROKEN_STREAM", hint="Write the segment again.")
+
+
+# ---------------------------------------------------------------- errors
+
+
+def told(error: LeaseholdError) -> Failure:
+    """What a peer is told of `error`; text and hint are cut to FLIGHT_FAILURE_BYTES_MAX bytes each."""
+    whole = to_failure(error)
+    return Failure(code=_cut(whole.code), text=_cut(whole.text), hint=_cut(whole.hint), definite=whole.definite)
+
+
+def _cut(text: str) -> str:
+    return text.encode(errors="replace")[:FLIGHT_FAILURE_BYTES_MAX].decode(errors="ignore")
+
+
+def _fail(context: grpc.ServicerContext, failure: Failure) -> None:
+    extra = (("x-arrow-status-message-bin", failure.code.encode()), ("grpc-status-details-bin", encode(failure)))
+    context.set_trailing_metadata((*_ARROW_STATUS, *extra))
+    context.set_code(grpc.StatusCode.UNKNOWN)
+    context.set_details(failure.code)

@@ -1,0 +1,107 @@
+"""What the header of an Arrow record batch claims, read before Arrow believes it.
+
+Arrow allocates what a header asks for: a compressed buffer says in its first eight bytes how long it will be. The
+header is a flatbuffer (format/Message.fbs and Schema.fbs of Arrow); this reads the few of its fields that matter.
+Arrow verifies the whole of it afterwards.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from leasehold.errors import Refused
+from leasehold.limits import FLIGHT_MESSAGE_BYTES_MAX
+
+RECORD_BATCH: Final = 3
+"""The type of such a message; a schema is 1, a dictionary 2."""
+_TYPE, _HEADER = 1, 2
+_ROWS, _BUFFERS, _COMPRESSION, _VARIADIC = 0, 2, 3, 4
+_PREFIX: Final = struct.Struct("<q")
+_NOT_COMPRESSED: Final = -1
+"""In the place of the length: the buffer is as it is in spite of the batch's compression."""
+
+
+class _Table(NamedTuple):
+    """A table of a flatbuffer: `at` is its place, the vtable tells where its fields are."""
+
+    buffer: memoryview
+    at: int
+
+    def field(self, number: int) -> int | None:
+        """The place of a field; None for one that is not there."""
+        vtable = self.at - self._read("<i", self.at)
+        entry = 4 + 2 * number
+        if entry >= self._read("<H", vtable):
+            return None
+        offset = self._read("<H", vtable + entry)
+        return self.at + offset if offset else None
+
+    def table(self, number: int) -> "_Table | None":
+        """The table that a field refers to."""
+        place = self.field(number)
+        return None if place is None else _Table(self.buffer, place + self._read("<I", place))
+
+    def number(self, number: int, kind: str) -> int:
+        """A scalar, 0 where it is not there."""
+        place = self.field(number)
+        return 0 if place is None else self._read(kind, place)
+
+    def vector(self, number: int, item_bytes: int) -> memoryview:
+        """The items of a vector, in one piece."""
+        place = self.field(number)
+        if place is None:
+            return self.buffer[:0]
+        start = place + self._read("<I", place)
+        end = start + 4 + self._read("<I", start) * item_bytes
+        if end > len(self.buffer):
+            raise struct.error("a vector beyond the end")
+        return self.buffer[start + 4 : end]
+
+    def _read(self, kind: str, place: int) -> int:
+        if place < 0:
+            raise struct.error("a place before the beginning")
+        return struct.unpack_from(kind, self.buffer, place)[0]
+
+
+def check_record_batch(header: memoryview, body: memoryview) -> None:
+    """Raises `Refused` for a batch that would take more than FLIGHT_MESSAGE_BYTES_MAX once it is read, and for what is
+    no record batch: codes ROWS_DO_NOT_FIT and BAD_MESSAGE."""
+    try:
+        claimed = _claimed_bytes(header, body)
+    except struct.error as error:
+        raise _unreadable("the header of a batch can't be read") from error
+    if claimed > FLIGHT_MESSAGE_BYTES_MAX:
+        raise Refused(
+            f"a batch of {claimed} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
+            code="ROWS_DO_NOT_FIT",
+            hint="send the rows in smaller batches, and keep large values in files of their own",
+        )
+
+
+def _claimed_bytes(header: memoryview, body: memoryview) -> int:
+    message = _Table(header, struct.unpack_from("<I", header)[0])
+    batch = message.table(_HEADER)
+    if batch is None or message.number(_TYPE, "<B") != RECORD_BATCH:
+        raise _unreadable("what came is no record batch")
+    if batch.field(_VARIADIC) is not None and len(batch.vector(_VARIADIC, 8)):
+        raise _unreadable("a column of views, which no table has")
+    compressed, claimed = batch.field(_COMPRESSION) is not None, 0
+    for offset, length in struct.iter_unpack("<qq", batch.vector(_BUFFERS, 16)):
+        if offset < 0 or length < 0 or offset + length > len(body):
+            raise _unreadable("a buffer lies outside of its message")
+        if not compressed or length == 0:
+            claimed += length
+            continue
+        if length < _PREFIX.size:
+            raise _unreadable("a compressed buffer without its length")
+        (size,) = _PREFIX.unpack_from(body, offset)
+        if size < _NOT_COMPRESSED:
+            raise _unreadable("a compressed buffer of a negative length")
+        claimed += length - _PREFIX.size if size == _NOT_COMPRESSED else size
+    rows = batch.number(_ROWS, "<q")
+    if rows < 0 or rows > 8 * max(claimed, 1):
+        raise _unreadable(f"{rows} rows in {claimed} bytes")
+    return claimed
+
+
+def _unreadable(why: str) -> Refused:
+    return Refused(why, code="BAD_MESSAGE", hint="encode the rows again, each column in one of the table's types")
