@@ -269,12 +269,6 @@ JAVA_ANSWER_NS: Final = 10 * SECOND_NS
 
 assert SCAN_PARTITIONS_MIN <= SCAN_PARTITIONS_MAX
 
-# Connections to a server.
-CONNECTION_HANDSHAKE_NS: Final = 5 * SECOND_NS
-"""A peer that connects and does not speak HTTP/2 by then is cut off."""
-CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
-"""A connection without a call is closed after so long."""
-
 # Flight.
 TICKET_BYTES_MAX: Final = 1024 * 1024
 FLIGHT_BATCH_BYTES: Final = 8 * 1024 * 1024

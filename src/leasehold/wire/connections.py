@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from leasehold.limits import CONNECTION_HANDSHAKE_NS, CONNECTION_IDLE_NS, MILLISECOND_NS
+from leasehold.limits import CONNECTION_IDLE_NS, HANDSHAKE_NS, MILLISECOND_NS
 
 SERVER_CONNECTION_OPTIONS: Final = (
     # A second server on one port must fail, not share it.
     ("grpc.so_reuseport", 0),
     # A peer that connects and says nothing, or nothing of HTTP/2.
-    ("grpc.server_handshake_timeout_ms", CONNECTION_HANDSHAKE_NS // MILLISECOND_NS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
     # A peer that has no call under way. gRPC's clients connect again by themselves.
     ("grpc.max_connection_idle_ms", CONNECTION_IDLE_NS // MILLISECOND_NS),
     # Bit 0 is "as it is". A compressed message is refused by its header, before it is decompressed.

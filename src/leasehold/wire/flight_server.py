@@ -8,7 +8,7 @@ pyarrow's own server takes messages of any size and any number of calls that sen
 | open calls                           | FLIGHT_CALLS_MAX, each with a thread                           |
 | open a call and send nothing         | FLIGHT_OPENING_NS, and FLIGHT_OPENING_MAX of them: the oldest gives way |
 | stop sending, or taking              | FLIGHT_IDLE_NS                                                 |
-| connect and say nothing              | CONNECTION_HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call |
+| connect and say nothing              | HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call |
 
 gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large.
 

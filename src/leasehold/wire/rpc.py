@@ -29,8 +29,6 @@ from leasehold.limits import (
     CALLS_PENDING_MAX,
     CONNECT_ATTEMPT_NS,
     CONNECT_TIMEOUT_NS,
-    CONNECTION_IDLE_NS,
-    HANDSHAKE_NS,
     KEEPALIVE_INTERVAL_NS,
     KEEPALIVE_TIMEOUT_NS,
     MESSAGE_BYTES_MAX,
@@ -44,6 +42,7 @@ from leasehold.limits import (
     STREAM_WINDOW_BYTES,
 )
 from leasehold.wire.addresses import loopback, port_in_use, probe
+from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import raise_failure, to_failure
 from leasehold.wire.ports import Service
@@ -81,15 +80,12 @@ CHANNEL_OPTIONS: Final = (
 )
 _SERVER_OPTIONS: Final = (
     *_COMMON_OPTIONS,
+    *SERVER_CONNECTION_OPTIONS,
     ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
     # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
     ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
     ("grpc.server.max_pending_requests_hard_limit", 2 * CALLS_PENDING_MAX),
-    ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
-    ("grpc.max_connection_idle_ms", CONNECTION_IDLE_NS // MILLISECOND_NS),
-    # A second server on one port must fail, not share it.
-    ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
     ("grpc.http2.max_ping_strikes", 0),
 )
