@@ -216,7 +216,13 @@ def _form(text: str, token: Token) -> str:
     if token.token_type == TokenType.NUMBER:
         return "9"
     written = text[token.start : token.end + 1]
-    return _SPACES.sub(" ", written.upper()) if written == token.text else "?"
+    return _SPACES.sub(" ", upper(written)) if written == token.text else "?"
+
+
+def upper(word: str) -> str:
+    """The word in upper case, as keywords are compared: a word with letters outside ASCII is no keyword, whatever
+    Unicode makes of it (the upper case of a long s is an S)."""
+    return word.upper() if word.isascii() else word
 
 
 def _hint(forms: tuple[str, ...]) -> str:

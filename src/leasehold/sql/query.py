@@ -107,6 +107,9 @@ def view_query(source: Source, first: int) -> ViewQuery:
 
     Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, VIEW_TOO_LONG.
     """
+    for token, form in zip(source.tokens[first:], source.forms[first:], strict=True):
+        if not form.isascii() or (form == "9" and not token.text.isascii()):  # sqlglot folds such letters into ASCII
+            raise source.bad("letters outside ASCII stand in quotes only", token.start)
     tree, text = _tree(source, first), ""
     for _ in range(_ROUNDS_MAX):
         written = _written(source, tree)

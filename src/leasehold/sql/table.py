@@ -8,7 +8,7 @@ from leasehold.core.types import PLAIN_NAMES, ColumnType, Plain, parse_type
 from leasehold.errors import Refused
 from leasehold.limits import BUCKETS_MAX, COLUMNS_MAX
 from leasehold.sql.cursor import Cursor
-from leasehold.sql.front import short
+from leasehold.sql.front import short, upper
 from leasehold.sql.properties import new_properties, read_properties
 
 _SYNONYMS: Final = {"INTEGER": "INT", "LONG": "BIGINT", "REAL": "FLOAT", "VARCHAR": "STRING"}
@@ -144,7 +144,7 @@ def _type_words(cursor: Cursor) -> list[str]:
 
 def _written(cursor: Cursor) -> str:
     token = cursor.token()
-    return cursor.source.text[token.start : token.end + 1].upper()
+    return upper(cursor.source.text[token.start : token.end + 1])
 
 
 def _clustering(cursor: Cursor, columns: Sequence[ColumnDefinition]) -> tuple[str, int]:

@@ -18,6 +18,8 @@ from leasehold.ids import FieldId
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 """The metadata key that Arrow, Parquet and Spark agree on."""
 
+FIELD_ID_DIGITS_MAX: Final = 18
+"""A file or a peer may write more, which would be no field id."""
 SCHEMAS_CACHED: Final = 256
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -75,7 +77,7 @@ def _schema(fields: tuple[Field, ...]) -> pa.Schema:
 def field_number(field: pa.Field) -> FieldId | None:
     """The field id that an Arrow field carries, if it does."""
     number = (field.metadata or {}).get(FIELD_ID_KEY, b"")
-    return FieldId(int(number)) if number.isdigit() else None
+    return FieldId(int(number)) if number.isdigit() and len(number) <= FIELD_ID_DIGITS_MAX else None
 
 
 def cast_exactly(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -10,7 +10,12 @@ from leasehold.errors import BadSettings
 def loopback(address: str) -> tuple[str, int]:
     """The host, as a numeric loopback address, and the port of `address`."""
     host, colon, digits = address.rpartition(":")
-    if not colon or not host or not (digits.isascii() and digits.isdigit()) or int(digits) > 65_535:
+    if (
+        not colon
+        or not host
+        or not (digits.isascii() and digits.isdigit() and len(digits) <= 5)
+        or int(digits) > 65_535
+    ):
         raise BadSettings(
             f"{address!r} is not an address to listen on", hint="Write host:port, such as 127.0.0.1:7400 or [::1]:7400."
         )

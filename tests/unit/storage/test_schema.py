@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leasehold.errors import Refused
 from leasehold.storage.conforming import conform
-from leasehold.storage.schema import arrow_schema
+from leasehold.storage.schema import arrow_schema, field_number
 
 from .rows import VALUES, batch_of, field, same
 
@@ -196,3 +196,10 @@ def test_a_slice_conforms_to_the_same_slice(data: st.DataObject, kind: str) -> N
     whole = batch_of([field(1, "x", kind)], [values])
     named = pa.RecordBatch.from_arrays(whole.columns, ["X"]).slice(1, len(values) - 2)
     assert same(conform(named, [field(1, "x", kind)]), whole.slice(1, len(values) - 2))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [(b"7", 7), (b"", None), (b"-1", None), (b"x", None), (b"1" * 5_000, None)]
+)
+def test_a_field_id_that_is_none_is_no_field_id(written: bytes, read: int | None) -> None:
+    assert field_number(pa.field("x", pa.int64(), metadata={b"PARQUET:field_id": written})) == read

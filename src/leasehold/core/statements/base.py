@@ -77,5 +77,5 @@ On: TypeAlias = OnCluster | OnDatabase | OnTable | OnView
 
 
 def fold(name: str) -> str:
-    """The form under which two spellings of one name are equal."""
-    return name.casefold()
+    """The form under which two spellings of one name are equal. Names are ASCII; other text equals itself alone."""
+    return name.lower() if name.isascii() else name
