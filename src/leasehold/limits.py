@@ -470,6 +470,8 @@ LOGINS_MAX: Final = 16_384
 """A further one ends the PURGE_BATCH oldest of all."""
 LOG_OUT_TIMEOUT_NS: Final = 250 * MILLISECOND_NS
 """How long a client that closes may wait to have logged out: a courtesy, which holds nobody up."""
+COORDINATOR_PROOF_NS: Final = SECOND_NS
+"""How long a client relies on a coordinator's proof of itself before it asks for another one."""
 LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
 """How long a login holds, counted by the leader that made it or found it."""
 

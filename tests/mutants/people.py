@@ -10,6 +10,30 @@ NODE = "tests/unit/node/test_authorised.py"
 
 MUTANTS = (
     Mutant(
+        name="a password for whoever has the port",
+        invariant="INV-RIGHT-1",
+        rule="a client with the cluster key sends a password only to a coordinator that proves itself",
+        edits=(
+            Edit(
+                "client/login.py",
+                "            user, password = known\n            self._prove()\n",
+                "            user, password = known\n",
+            ),
+        ),
+        hunters=(
+            "tests/unit/client/test_login.py::test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself",
+        ),
+        unseen="a random cluster has no impostor",
+    ),
+    Mutant(
+        name="a proof for an address of another process",
+        invariant="INV-RIGHT-1",
+        rule="a coordinator proves no address but its own",
+        edits=(Edit("coordinator/membership.py", "if challenge.address not in self._addresses:", "if False:"),),
+        hunters=("tests/unit/coordinator/test_membership.py",),
+        unseen="a random cluster has no impostor",
+    ),
+    Mutant(
         name="rights not checked at the node",
         invariant="INV-RIGHT-1",
         rule="each batch is decided on the rights of the view that its guard has passed",

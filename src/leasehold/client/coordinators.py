@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 
+from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials
 from leasehold.client.known import Known
 from leasehold.client.locate import locate
@@ -84,8 +85,11 @@ class Coordinators:
         password: str | Callable[[], str] | None = None,
         token: LoginToken | None = None,
     ) -> None:
+        self.target = str(target)
         self.address = locate(target)
-        self._connection = LoginConnection(BlockingConnection(self.address), Credentials(user, password), token)
+        self._connection = LoginConnection(
+            BlockingConnection(self.address), Credentials(user, password), token, check=check_of(target, self.address)
+        )
         self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
         self._cluster_id: ClusterId | None = None

@@ -3,6 +3,10 @@
 Where nobody has to say who he is, nothing is sent. A login that has ended (another password, a day's age) is made
 again where the password is known; a process that was handed the token alone, such as a Spark worker, is told. Closing
 gives the login back, unless others work on with its token.
+
+With a `CoordinatorCheck`, the coordinator has to prove itself before it is sent a password, a login or the text of a
+statement, which may hold a password. Another process may take the port later, so it has to prove itself again for each
+password, after each request without an answer, and COORDINATOR_PROOF_NS after the last proof.
 """
 
 import contextlib
@@ -13,23 +17,34 @@ from typing import TypeVar
 
 import msgspec
 
+from leasehold.client.coordinator_check import CoordinatorCheck
 from leasehold.client.credentials import Credentials
-from leasehold.core.messages import ClientRequest, LoggedIn, Login, LogOut, Message
-from leasehold.errors import LeaseholdError, Refused, Unauthenticated
+from leasehold.core.messages import ClientRequest, Execute, LoggedIn, Login, LogOut, Message
+from leasehold.errors import Indefinite, LeaseholdError, Refused, Unauthenticated
 from leasehold.ids import LoginToken
-from leasehold.limits import CALL_TIMEOUT_NS, LOG_OUT_TIMEOUT_NS
+from leasehold.limits import CALL_TIMEOUT_NS, COORDINATOR_PROOF_NS, LOG_OUT_TIMEOUT_NS
 from leasehold.wire.blocking import BlockingConnection
+from leasehold.wire.clock import BoottimeClock
 
 M = TypeVar("M", bound=Message)
+
+_now_ns = BoottimeClock().now_ns
 
 
 class LoginConnection:
     """A `BlockingConnection` whose requests say who asks; from any thread."""
 
     def __init__(
-        self, connection: BlockingConnection, credentials: Credentials, token: LoginToken | None = None
+        self,
+        connection: BlockingConnection,
+        credentials: Credentials,
+        token: LoginToken | None = None,
+        *,
+        check: CoordinatorCheck | None = None,
     ) -> None:
         self._connection = connection
+        self._check = check
+        self._proven_until_ns = 0
         self._credentials = credentials
         self._lock = threading.Lock()
         self.token = token
@@ -41,22 +56,51 @@ class LoginConnection:
         """As `BlockingConnection.call`; raises `Unauthenticated` too."""
         token = self.token
         try:
-            return self._connection.call(_signed(request, token), timeout_ns)
+            return self._send(request, token, timeout_ns)
         except Unauthenticated as error:
             self._log_in(token, error)
-        return self._connection.call(_signed(request, self.token), timeout_ns)
+        return self._send(request, self.token, timeout_ns)
 
     def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
         """As `BlockingConnection.stream`; raises `Unauthenticated` too."""
         token = self.token
         try:
             # Nothing has been answered where it is raised: who asks is decided first.
-            yield from self._connection.stream(_signed(request, token), timeout_ns)
+            yield from self._send_stream(request, token, timeout_ns)
         except Unauthenticated as error:
             self._log_in(token, error)
         else:
             return
-        yield from self._connection.stream(_signed(request, self.token), timeout_ns)
+        yield from self._send_stream(request, self.token, timeout_ns)
+
+    def _send(self, request: Message, token: LoginToken | None, timeout_ns: int) -> Message:
+        self._prove_before(request, token)
+        try:
+            return self._connection.call(_signed(request, token), timeout_ns)
+        except Indefinite:
+            self._proven_until_ns = 0
+            raise
+
+    def _send_stream(self, request: Message, token: LoginToken | None, timeout_ns: int) -> Iterator[Message]:
+        self._prove_before(request, token)
+        try:
+            yield from self._connection.stream(_signed(request, token), timeout_ns)
+        except Indefinite:
+            self._proven_until_ns = 0
+            raise
+
+    def _prove_before(self, request: Message, token: LoginToken | None) -> None:
+        if self._check is None or (token is None and not isinstance(request, Execute)):
+            return
+        if _now_ns() >= self._proven_until_ns:
+            self._prove()
+
+    def _prove(self) -> None:
+        """Raises `Refused` (COORDINATOR_UNPROVEN) before anything secret is sent."""
+        if self._check is not None:
+            asked_ns = _now_ns()
+            self._check.ask(self._connection)
+            self._proven_until_ns = asked_ns + COORDINATOR_PROOF_NS
 
     def hand_on(self) -> LoginToken | None:
         """The token, for whoever works on once this is closed: the login is not given back."""
@@ -70,6 +114,8 @@ class LoginConnection:
         try:
             if own is not None and own[1] == os.getpid():  # a child of this process ends nothing that is not its own
                 with contextlib.suppress(LeaseholdError):
+                    if self._check is not None:
+                        self._check.ask(self._connection, LOG_OUT_TIMEOUT_NS)
                     self._connection.call(LogOut(cluster_id=None, token=own[0]), LOG_OUT_TIMEOUT_NS)
         finally:
             self._connection.close()
@@ -83,7 +129,8 @@ class LoginConnection:
             if known is None:
                 raise error
             user, password = known
-            answer = self._connection.call(Login(cluster_id=None, user=user, password=password), CALL_TIMEOUT_NS)
+            self._prove()
+            answer = self._send(Login(cluster_id=None, user=user, password=password), None, CALL_TIMEOUT_NS)
             if not isinstance(answer, LoggedIn):
                 raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
             self.token = answer.token

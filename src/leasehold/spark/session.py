@@ -188,7 +188,7 @@ def attach(
                     hint=f'take one of them with leasehold.spark.table(spark, "{qualified}")',
                 )
         names = [qualified.replace(".", "_") for qualified in views.values()]
-        shared = {CLUSTER_OPTION: connection.address, **_credentials(user, password)}
+        shared = {CLUSTER_OPTION: connection.target, **_credentials(user, password)}
         for view, qualified in zip(names, views.values(), strict=True):
             options = ", ".join(f"{key} {_quoted(one)}" for key, one in {TABLE_OPTION: qualified, **shared}.items())
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{view}` USING {FORMAT} OPTIONS ({options})")
@@ -205,7 +205,7 @@ def _table(
     facts = connection.facts(name)
     fields = facts.fields if columns is None else select_fields(columns, facts.fields, table=facts.name)
     reader = spark.read.format(FORMAT).schema(spark_schema(fields)).options(**options)
-    return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.address}).load()
+    return reader.options(**{TABLE_OPTION: facts.name, CLUSTER_OPTION: connection.target}).load()
 
 
 def _credentials(user: str | None, password: str | None) -> dict[str, str]:

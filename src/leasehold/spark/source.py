@@ -20,7 +20,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.locate import locate
 from leasehold.client.places import Places
 from leasehold.client.scan import read_segment
 from leasehold.core.codec import decode_message, encode
@@ -112,11 +111,11 @@ class LeaseholdSource(DataSource):
         return tuple(ObjectId(int(one)) for one in self.options.get(THROUGH_OPTION, "").split(",") if one)
 
     def _cluster(self) -> Cluster:
-        return Cluster(self._address(), user=self.options.get(USER_OPTION), password=self.options.get(PASSWORD_OPTION))
+        return Cluster(self._target(), user=self.options.get(USER_OPTION), password=self.options.get(PASSWORD_OPTION))
 
-    def _address(self) -> str:
+    def _target(self) -> str:
         """Asked for where Spark plans: workers have another working directory, and may be on another machine."""
-        return locate(self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster())
+        return self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster()
 
 
 def default_cluster() -> str:

@@ -12,6 +12,7 @@ from leasehold.client.login import LoginConnection
 from leasehold.core.messages import (
     AskReceipts,
     AskStatus,
+    Execute,
     LoggedIn,
     LoggedOut,
     Login,
@@ -29,7 +30,7 @@ from leasehold.errors import (
     Unreachable,
     WrongPassword,
 )
-from leasehold.ids import LoginToken, Revision
+from leasehold.ids import LoginToken, Revision, StatementId
 from leasehold.limits import SECOND_NS
 
 QUESTION = AskReceipts(after=0, limit=1)
@@ -267,3 +268,53 @@ def test_what_carries_no_login_is_left_as_it_is() -> None:
     mine.call(WhoAreYou(), 1)
     mine.call(AskStatus(), 1)
     assert there.asked == [WhoAreYou(), AskStatus(login=LoginToken("9" * 32))]
+
+
+class Check:
+    """As a `CoordinatorCheck`: counts, and refuses as long as it is told to."""
+
+    def __init__(self, *, proven: bool) -> None:
+        self.proven = proven
+        self.asked = 0
+
+    def ask(self, _connection: object, _timeout_ns: int = 0) -> None:
+        self.asked += 1
+        if not self.proven:
+            raise Refused("not proven", code="COORDINATOR_UNPROVEN")
+
+
+def test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself() -> None:
+    there, check = Coordinator(), Check(proven=False)
+    mine = connection(there, check=check)
+    statement = Execute(cluster_id=None, statement=StatementId("s"), text="CREATE USER u PASSWORD 'secret'")
+    for ask in (
+        lambda: mine.call(QUESTION, 1),
+        lambda: list(mine.stream(QUESTION, 1)),
+        lambda: mine.call(statement, 1),
+        lambda: list(mine.stream(statement, 1)),
+        lambda: connection(there, check=check, token=LoginToken("t" * 32)).call(QUESTION, 1),
+    ):
+        with pytest.raises(Refused) as caught:
+            ask()
+        assert caught.value.code == "COORDINATOR_UNPROVEN"
+    assert set(map(type, there.asked)) == {AskReceipts}
+    assert {one.login for one in there.asked if isinstance(one, AskReceipts)} == {None}
+    check.proven = True
+    assert mine.call(QUESTION, 1) == ANSWER
+    check.proven = False
+    mine.close()
+    assert not any(isinstance(one, LogOut) for one in there.asked)
+
+
+def test_it_is_proven_anew_after_a_request_without_an_answer() -> None:
+    there, check = Coordinator(), Check(proven=True)
+    mine = connection(there, check=check)
+    assert mine.call(QUESTION, 1) == ANSWER
+    there.error = Unreachable("gone")
+    with pytest.raises(Unreachable):
+        mine.call(QUESTION, 1)
+    there.error, check.proven = None, False
+    before = len(there.asked)
+    with pytest.raises(Refused):
+        mine.call(QUESTION, 1)
+    assert there.asked[before:] == []
