@@ -737,6 +737,9 @@ RECOUNTED_MAX: Final = 2_000
 """Records that have changed since a census and are looked at on the loop that grants leases; after more there is a new
 census, on a thread."""
 REMOVAL_CENSUSES_MAX: Final = 16
+COPIES_NOTED_MAX: Final = 50_000
+"""Entries of the manifest that may change while the segments with too few holders are counted, on a thread; after more
+the count begins anew."""
 """Where so many are too old by the time the tombstone is decided, the removal is refused."""
 
 assert RECOUNTED_MAX >= STRUCK_AT_ONCE, "what a leader writes behind a removal does not keep the next one from its end"

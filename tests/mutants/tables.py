@@ -84,6 +84,34 @@ MUTANTS = (
         hunters=(f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",),
     ),
     Mutant(
+        name="copies that lack counted late",
+        invariant="INV-REP-1",
+        rule="what is on fewer nodes than its table wants is counted from the commit on",
+        edits=(
+            Edit(
+                "core/copies.py",
+                "                self._correct(bucket, name, before, catalog)\n",
+                "                self._correct(bucket, name, before, before)\n",
+            ),
+        ),
+        hunters=("tests/sim/test_copies.py",),
+        unseen="no invariant of the cluster looks at what is shown",
+    ),
+    Mutant(
+        name="a removed node counted as a copy",
+        invariant="INV-REP-1",
+        rule="what only removed nodes held is counted as lost",
+        edits=(
+            Edit(
+                "core/copies.py",
+                "    present = tuple(sorted(node for node in segment.holders if is_present(node, catalog)))\n",
+                "    present = tuple(sorted(segment.holders))\n",
+            ),
+        ),
+        hunters=("tests/sim/test_copies.py::test_what_a_removed_node_held_alone_counts_as_lost",),
+        unseen="no invariant of the cluster looks at what is shown",
+    ),
+    Mutant(
         name="a forged seal taken",
         invariant="INV-REP-1",
         rule="what is said of a segment counts under the seals of its holders",

@@ -14,6 +14,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
 from leasehold.core.codec import encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
+from leasehold.core.copies import holders_if_few
 from leasehold.core.cutoff import cutoff
 from leasehold.core.ddl import cleaned
 from leasehold.core.messages import (
@@ -170,7 +171,10 @@ class Data:
         await self._leasing.seals.hear_of(request.segments, live)
         revision = await self._writer.submit(decide)
         self._opened.pop(request.transaction, None)
-        return self._transaction(request.transaction, revision)
+        facts, catalog = self._transaction(request.transaction, revision), self._writer.catalog
+        named = (catalog.segments.one((one.table, one.bucket), one.id) for one in request.segments)
+        short = sum(1 for one in named if one is not None and holders_if_few(one, catalog) is not None)
+        return msgspec.structs.replace(facts, segments_short=short)
 
     async def abort(self, request: AbortTransaction) -> TransactionFacts:
         """Ends it without effect; the answer says if it had been committed before."""

@@ -157,6 +157,7 @@ class Leader:
             join_wait_ns=wait,
             anybody_may_join=self._membership.anybody_may_join,
         )
+        self._overview.copies = self._repair.copies
         self._procedures = Procedures(
             storage,
             self._writer,

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
+import msgspec
+
 from leasehold.coordinator import shown
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.sessions import Sessions
 from leasehold.coordinator.settings import published_bound_ns
 from leasehold.coordinator.topology import Topology
 from leasehold.core.catalog import Catalog
+from leasehold.core.copies import Copies, Shortfall
 from leasehold.core.grantor import Held
 from leasehold.core.messages import (
     AskReceipts,
@@ -79,6 +82,8 @@ class Overview:
         self._failed_logins = failed_logins
         self._seen = seen
         self._join_wait_ns = join_wait_ns
+        self.copies: Copies | None = None
+        """What lacks copies, once somebody counts it."""
 
     def answer(  # noqa: PLR0911 - one for each question
         self, question: CatalogQuestion, catalog: Catalog, now_ns: int
@@ -113,13 +118,16 @@ class Overview:
         """The cluster as this leader sees it."""
         assert catalog.cluster is not None
         nodes = sorted((one for one in catalog.nodes.values() if not one.removed), key=lambda one: one.id)
+        found = None if self.copies is None else self.copies.shortfall
         return ClusterStatus(
             cluster_id=catalog.cluster.cluster_id,
             term=self._term,
             revision=catalog.revision,
             bound_ns=published_bound_ns(self._leasing.grantor, now_ns),
-            nodes=tuple(self._node(node, now_ns) for node in nodes),
             anybody_may_join=self._anybody_may_join,
+            nodes=tuple(_with_copies(self._node(node, now_ns), found) for node in nodes),
+            segments_short=None if found is None else found.short,
+            segments_lost=None if found is None else sum(found.lost.values()),
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:
@@ -209,6 +217,13 @@ class Overview:
             "seen",
         )
         return Rows(columns=columns, rows=rows, revision=catalog.revision)
+
+
+def _with_copies(node: NodeStatus, found: Shortfall | None) -> NodeStatus:
+    if found is None:
+        return node
+    short, alone = found.of_node.get(node.id, 0), found.alone.get(node.id, 0)
+    return msgspec.structs.replace(node, segments_short=short, segments_alone=alone)
 
 
 def waiting(wait_ns: int) -> NodeRecovery:

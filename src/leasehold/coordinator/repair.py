@@ -1,4 +1,5 @@
-"""Repair: buckets get the replicas that their tables want, as nodes come and go (decided in `core/placement.py`).
+"""Repair: buckets get the replicas that their tables want, as nodes come and go (decided in `core/placement.py`), and
+what has too few copies is counted (`core/copies.py`).
 
 What may have become due is told by the records of nodes alone. It is found on a thread and written in slices, behind
 all statements, as the rest of housekeeping.
@@ -11,6 +12,7 @@ from typing import TypeVar
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.copies import Copies, tallied
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.placement import (
     SegmentKey,
@@ -40,9 +42,15 @@ class Repair:
         """A member has come, or a node was removed: buckets may want other replicas."""
         self._gone = any(node.removed for node in writer.catalog.nodes.values())
         """A node was removed: it may be named as a holder still."""
+        self.copies = Copies(writer.catalog)
+        self._count_if_few(writer.catalog)
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         """Hears of a revision."""
+        was_due = self.copies.is_due
+        self.copies.committed(batch.changes, catalog)
+        if self.copies.is_due and not was_due:
+            self._count_if_few(catalog)
         for change in batch.changes:
             if change.key.startswith(keys.NODES):
                 node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
@@ -51,6 +59,8 @@ class Repair:
 
     async def keep(self) -> None:
         """Does all that is due. Raises `Definite` where the meta storage declines; the rest is due again then."""
+        if self.copies.is_due:
+            self.copies.counted(await self._threads.run(partial(tallied, self.copies.begin())))
         due, gone = self._due, self._gone
         self._due = self._gone = False  # before anything is awaited: what changes meanwhile makes it due again
         try:
@@ -61,6 +71,12 @@ class Repair:
         except Definite:
             self._due, self._gone = self._due or due, self._gone or gone
             raise
+
+    def _count_if_few(self, catalog: Catalog) -> None:
+        """Counts at once what a larger cluster counts on a thread."""
+        segments = catalog.segments
+        if sum(map(segments.count, segments)) <= FOUND_INLINE_MAX:
+            self.copies.counted(tallied(self.copies.begin()))
 
     async def _place(self) -> None:
         catalog, leaving = self._writer.catalog, self._leaving()

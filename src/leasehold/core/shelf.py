@@ -101,6 +101,11 @@ class Held(Generic[R]):
             found = self._found = HashTrieMap(decoded)
         return found
 
+    def one(self, segment: SegmentId) -> R | None:
+        """One record; what is decoded for that is not kept."""
+        value = self._found.get(segment)
+        return decode_record(self._family.kind, value) if isinstance(value, bytes) else value
+
     def passing(self, but: Container[SegmentId]) -> Iterator[R]:
         """The records of all `but` these; what is decoded for that is not kept."""
         found = self._found
@@ -157,6 +162,14 @@ class Patch(Generic[R]):
             return self.whole()
         kept = {one for one in self._base.names if one not in self._changed}
         return kept.union(one for one, record in self._changed.items() if record is not None)
+
+    def one(self, segment: SegmentId) -> R | None:
+        """One of its records, without asking for all of it where that can be left."""
+        if self._whole is None and segment in self._changed:
+            return self._changed[segment]
+        if self._whole is None and isinstance(self._base, Held):
+            return self._base.one(segment)
+        return self.whole().get(segment)
 
     def passing(self) -> Iterator[R]:
         """Its records, without asking for all of it where that can be left."""
@@ -223,6 +236,11 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         """The records of a bucket, for who looks at each once: what a leader has not decoded stays so."""
         found = self._changed.get(key)
         return found.passing() if isinstance(found, Patch) else self.get(key, {}).values()
+
+    def one(self, key: BucketKey, segment: SegmentId) -> R | None:
+        """One record of a bucket, of which a leader decodes no other."""
+        found = self._changed.get(key)
+        return found.one(segment) if isinstance(found, Patch) else self.get(key, {}).get(segment)
 
     def mark(self, key: BucketKey) -> object:
         """An object that is the same one for as long as the bucket is: to see whether it has changed, unread."""

@@ -120,6 +120,10 @@ class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     segments_given: int = 0
     """Copied to other nodes by this process, as it tells of itself; and their bytes."""
     bytes_given: int = 0
+    segments_short: int | None = None
+    """Segments of its buckets that fewer nodes hold than their tables want; None while the leader has not counted."""
+    segments_alone: int | None = None
+    """Those that it alone holds; the failure of its disk would lose them."""
     seen: str = ""
     """How the leader's process sees it in the physical topology: ALIVE, SUSPECT, DEAD, LEFT, or empty where it has not
     heard of it. A hint, by which nothing is decided."""
@@ -135,6 +139,10 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     nodes: tuple[NodeStatus, ...]
     anybody_may_join: bool = False
     """The leader has no cluster key: any process that reaches its port may become a node."""
+    segments_short: int | None = None
+    """Segments that fewer nodes hold than their tables want; None while the leader has not counted them yet."""
+    segments_lost: int | None = None
+    """Those among them that no node of the cluster holds: some were removed by force."""
 
 
 class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):

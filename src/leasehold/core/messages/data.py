@@ -107,6 +107,8 @@ class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1
     state: TransactionState
     rows: int
     revision: Revision
+    segments_short: int = 0
+    """Of a commit: how many of its segments are on fewer nodes than their table wants, as of the answer."""
 
 
 class Holder(Base, frozen=True, kw_only=True, tag="holder/1"):
