@@ -19,7 +19,7 @@ from leasehold.cli.options import (
     Seeds,
     User,
 )
-from leasehold.cli.output import Output, say, show_json
+from leasehold.cli.output import Output, note, say, show_json
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.errors import BadSettings
 
@@ -93,16 +93,35 @@ def wait(
     name: Annotated[str, typer.Argument(help="The node's name or number.")],
     directory: Dir = DEFAULT_DIR,
     timeout: Annotated[str, typer.Option(help="As 60s.")] = "60s",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Until all segments of its buckets are on enough nodes, too.")
+    ] = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Wait until a node serves; exit 5 if it does not within `--timeout`."""
+    """Wait until a node serves; exit 5 if it does not within `--timeout`.
+
+    With --whole until every segment of its buckets is on as many nodes as its table wants: then the loss of any one of
+    them loses no rows where tables want two or more.
+    """
+    from leasehold.cli.copies import node_copies
     from leasehold.cli.wait import wait_for_node
 
-    found = wait_for_node(directory, name, read_timeout_ns(timeout))
+    found = wait_for_node(directory, name, read_timeout_ns(timeout), whole=whole)
     if output is Output.JSON:
-        show_json({"id": found.id, "node": found.name, "address": found.address, "state": found.state})
-    else:
-        say(f"{found.name} serves at {found.address}")
+        show_json(
+            {
+                "id": found.id,
+                "node": found.name,
+                "address": found.address,
+                "state": found.state,
+                "segments_short": found.segments_short,
+                "segments_alone": found.segments_alone,
+            }
+        )
+        return
+    say(f"{found.name} serves at {found.address}")
+    if short := node_copies(found):
+        note(f"{short}; `leasehold node wait {found.name} --whole` waits until that is mended")
 
 
 @node.command()

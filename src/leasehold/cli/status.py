@@ -1,5 +1,6 @@
 """`leasehold status`: the nodes, their leases, and how far those are that are on their way in."""
 
+from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
 from leasehold.cli.recovery import recovery_json, recovery_line
 from leasehold.core.messages import ClusterStatus
@@ -16,6 +17,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                 "revision": status.revision,
                 "bound_ms": milliseconds(status.bound_ns),
                 "anybody_may_join": status.anybody_may_join,
+                "segments_short": status.segments_short,
+                "segments_lost": status.segments_lost,
                 "nodes": [
                     {
                         "id": node.id,
@@ -28,6 +31,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                         "stage": node.stage,
                         "recovery": recovery_json(node.recovery),
                         "seen": node.seen,
+                        "segments_short": node.segments_short,
+                        "segments_alone": node.segments_alone,
                     }
                     for node in status.nodes
                 ],
@@ -64,3 +69,5 @@ def show_status(status: ClusterStatus, output: Output) -> None:
     for node in status.nodes:
         if line := recovery_line(node):
             say(f"{node.name}: {line}")
+    for line in copies_lines(status):
+        say(line)

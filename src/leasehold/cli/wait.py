@@ -1,10 +1,11 @@
-"""`leasehold node wait`: until a node serves, with what it is doing meanwhile."""
+"""`leasehold node wait`: until a node serves, or its segments have all their copies, and what it does meanwhile."""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from leasehold.cli.copies import node_copies
 from leasehold.cli.output import Line
 from leasehold.cli.recovery import recovery_words
 from leasehold.client.coordinators import Coordinators
@@ -21,11 +22,12 @@ JOINING: Final = "JOINING"
 """Of a process that runs and has not been let in: the leader tells of the one before it."""
 
 
-def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
+def wait_for_node(directory: Path, wanted: str, timeout_ns: int, *, whole: bool = False) -> NodeStatus:
     """Returns once the node of that name, or number, is ACTIVE; of a cluster on this machine, as the process that runs.
+    If `whole`, once each segment of its buckets is on as many nodes as its table wants, too.
 
-    Raises `Unreachable` with code NOT_SERVING that names its state and what to do, or what kept the cluster from
-    answering.
+    Raises `Unreachable` with code NOT_SERVING that names its state and what to do, or NOT_WHOLE, or what kept the
+    cluster from answering.
     """
     clock = BoottimeClock()
     deadline_ns = clock.now_ns() + timeout_ns
@@ -37,10 +39,12 @@ def wait_for_node(directory: Path, wanted: str, timeout_ns: int) -> NodeStatus:
                 if node is not None and _is_local(directory, node.name):
                     process = Process(directory / node.name)
                     node = of_this_process(node, process.running() is not None, read_address(process.directory))
-                if node is not None and node.state == "ACTIVE":
+                if node is not None and node.state == "ACTIVE" and (not whole or node.segments_short == 0):
                     return node
                 state = state_words(node, trouble)
                 if clock.now_ns() >= deadline_ns:
+                    if node is not None and node.state == "ACTIVE":
+                        raise not_whole(directory, node, timeout_ns)
                     raise trouble or not_serving(directory, wanted, node, state, timeout_ns)
                 waits = node is not None and node.stage == "WAITING"  # each second is no news of its own
                 line.show(f"{wanted}: {state}", "WAITING" if waits else None)
@@ -80,8 +84,17 @@ def state_words(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
     if node.state == JOINING:
         left = f", in {-(-node.lease_remaining_ns // SECOND_NS)} s" if node.lease_remaining_ns else ""
         return f"{JOINING}, once the lease of its last process has ended{left}"
-    words = recovery_words(node)
+    words = recovery_words(node) if node.state != "ACTIVE" else node_copies(node)
     return f"{node.state}, {words}" if words else node.state
+
+
+def not_whole(directory: Path, node: NodeStatus, timeout_ns: int) -> Unreachable:
+    """It serves, and segments of its buckets lack copies."""
+    return Unreachable(
+        f"{node.name} serves, but after {render_duration(timeout_ns)} copies are missing: {node_copies(node)}",
+        code="NOT_WHOLE",
+        hint=f"`leasehold status --dir {typed(directory)}` shows which nodes are away: start them, or give it time",
+    )
 
 
 def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: str, timeout_ns: int) -> Unreachable:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -10,10 +11,10 @@ from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
-from leasehold.core.messages import ScanPlan, TableFacts, ViewFacts
+from leasehold.core.messages import ScanPlan, TableFacts, TransactionFacts, ViewFacts
 from leasehold.core.records import ViewColumn
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.ids import TransactionId
+from leasehold.ids import Revision, TransactionId
 from leasehold.limits import TRANSACTION_RENEW_NS
 from leasehold.storage.schema import arrow_schema
 
@@ -59,6 +60,24 @@ class Cluster(Coordinators):
         return rewrite(self, name, on_progress)
 
 
+class Appended(int):
+    """How many rows an append has added; they are committed."""
+
+    segments: int
+    """How many segments they are in."""
+    segments_short: int
+    """How many of these fewer nodes hold than the table wants, so far: the loss of a disk may lose their rows."""
+    revision: Revision
+    """From which on they are seen."""
+
+    @classmethod
+    def by(cls, committed: TransactionFacts, segments: int) -> Self:
+        """As the leader has answered."""
+        made = cls(committed.rows)
+        made.segments, made.segments_short, made.revision = segments, committed.segments_short, committed.revision
+        return made
+
+
 class Table:
     """A table as it stood when it was looked up; each scan and append looks again."""
 
@@ -72,8 +91,8 @@ class Table:
         cluster, chosen = self._cluster, None if columns is None else tuple(columns)
         return read_again(lambda: cluster.read(cluster.plan(self._name, chosen)))
 
-    def append(self, rows: pa.Table | pa.RecordBatchReader) -> int:
-        """Adds rows, all or none; answers how many. Columns are matched by name."""
+    def append(self, rows: pa.Table | pa.RecordBatchReader) -> Appended:
+        """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name."""
         cluster, facts = self._cluster, self._cluster.facts(self._name)
         transaction = cluster.new_transaction()
         opened = cluster.open_transaction(facts, transaction)
@@ -94,7 +113,7 @@ class Table:
             with contextlib.suppress(LeaseholdError):
                 cluster.try_abort(facts.cluster_id, transaction)
             raise
-        return cluster.commit(facts.cluster_id, transaction, segments).rows
+        return Appended.by(cluster.commit(facts.cluster_id, transaction, segments), len(segments))
 
 
 class View:

@@ -13,6 +13,7 @@ that shares nothing with the one that opened the transaction.
 | abort, after a commit whose answer was lost | committed | committed: the rows are there, and stay  |
 """
 
+import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -25,6 +26,8 @@ from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import LoginToken, Revision, TransactionId
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -81,7 +84,11 @@ class LeaseholdSink(DataSourceArrowWriter):
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
         facts = self._facts()
         with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
-            cluster.commit(facts.cluster_id, self._transaction, _segments(messages))
+            segments = _segments(messages)
+            committed = cluster.commit(facts.cluster_id, self._transaction, segments)
+        if committed.segments_short:
+            text = "%s: of %d segments just written %d are on fewer nodes than the table wants so far"
+            log.warning(text, facts.name, len(segments), committed.segments_short)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
         """Ends the transaction. One that turns out to be committed is left so: its rows are there, once."""

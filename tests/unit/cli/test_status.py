@@ -92,12 +92,41 @@ def test_a_process_that_is_gone_gets_on_with_nothing() -> None:
     assert recovery_words(gone) == recovery_line(gone) == ""
 
 
-def shown(capsys: pytest.CaptureFixture[str], node: NodeStatus, output: Output) -> str:
+def shown(
+    capsys: pytest.CaptureFixture[str], node: NodeStatus, output: Output, short: int | None = 0, lost: int | None = 0
+) -> str:
     status = ClusterStatus(
-        cluster_id=ClusterId("c" * 32), term=Term(1), revision=Revision(9), bound_ns=4_000_000_000, nodes=(node,)
+        cluster_id=ClusterId("c" * 32),
+        term=Term(1),
+        revision=Revision(9),
+        bound_ns=4_000_000_000,
+        nodes=(node,),
+        segments_short=short,
+        segments_lost=lost,
     )
     show_status(status, output)
     return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("short", "lost", "alone", "said"),
+    [
+        (0, 0, 0, ""),
+        (3, 0, 0, "on fewer nodes than the table wants: 3 segments"),
+        (3, 0, 1, "on fewer nodes than the table wants: 3 segments; node-1 alone holds 1: losing that disk loses rows"),
+        (1, 1, 0, "lost: 1 segment; no node holds them, and scans of their tables end with SEGMENTS_LOST"),
+        (None, None, None, "the coordinator still counts how many copies each segment has"),
+    ],
+)
+def test_what_lacks_copies_stands_under_the_table(
+    capsys: pytest.CaptureFixture[str], short: int | None, lost: int | None, alone: int | None, said: str
+) -> None:
+    node = msgspec.structs.replace(NODE, stage="MEMBER", segments_alone=alone, segments_short=short)
+    lines = shown(capsys, node, Output.TABLE, short, lost).splitlines()
+    assert (lines[-1] == said) if said else (not any("segment" in one for one in lines))
+    told = json.loads(shown(capsys, node, Output.JSON, short, lost))
+    assert (told["segments_short"], told["segments_lost"]) == (short, lost)
+    assert (told["nodes"][0]["segments_short"], told["nodes"][0]["segments_alone"]) == (short, alone)
 
 
 def test_under_the_table_stands_all_of_it_while_there_is_something_to_say(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,32 @@
+"""Segments with fewer copies than their tables want, in words."""
+
+from leasehold.core.messages import ClusterStatus, NodeStatus
+
+
+def segments(count: int) -> str:
+    """As `1 segment`."""
+    return f"{count} segment{'' if count == 1 else 's'}"
+
+
+def copies_lines(status: ClusterStatus) -> list[str]:
+    """What a person is to know of the copies in a cluster; nothing if there are enough."""
+    if status.segments_short is None:
+        return ["the coordinator still counts how many copies each segment has"]
+    lines: list[str] = []
+    lost = status.segments_lost or 0
+    if status.segments_short > lost:
+        alone = ", ".join(f"{one.name} alone holds {one.segments_alone}" for one in status.nodes if one.segments_alone)
+        text = f"on fewer nodes than the table wants: {segments(status.segments_short - lost)}"
+        lines.append(text + (f"; {alone}: losing that disk loses rows" if alone else ""))
+    if lost:
+        lines.append(f"lost: {segments(lost)}; no node holds them, and scans of their tables end with SEGMENTS_LOST")
+    return lines
+
+
+def node_copies(node: NodeStatus) -> str:
+    """The same of the buckets of one node; empty if there are enough."""
+    if node.segments_short is None:
+        return "the coordinator still counts its segments"
+    if not node.segments_short:
+        return ""
+    return f"{segments(node.segments_short)} of its buckets on fewer nodes than the table wants"
