@@ -134,8 +134,22 @@ def test_a_node_that_alone_holds_rows_is_not_removed_unless_they_are_given_up(
     wait_until(lambda: gone not in holders(cluster, "single"))
     with pytest.raises(Refused) as caught:
         count(cluster, "single")
-    assert caught.value.code == "SEGMENT_LOST"
+    assert caught.value.code == "SEGMENTS_LOST"
     assert any(one.id in caught.value.text for one in lost)
+    rows = sum(one.rows for one in lost)
+    assert f"lost: {len(lost)} segment" in leasehold("status", "--dir", str(running.directory)).out
+    asked = leasehold("forget-lost", "d.single", "--dir", str(running.directory))
+    assert (asked.code, f"{rows} rows are on no node" in asked.err) == (2, True), "it says how many, and asks"
+    with pytest.raises(Refused):
+        count(cluster, "single")
+    forgotten = leasehold("forget-lost", "d.single", "--yes", "-o", "json", "--dir", str(running.directory)).json()
+    assert (forgotten["segments"], forgotten["rows"]) == (len(lost), rows)
+    assert count(cluster, "single") == ROWS - rows
+    assert "lost" not in leasehold("status", "--dir", str(running.directory)).out
+    again = leasehold("forget-lost", "d.single", "--yes", "--dir", str(running.directory))
+    assert (again.code, "nothing of d.single is lost" in again.out) == (0, True)
+    cluster.table("d.single").append(pa.table({"a": [1]}))
+    assert count(cluster, "single") == ROWS - rows + 1
     cluster.sql("DROP TABLE d.single")
 
 

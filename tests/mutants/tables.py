@@ -112,6 +112,20 @@ MUTANTS = (
         unseen="no invariant of the cluster looks at what is shown",
     ),
     Mutant(
+        name="rows forgotten that are held",
+        invariant="INV-REP-1",
+        rule="who forgets lost segments gives up only what no node holds",
+        edits=(
+            Edit(
+                "core/rewrite.py",
+                "if entry is None or any(is_present(node, catalog) for node in entry.holders):\n",
+                "if entry is None:\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_rewrite.py",),
+        unseen="nobody forgets segments in a random cluster",
+    ),
+    Mutant(
         name="a forged seal taken",
         invariant="INV-REP-1",
         rule="what is said of a segment counts under the seals of its holders",

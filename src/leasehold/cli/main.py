@@ -200,6 +200,20 @@ def rewrite(
 
 
 @app.command()
+def forget_lost(
+    table: Annotated[str, typer.Argument(help="The table, as database.table.")],
+    directory: Dir = DEFAULT_DIR,
+    user: User = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    output: Out = Output.TABLE,
+) -> None:
+    """Give up the rows of a table that no node holds any more, so that the rest can be read. Says first how many."""
+    from leasehold.cli.forgetting import forget
+
+    forget(directory, user, table, yes=yes, output=output)
+
+
+@app.command()
 def verify(directory: Dir = DEFAULT_DIR, user: User = None, output: Out = Output.TABLE) -> None:
     """Hold the batches in the serve logs against the receipts; exit 1 if one was stale.
 

@@ -54,7 +54,8 @@ def _tell_removed(removed: NodeRemoved) -> None:
     if removed.buckets:
         note(f"{removed.buckets} buckets get another replica, as far as there are nodes for them")
     if removed.lost:
-        note(f"the rows of {removed.lost} segments are lost: scans of their tables end with SEGMENT_LOST")
+        note(f"the rows of {removed.lost} segments are lost: scans of their tables end with SEGMENTS_LOST")
+        note("`leasehold forget-lost TABLE` gives the rows of a table up that are lost, so that the rest can be read")
     note(f"the name {removed.name} is free for a new node; its old directory can't join any more")
 
 

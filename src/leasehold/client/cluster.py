@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
+from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
 from leasehold.core.messages import ScanPlan, TableFacts, TransactionFacts, ViewFacts
@@ -58,6 +59,10 @@ class Cluster(Coordinators):
     def rewrite(self, name: str, on_progress: Callable[[Rewritten], None] | None = None) -> Rewritten:
         """Takes the rows that are deleted or expired out of the files of a table; see `client/rewrite.py`."""
         return rewrite(self, name, on_progress)
+
+    def forget_lost(self, name: str, confirm: Callable[[Forgotten], None] = lambda _: None) -> Forgotten:
+        """Gives up the rows of a table that no node holds any more, for ever; see `client/lost.py`."""
+        return forget_lost(self, name, confirm)
 
 
 class Appended(int):

@@ -236,10 +236,12 @@ class Coordinators:
         *,
         replaces: tuple[Replaced, ...] = (),
         deletes: int = 0,
+        forgets: bool = False,
     ) -> TransactionFacts:
         """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes.
 
-        Those that it `replaces` go at the same moment; `deletes` is then that of the plan that they were read by.
+        Those that it `replaces` go at the same moment; `deletes` is then that of the plan that they were read by. If it
+        `forgets`, they are lost, and nothing takes their place.
         """
         request = CommitTransaction(
             cluster_id=cluster_id,
@@ -247,6 +249,7 @@ class Coordinators:
             segments=tuple(segments),
             replaces=replaces,
             deletes=deletes,
+            forgets=forgets,
         )
         return self._resolve(request)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from leasehold.client.attempts import Attempt, Inbox, Marked
 from leasehold.client.known import Known
+from leasehold.client.lost import check_nothing_lost
 from leasehold.client.places import Places, Refresh, boottime_ns, pause, silent
 from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan
@@ -74,7 +75,7 @@ def read_segment(
 
     A caller that reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each.
     Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code
-    SEGMENT_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
+    SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
     """
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
     reader = _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login)
@@ -94,13 +95,7 @@ class _SegmentReader:
         sleep: Callable[[int], None],
         login: LoginToken | None,
     ) -> None:
-        if not segment.holders:
-            raise Refused(
-                f"{segment.rows} rows of {plan.facts.name} are lost: all nodes that held segment {segment.id} were"
-                " removed",
-                code="SEGMENT_LOST",
-                hint="a scan needs all segments of its table: make the table anew from where its rows came from",
-            )
+        check_nothing_lost(plan.facts.name, (segment,))
         self._plan = plan
         self._login = login
         self._segment = segment
@@ -292,6 +287,7 @@ def read_plan(
     Errors as of `read_segment`.
     """
     assert streams >= 1
+    check_nothing_lost(plan.facts.name, plan.segments)
     places = Places(plan.facts, refresh, now_ns=now_ns, known=known)
 
     def one(segment: SegmentRecord) -> _SegmentReader:

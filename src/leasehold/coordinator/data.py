@@ -173,6 +173,8 @@ class Data:
         self._opened.pop(request.transaction, None)
         facts, catalog = self._transaction(request.transaction, revision), self._writer.catalog
         named = (catalog.segments.one((one.table, one.bucket), one.id) for one in request.segments)
+        if request.forgets and request.replaces:
+            log.warning("%d lost segments were forgotten at revision %d", len(request.replaces), facts.revision)
         short = sum(1 for one in named if one is not None and holders_if_few(one, catalog) is not None)
         return msgspec.structs.replace(facts, segments_short=short)
 

@@ -12,7 +12,7 @@ is worst to give up, since force gives up all of it.
 
 | what stands in the way                                   | without force   | with force                            |
 | -------------------------------------------------------- | --------------- | ------------------------------------- |
-| segments that only this node is known to hold            | ONLY_HOLDER     | they are lost: readers get SEGMENT_LOST |
+| segments that only this node is known to hold            | ONLY_HOLDER     | they are lost: SEGMENTS_LOST          |
 | no other node has ever joined                            | LAST_NODE       | removed                               |
 | a table wants more replicas than nodes are left          | TOO_FEW_NODES   | its buckets have fewer replicas       |
 """

@@ -36,6 +36,7 @@ from leasehold.core.records import (
     TableRecord,
     UseState,
 )
+from leasehold.core.replication import is_present
 from leasehold.core.shelf import Shelf
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, ObjectId
@@ -259,6 +260,8 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
         return ()
     if len(request.replaces) > SEGMENTS_PER_COMMIT_MAX or len(set(request.replaces)) != len(request.replaces):
         raise Refused("a rewrite names too many segments, or one twice", code="BAD_SEGMENT", hint="upgrade the client")
+    if request.forgets:
+        return _forgetting(request, table, catalog)
     if request.deletes != table.deletes:
         raise _stale(table, "rows were deleted or a TTL was shortened")
     kept_columns = {one.field for segment in request.segments for one in segment.statistics}
@@ -274,6 +277,21 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
         changes.append(Change(keys.segment(table.id, one.bucket, entry.id), None))
         changes.append(put(keys.replaced(table.id, one.bucket, entry.id), ReplacedRecord(segment=lean)))
     return tuple(changes)
+
+
+def _forgetting(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
+    """Takes lost segments out of the manifest: no scan can read them, so nothing is kept for any."""
+    if request.segments:
+        raise Refused("who forgets lost segments writes none", code="BAD_SEGMENT", hint="upgrade the client")
+    for one in request.replaces:
+        entry = catalog.segments.get((table.id, one.bucket), {}).get(one.segment)
+        if entry is None or any(is_present(node, catalog) for node in entry.holders):
+            raise Refused(
+                f"segment {one.segment[:80]} of {table.name} is not lost, or was forgotten before: nothing changes",
+                code="NOT_LOST",
+                hint="look again which segments are lost",
+            )
+    return tuple(Change(keys.segment(table.id, one.bucket, one.segment), None) for one in request.replaces)
 
 
 def _stale(table: TableRecord, why: str) -> Refused:

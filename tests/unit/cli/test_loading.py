@@ -52,6 +52,7 @@ def loaded(words: list[str], directory: Path) -> set[str]:
         ("verify --dir {nothing}", LOCALLY),
         ("node wait 1 --dir {nothing}", LOCALLY),
         ("status --dir {nothing}", WIRE),
+        ("forget-lost a.b --dir {nothing}", WIRE),
         ("init 127.0.0.1:1", WIRE),
         ("sql TABLES --dir {nothing}", WIRE),
         ("node remove 1 --dir {nothing}", {*WIRE, "sqlite3"}),

@@ -188,7 +188,8 @@ def test_readers_of_different_segments_begin_at_different_nodes() -> None:
 def test_a_segment_that_nobody_holds_any_more_is_lost_and_said_so_at_once() -> None:
     with pytest.raises(Refused, match=r"10 rows of db\.t are lost: all nodes that held segment") as caught:
         read([])
-    assert caught.value.code == "SEGMENT_LOST"
+    assert caught.value.code == "SEGMENTS_LOST"
+    assert "leasehold forget-lost db.t" in caught.value.hint
 
 
 def test_a_failing_coordinator_does_not_end_a_scan() -> None:

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core import keys, rewrite
+from leasehold.core.commit import open_transaction
 from leasehold.core.ddl import finish, roll_back
 from leasehold.core.messages import Replaced
 from leasehold.core.operations import Change
+from leasehold.core.plan import put
 from leasehold.core.records import (
     ColumnStatistics,
     Comparison,
@@ -22,11 +24,12 @@ from leasehold.core.rewrite import concern, hiding, live_deletes, spent, worth_r
 from leasehold.core.statements import Condition, DeleteRows, DropColumn, Literal, TableName
 from leasehold.errors import NotFound, Refused
 from leasehold.limits import CONDITIONS_MAX, DELETES_MAX
-from tests.unit.core.catalog_words import drop_column
+from tests.unit.core.catalog_words import drop_column, hex_128
 from tests.unit.core.test_commit import (
     TABLE,
     W1,
     W2,
+    asked,
     commit_as_told,
     ground,
     opened,
@@ -37,6 +40,7 @@ from tests.unit.core.test_commit import (
 )
 
 NAME = TableName("db", "t")
+W3 = hex_128(0xA3)
 
 
 def delete(*conditions, table="t"):
@@ -402,3 +406,48 @@ def test_a_node_that_lacked_only_what_was_replaced_is_in_sync_again():
     lame = segment(5, 1, transaction="e" * 32, statistics=ALL)
     base.commit(commit(base, lame, transaction="e" * 32, replaces=replaced(old(2)), deletes=1))
     assert set(base.catalog.buckets[TABLE, 0].in_sync) == {1}
+
+
+# ---------------------------------------------------------------- giving up what is lost
+
+
+def with_lost(base, *segments):
+    """Their holders are struck out, as those that were removed by force are."""
+    filled(base, *segments)
+    entries = [base.catalog.segments[TABLE, one.bucket][one.id] for one in segments]
+    base.commit(
+        [put(keys.segment(TABLE, one.bucket, one.id), msgspec.structs.replace(one, holders=())) for one in entries]
+    )
+    return base
+
+
+def forgetting(base, *segments, new=(), transaction=W2):
+    opened(base, transaction)
+    told = sealed_by_holders(base, *new)
+    return commit_as_told(base, *told, transaction=transaction, replaces=replaced(*segments), forgets=True)
+
+
+def test_lost_segments_are_forgotten_whatever_was_deleted_since_and_the_bucket_is_whole_again():
+    base = with_lost(ground(buckets=1), old(1))
+    run(base, delete(("a", "<", "5")))
+    base.put(keys.bucket(TABLE, 0), msgspec.structs.replace(base.catalog.buckets[TABLE, 0], in_sync=()))
+    changes = written(forgetting(base, old(1)))
+    assert changes[keys.segment(TABLE, 0, old(1).id)] is None
+    assert not any(key.startswith(keys.REPLACED) for key in changes), "no scan can read it"
+    assert changes[keys.bucket(TABLE, 0)].in_sync == base.catalog.buckets[TABLE, 0].replicas
+    assert changes[keys.transaction(W2)].rows == 0
+
+
+def test_what_a_node_holds_is_not_forgotten_nor_half_of_what_was_asked_for():
+    base = with_lost(ground(), old(1))
+    base.commit(open_transaction(asked(W3), base.catalog))
+    base.commit(commit(base, segment(2, transaction=W3), transaction=W3))
+    assert refused(forgetting, base, old(1), segment(2, transaction=W3)) == "NOT_LOST"
+    assert old(1).id in base.catalog.segments[TABLE, 0]
+    base.commit(forgetting(base, old(1)))
+    assert refused(forgetting, base, old(1), transaction=hex_128(0xA4)) == "NOT_LOST", "it is not there any more"
+
+
+def test_who_forgets_writes_nothing():
+    base = with_lost(ground(), old(1))
+    assert refused(forgetting, base, old(1), new=(new(2),)) == "BAD_SEGMENT"

@@ -144,6 +144,8 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
     """Segments that go at the same revision: all their rows that are not deleted are in `segments`."""
     deletes: int = 0
     """With `replaces`: the newest DELETE that was applied to those rows."""
+    forgets: bool = False
+    """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
 
 
 class Replaced(Base, frozen=True, kw_only=True, tag="replaced/1"):

@@ -1,0 +1,72 @@
+"""Lost segments: all nodes that held them were removed by force. What a scan says of them, and how a table goes on.
+
+A scan shows all rows of its table or none, so it ends with SEGMENTS_LOST, which says how many rows that concerns. Who
+may take rows away can then give these up: `forget_lost` takes the entries of lost segments out of the manifest, and
+scans show what is left.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leasehold.core.messages import Replaced
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import Refused
+from leasehold.limits import SEGMENTS_PER_COMMIT_MAX
+
+if TYPE_CHECKING:
+    from leasehold.client.coordinators import Coordinators
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """Lost segments of a table: how many, with how many rows; from `revision` on scans go without them."""
+
+    segments: int = 0
+    rows: int = 0
+    revision: int | None = None
+
+
+def lost(segments: Iterable[SegmentRecord]) -> tuple[SegmentRecord, ...]:
+    """Those of a plan that no node holds."""
+    return tuple(one for one in segments if not one.holders)
+
+
+def check_nothing_lost(table: str, segments: Iterable[SegmentRecord]) -> None:
+    """Raises `Refused` with code SEGMENTS_LOST if a plan can't be read to its end."""
+    missing = lost(segments)
+    if missing:
+        rows = sum(one.rows for one in missing)
+        more = "" if len(missing) == 1 else f" and {len(missing) - 1} others"
+        raise Refused(
+            f"{rows} rows of {table} are lost: all nodes that held segment {missing[0].id}{more} were removed",
+            code="SEGMENTS_LOST",
+            hint=f"write these rows again after `leasehold forget-lost {table}`, which gives them up: a scan shows all"
+            " rows of its table or none",
+        )
+
+
+def forget_lost(cluster: "Coordinators", table: str, confirm: Callable[[Forgotten], None]) -> Forgotten:
+    """Gives up the rows of lost segments, as many as there are; answers what was given up.
+
+    `confirm` is told how much that is before anything changes, and raises to leave it so. It is not called where
+    nothing is lost. Raises `Refused` with code NOT_LOST if the segments have changed since: at most a part is done.
+    """
+    plan = cluster.plan(table)
+    missing = lost(plan.segments)
+    if not missing:
+        return Forgotten()
+    confirm(Forgotten(segments=len(missing), rows=sum(one.rows for one in missing)))
+    done = Forgotten()
+    for start in range(0, len(missing), SEGMENTS_PER_COMMIT_MAX):
+        part = missing[start : start + SEGMENTS_PER_COMMIT_MAX]
+        transaction = cluster.new_transaction()
+        cluster.open_transaction(plan.facts, transaction)
+        replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in part)
+        committed = cluster.commit(plan.facts.cluster_id, transaction, (), replaces=replaces, forgets=True)
+        done = Forgotten(
+            segments=done.segments + len(part),
+            rows=done.rows + sum(one.rows for one in part),
+            revision=committed.revision,
+        )
+    return done
