@@ -75,7 +75,8 @@ def read_segment(
 
     A caller that reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each.
     Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code
-    SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for SCAN_GIVE_UP_NS.
+    SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for
+    SCAN_GIVE_UP_NS.
     """
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
     reader = _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login)
