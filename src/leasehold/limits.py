@@ -309,11 +309,17 @@ SEGMENTS_VERIFIED_MAX: Final = 16_384
 """Segment files whose whole checksum a process remembers to have found right."""
 FORWARD_QUEUE_CHUNKS: Final = 16
 FORWARD_STALL_NS: Final = 3 * SECOND_NS
-"""A peer that takes nothing for so long while its queue is full is left out of the write."""
+"""A peer that takes nothing for so long while its queue is full is left out of the write, though its process answers
+or `min_in_sync` needs it."""
 FORWARD_FINISH_NS: Final = 5 * SECOND_NS
-"""How long a peer may take to sync and answer once this node has synced."""
-FORWARD_REST_NS: Final = LEASE_DURATION_NS
-"""A peer that stalled gets nothing for so long, so that it delays one write and not each."""
+"""How long such a peer may take to sync and answer once this node has synced."""
+FORWARD_PATIENCE_MIN_NS: Final = 100 * MILLISECOND_NS
+"""A peer that is later than this node by so long has to answer a probe, or it is left out."""
+FORWARD_SLOWER: Final = 4
+"""Where this node's own sync takes longer, a peer may be so many times later."""
+FORWARD_PATIENCE_MAX_NS: Final = 2 * SECOND_NS
+FORWARD_PROBES: Final = 30
+"""Probes in a row that a silent peer gets after a write found it silent, one in each FORWARD_PATIENCE_MIN_NS."""
 FETCH_BASE_NS: Final = 10 * SECOND_NS
 FETCH_BYTES_PER_SECOND_MIN: Final = 10 * 1024 * 1024
 """A copy slower than this is given up."""
@@ -361,6 +367,7 @@ assert FORWARD_CHUNK_BYTES < FLIGHT_MESSAGE_BYTES_MAX
 assert HEDGE_DELAY_MIN_NS < HEDGE_DELAY_MAX_NS < SCAN_BATCH_TIMEOUT_NS
 assert SCAN_AHEAD_BYTES_MAX > FLIGHT_BATCH_BYTES
 assert SCAN_BATCH_TIMEOUT_NS * 2 < SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
+assert FORWARD_PATIENCE_MIN_NS < FORWARD_PATIENCE_MAX_NS < FORWARD_STALL_NS
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < STAGE_CALL_NS, "a peer's delay does not fail the write"
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < FLIGHT_SILENCE_NS, "nor is the node taken for silent meanwhile"
 STATEMENTS_RUNNING_MAX: Final = 4_096

@@ -33,7 +33,7 @@ from leasehold.limits import (
     STAGE_CALL_NS,
 )
 from leasehold.node.fetch import fetch_segment
-from leasehold.node.forwarding import Forwarding, Resting
+from leasehold.node.forwarding import Forwarding, Peers
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
 from leasehold.wire.rpc import GrpcTransport
@@ -156,15 +156,15 @@ def test_forwarding_leaves_no_thread_with_a_silent_peer() -> None:
     end = BytesEnd(size_bytes=1, sha256=b"")
     with ExitStack() as opened:
         peers = [(NodeId(place), opened.enter_context(silent(phase))) for place, phase in enumerate(PHASES)]
-        resting = Resting(now_ns)
-        with Forwarding(peers, request, resting) as forwarding:
+        known = Peers()
+        with Forwarding(peers, request, known, min_in_sync=1, now_ns=now_ns) as forwarding:
             threads = [one for one in threading.enumerate() if one.name.startswith("forward to node")]
             assert len(threads) == len(PHASES)
             for _ in range(2 * FORWARD_QUEUE_CHUNKS):
                 forwarding.send(bytes(FORWARD_CHUNK_BYTES))
             forwarding.send(end)
-            assert forwarding.holders(end, now_ns) == []
-        assert resting.awake(peers) == []
+            assert forwarding.holders(end) == []
+        assert known.worth_a_try(peers, 1) == []
         give_up_ns = now_ns() + SOON_NS
         for thread in threads:
             thread.join(max(0, give_up_ns - now_ns()) / SECOND_NS)

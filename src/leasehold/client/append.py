@@ -3,20 +3,24 @@
 Rows are gathered up to a bound, put into their buckets, and each bucket's share is sent as one segment, several at
 once, while the next rows are gathered. The share stays in memory until a replica has answered for it, so a replica
 that is fenced or dies in the middle costs nothing but a second try elsewhere, under a new segment id: what the first
-one may have written is never part of the commit. It rests a little then, so that not every share is tried there first
-(`client/places.py`).
+one may have written is never part of the commit. While a replica is silent, the share is sent to another one as well
+(`core/hedging.py`), and the first answer is taken. A replica that failed or was overtaken rests a little, so that not
+every share is tried there first (`client/known.py`).
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from queue import Empty, SimpleQueue
+from typing import Final, TypeAlias, assert_never
 
 import pyarrow as pa
 
 from leasehold.client.known import Known
-from leasehold.client.places import Places, Refresh, boottime_ns, pause
+from leasehold.client.places import Places, Refresh, boottime_ns, pause, silent
 from leasehold.core.codec import encode
+from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
@@ -26,6 +30,7 @@ from leasehold.limits import (
     APPEND_BUFFERS_BYTES_MAX,
     APPEND_STREAMS,
     BATCH_ROWS,
+    SECOND_NS,
     STAGE_CALL_NS,
     STAGE_GIVE_UP_NS,
     STAGE_PAUSE_NS,
@@ -59,6 +64,9 @@ FINAL: Final = frozenset(
 
 Share = Sequence[pa.RecordBatch]
 """The rows of one bucket for one segment."""
+
+_Arrived: TypeAlias = tuple[NodeId, int, StagedSegment | BaseException | None]
+"""Which replica, since when it is asked, and its answer, why there is none, or that it has taken some of the rows."""
 
 
 def stage(
@@ -181,32 +189,102 @@ class _Sender:
         self._entropy = SystemEntropy()
 
     def send(self, bucket: BucketNumber, share: Share) -> StagedSegment:
-        """Tries the replicas in order, round after round, until one has answered for the rows."""
-        give_up_ns = self._now_ns() + STAGE_GIVE_UP_NS
+        """Sends the rows to the replicas in turn, to another one as well while one is silent, until one has answered.
+
+        What the others may have written is never part of the commit: each writes under an id of its own.
+        """
+        arrived: SimpleQueue[_Arrived] = SimpleQueue()
+        size_bytes = sum(batch.nbytes for batch in share)
+        asking = Hedging(self._order(bucket), give_up_ns=STAGE_GIVE_UP_NS, pause_ns=STAGE_PAUSE_NS)
         reasons: dict[NodeId, LeaseholdError] = {}
+        writes = self._places.known.writes
         while True:
-            for node, address in self._replicas(bucket):
-                try:
-                    staged = self._send_to(address, bucket, share)
-                except LeaseholdError as error:
-                    if error.code in FINAL:
-                        raise
-                    reasons[node] = error
-                    self._places.failed(node, error)
-                else:
-                    self._places.served(node)
-                    return staged
-            if self._is_stopped() or self._now_ns() >= give_up_ns:
-                what = f"no replica takes rows for bucket {bucket} of {self._facts.name}"
-                raise self._places.nobody(what, reasons)
-            self._sleep(STAGE_PAUSE_NS)
-            self._places.look_again()
+            now_ns = self._now_ns()
+            step = asking.move(now_ns, delay_ns=writes.delay_ns(size_bytes), may_hedge=writes.may_hedge)
+            match step:
+                case Ask(node=node, also=also):
+                    writes.asked(also=also)
+                    self._start(node, bucket, share, arrived, asking, reasons)
+                case Wait(until_ns=until_ns):
+                    if self._is_stopped():
+                        raise self._nobody(bucket, reasons)
+                    with contextlib.suppress(Empty):
+                        one = arrived.get(timeout=max(0, until_ns - now_ns) / SECOND_NS)
+                        staged = self._take(one, asking, reasons)
+                        if staged is not None:
+                            return staged
+                case Pause(until_ns=until_ns):
+                    if self._is_stopped():
+                        raise self._nobody(bucket, reasons)
+                    self._sleep(max(0, until_ns - now_ns))
+                    self._places.look_again()
+                    asking.moved(self._order(bucket))
+                case GiveUp():
+                    raise self._nobody(bucket, reasons)
+                case _:
+                    assert_never(step)
 
-    def _replicas(self, bucket: BucketNumber) -> list[tuple[NodeId, str]]:
-        found = ((node, self._places.address(node)) for node in self._places.in_turn(self._places.replicas(bucket)))
-        return [(node, address) for node, address in found if address is not None]
+    def _order(self, bucket: BucketNumber) -> tuple[NodeId, ...]:
+        return self._places.in_turn(self._places.replicas(bucket))
 
-    def _send_to(self, address: str, bucket: BucketNumber, share: Share) -> StagedSegment:
+    def _nobody(self, bucket: BucketNumber, reasons: Mapping[NodeId, LeaseholdError]) -> Unreachable:
+        return self._places.nobody(f"no replica takes rows for bucket {bucket} of {self._facts.name}", reasons)
+
+    def _take(
+        self, arrived: "_Arrived", asking: Hedging, reasons: dict[NodeId, LeaseholdError]
+    ) -> StagedSegment | None:
+        """What a replica did: its answer, if that is one."""
+        node, began_ns, what = arrived
+        now_ns = self._now_ns()
+        match what:
+            case None:
+                asking.progressed(node, now_ns)
+            case StagedSegment():
+                assert asking.is_asked(node), "the first answer ends it"
+                for other in asking.heard(node, now_ns):
+                    self._places.failed(other, silent(now_ns - began_ns))
+                self._places.served(node)
+                self._places.known.writes.answered(now_ns - began_ns)
+                return what
+            case LeaseholdError() if what.code not in FINAL:
+                reasons[node] = what
+                self._places.failed(node, what)
+                asking.failed(node)
+            case BaseException():
+                raise what
+        return None
+
+    def _start(
+        self,
+        node: NodeId,
+        bucket: BucketNumber,
+        share: Share,
+        arrived: "SimpleQueue[_Arrived]",
+        asking: Hedging,
+        reasons: dict[NodeId, LeaseholdError],
+    ) -> None:
+        """Sends the rows to a replica, on a thread of its own: a call that hangs can't be broken off."""
+        address = self._places.address(node)
+        if address is None:
+            reasons[node] = Unreachable("nobody knows its address", code="NO_ADDRESS")
+            asking.failed(node)
+            return
+        began_ns = self._now_ns()
+
+        def run() -> None:
+            try:
+                result = self._send_to(address, bucket, share, lambda: arrived.put((node, began_ns, None)))
+            except BaseException as error:  # noqa: BLE001 it is raised where the answer is waited for
+                arrived.put((node, began_ns, error))
+            else:
+                arrived.put((node, began_ns, result))
+
+        # As a daemon: a replica that hangs does not hold up the end of the program.
+        threading.Thread(target=run, name=f"append to node {node}", daemon=True).start()
+
+    def _send_to(
+        self, address: str, bucket: BucketNumber, share: Share, on_progress: Callable[[], None]
+    ) -> StagedSegment:
         segment = SegmentId(f"{self._transaction}-{self._entropy.hex_128()}")
         request = WriteTicket(
             cluster_id=self._facts.cluster_id,
@@ -225,6 +303,7 @@ class _Sender:
             try:
                 for batch in share:
                     writer.write_batch(batch)
+                    on_progress()
                 writer.write_metadata(encode(RowsEnd(rows=rows)))
                 writer.done_writing()
                 answer: pa.Buffer | None = answers.read()

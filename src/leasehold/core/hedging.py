@@ -162,8 +162,5 @@ class Patience:
         self._budget = max(0, min(self._budget + gained, HEDGE_BURST * HEDGE_EVERY))
 
     def answered(self, took_ns: int) -> None:
-        """An answer came so long after its request. Slower answers count at once, faster ones by and by."""
-        if took_ns >= self._typical_ns:
-            self._typical_ns = (self._typical_ns + took_ns) // 2
-        else:
-            self._typical_ns -= (self._typical_ns - took_ns) // 16
+        """An answer came so long after its request."""
+        self._typical_ns += (took_ns - self._typical_ns) // 8

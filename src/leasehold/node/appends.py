@@ -29,6 +29,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.messages import (
     BytesEnd,
+    ForwardAdmitted,
     ForwardTicket,
     Holder,
     RowsEnd,
@@ -46,7 +47,7 @@ from leasehold.limits import (
     FORWARD_CHUNK_BYTES,
     SEGMENT_BYTES_MAX,
 )
-from leasehold.node.forwarding import Forwarding, Peer, Resting
+from leasehold.node.forwarding import Forwarding, Peer, Peers
 from leasehold.node.guarding import assigned_bucket, busy, check_node, guarded, table_in_use, wait_until_shown
 from leasehold.node.published import Published
 from leasehold.storage.conforming import realign, written_fields
@@ -64,6 +65,8 @@ class Admitted(NamedTuple):
     peers: list[Peer]
     order: int
     """The number of its write transaction."""
+    min_in_sync: int
+    """How many holders the commit will ask for."""
 
 
 class Appends:
@@ -73,7 +76,7 @@ class Appends:
         self._published = published
         self._files = files
         self._now_ns = now_ns
-        self._resting = Resting(now_ns)
+        self._peers = Peers()
         # Apart, or nodes that forward to each other could wait for each other.
         self._writing = BoundedSemaphore(FLIGHT_WRITES_MAX)
         self._accepting = BoundedSemaphore(FLIGHT_WRITES_MAX)
@@ -100,7 +103,9 @@ class Appends:
         forward = forward_ticket(ticket, admitted, self._published)
         with (
             self._files.create(ticket.table, ticket.bucket, ticket.segment) as file,
-            Forwarding(admitted.peers, forward, self._resting) as forwarding,
+            Forwarding(
+                admitted.peers, forward, self._peers, min_in_sync=admitted.min_in_sync, now_ns=self._now_ns
+            ) as forwarding,
         ):
 
             def hand_on(chunk: bytes) -> None:
@@ -130,7 +135,7 @@ class Appends:
             forwarding.send(end)
             file.finish()
             myself = sealed_here(self._published, segment, admitted.order)
-            holders = (myself, *forwarding.holders(end, self._now_ns))
+            holders = (myself, *forwarding.holders(end))
         # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
         self._admit(ticket)
         return msgspec.structs.replace(segment, holders=holders)
@@ -142,14 +147,16 @@ class Appends:
 
     # ------------------------------------------------------------ from a peer
 
-    def accept(self, ticket: ForwardTicket, incoming: Incoming) -> bytes:
-        """Takes the bytes of a segment as they lie on the sender's disk and answers `SegmentStored`."""
+    def accept(self, ticket: ForwardTicket, incoming: Incoming) -> Iterator[bytes]:
+        """Takes the bytes of a segment as they lie on the sender's disk. Answers `ForwardAdmitted`, then
+        `SegmentStored`."""
         wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         self._admit_forward(ticket)
         if not self._accepting.acquire(blocking=False):
             raise busy("forwarded writes", FLIGHT_WRITES_MAX)
         try:
-            return encode(self._accept(ticket, incoming))
+            yield encode(ForwardAdmitted())
+            yield encode(self._accept(ticket, incoming))
         finally:
             self._accepting.release()
 
@@ -199,7 +206,8 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
     bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
     others = [one for one in bucket.replicas if one != node]
     peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
-    return Admitted(view, table, peers, record.order)
+    assert view.settings is not None, "a cluster with tables has settings"
+    return Admitted(view, table, peers, record.order, min(view.settings.min_in_sync, table.replication))
 
 
 def forward_ticket(ticket: WriteTicket, admitted: Admitted, published: Published) -> ForwardTicket:

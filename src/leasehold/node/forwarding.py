@@ -1,83 +1,140 @@
 """Forwarding: a segment's bytes to the other replicas of its bucket, while they are being encoded.
 
-Each peer has a thread and a bounded queue of its own. A peer that refuses, fails, or is slow beyond a bound is left
-out: it holds up the write for that bound once, and the write goes on without it. A peer counts as a holder only by its
-own word that the same number of bytes with the same hash is synced on its disk.
+Each peer has a thread and a bounded queue of its own. A peer that refuses, fails or hangs is left out
+(`core/forwarding.py`), and the write goes on without it. A peer counts as a holder only by its own word that the same
+number of bytes with the same hash is synced on its disk.
 """
 
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.codec import encode
-from leasehold.core.messages import BytesEnd, ForwardTicket, Holder, SegmentStored
+from leasehold.core.forwarding import Judgement, Silent, judge, patience_ns
+from leasehold.core.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Holder, Message, SegmentStored
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import NodeId
 from leasehold.limits import (
     FORWARD_CALL_NS,
     FORWARD_FINISH_NS,
+    FORWARD_PATIENCE_MIN_NS,
+    FORWARD_PROBES,
     FORWARD_QUEUE_CHUNKS,
-    FORWARD_REST_NS,
     FORWARD_STALL_NS,
     SECOND_NS,
 )
-from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect, within, writer_to
+from leasehold.wire.flight import (
+    BYTES_SCHEMA,
+    bytes_batch,
+    calling,
+    descriptor,
+    expect,
+    is_answering,
+    within,
+    writer_to,
+)
+
+M = TypeVar("M", bound=Message)
 
 Peer = tuple[NodeId, str]
 """A node and the address where it serves Flight."""
 
 
-class Resting:
-    """Peers that stalled or were gone lately get nothing for FORWARD_REST_NS: not every write shall wait for them."""
+class Peers:
+    """Which peers are silent: they get nothing until their process answers a probe. Any thread may use it."""
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
-        self._now_ns = now_ns
-        self._until_ns: dict[NodeId, int] = {}
+    def __init__(self, probe: Callable[[str, int], bool] = is_answering) -> None:
+        self._probe = probe
+        self._lock = threading.Lock()
+        self._silent = Silent()
+        self._probed: set[NodeId] = set()
+        """Those that a thread probes."""
 
-    def awake(self, peers: Sequence[Peer]) -> list[Peer]:
-        """Those that are worth a try."""
-        now_ns = self._now_ns()
-        return [peer for peer in peers if self._until_ns.get(peer[0], now_ns) <= now_ns]
+    def worth_a_try(self, peers: Sequence[Peer], min_in_sync: int) -> list[Peer]:
+        """Those that answer; all of them where `min_in_sync` needs others as well."""
+        for peer in peers:
+            with self._lock:
+                is_news = peer[0] in self._silent and peer[0] not in self._probed
+            if is_news:  # nobody has looked at it for a while
+                self._look_at(peer)
+        with self._lock:
+            found = [peer for peer in peers if peer[0] not in self._silent]
+        return found if 1 + len(found) >= min_in_sync else list(peers)
 
-    def stalled(self, node: NodeId) -> None:
-        """Leaves it alone for a while."""
-        self._until_ns[node] = self._now_ns() + FORWARD_REST_NS
+    def left_out(self, peer: Peer) -> None:
+        """It was silent. It is probed from now on, and gets bytes again as soon as it answers."""
+        with self._lock:
+            self._silent.left_out(peer[0])
+            if peer[0] in self._probed:
+                return
+            self._probed.add(peer[0])
+        threading.Thread(target=self._watch, args=(peer,), name=f"probe of node {peer[0]}", daemon=True).start()
+
+    def _look_at(self, peer: Peer) -> None:
+        if self._probe(peer[1], FORWARD_PATIENCE_MIN_NS):
+            with self._lock:
+                self._silent.answered(peer[0])
+        else:
+            self.left_out(peer)
+
+    def _watch(self, peer: Peer) -> None:
+        pause = threading.Event()
+        for _ in range(FORWARD_PROBES):
+            if self._probe(peer[1], FORWARD_PATIENCE_MIN_NS):
+                with self._lock:
+                    self._silent.answered(peer[0])
+                break
+            pause.wait(FORWARD_PATIENCE_MIN_NS / SECOND_NS)
+        with self._lock:
+            self._probed.discard(peer[0])
 
 
 class _Forward:
     """One peer of one segment. `send`, `end` and `drop` belong to the writing thread, `_run` to its own."""
 
     def __init__(self, peer: Peer, ticket: ForwardTicket) -> None:
+        self.peer = peer
         self.node, self._address = peer
         self._ticket = ticket
         self._queue: queue.Queue[bytes | BytesEnd | None] = queue.Queue(FORWARD_QUEUE_CHUNKS)
         self._given_up = threading.Event()
         self._done = threading.Event()
+        self.is_admitted = False
+        """Whether the peer has said that it takes the file."""
         self.stored: SegmentStored | None = None
-        self.stalled = False
+        self.is_silent = False
         name = f"forward to node {self.node}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def send(self, piece: bytes | BytesEnd) -> None:
-        """Queues a piece; gives the peer up if its queue stays full for FORWARD_STALL_NS."""
-        if self._given_up.is_set():
-            return
-        try:
-            self._queue.put(piece, timeout=FORWARD_STALL_NS / SECOND_NS)
-        except queue.Full:
-            self.stalled = True
-            self.drop()
+    @property
+    def may_hold(self) -> bool:
+        """Whether it holds the segment, or may yet."""
+        return self.stored is not None or not self._given_up.is_set()
 
-    def wait(self, timeout_ns: int) -> None:
-        """Until the peer has answered or failed; gives it up after that."""
-        # A thread given up may hang in a write until its connection is cut.
-        if not self._given_up.is_set() and not self._done.wait(timeout_ns / SECOND_NS):
-            self.stalled = True
+    def offer(self, piece: bytes | BytesEnd, timeout_ns: int) -> bool:
+        """Queues a piece; False if there is no room by then. A peer that was given up takes all."""
+        if self._given_up.is_set():
+            return True
+        try:
+            self._queue.put(piece, timeout=timeout_ns / SECOND_NS)
+        except queue.Full:
+            return False
+        return True
+
+    def is_done(self, timeout_ns: int) -> bool:
+        """Whether it has answered or failed by then."""
+        return self._given_up.is_set() or self._done.wait(timeout_ns / SECOND_NS)
+
+    def leave_out(self) -> None:
+        """The write goes on without it, for it is silent."""
+        # Its thread may hang in a write until its connection is cut.
+        self.is_silent = True
         self.drop()
 
     def drop(self) -> None:
@@ -102,7 +159,7 @@ class _Forward:
             with calling(self._address):
                 self.stored = self._forward()
         except Unreachable:
-            self.stalled = True
+            self.is_silent = True
         except LeaseholdError:
             self.stored = None  # it declined, and the answer to the writer does not name it
         finally:
@@ -115,13 +172,16 @@ class _Forward:
             descriptor(self._ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS)
         )
         try:
+            if _answer(answers, ForwardAdmitted) is None:
+                return None
+            self.is_admitted = True
             while (piece := self._queue.get()) is not None:
                 if self._given_up.is_set():
                     return None
                 if isinstance(piece, BytesEnd):
                     writer.write_metadata(encode(piece))
                     writer.done_writing()
-                    return _answer(answers)
+                    return _answer(answers, SegmentStored)
                 writer.write_batch(bytes_batch(piece))
             return None
         finally:
@@ -134,18 +194,24 @@ class _Forward:
             self._take_one()
 
 
-def _answer(answers: flight.FlightMetadataReader) -> SegmentStored | None:
+def _answer(answers: flight.FlightMetadataReader, kind: type[M]) -> M | None:
     """None where the call failed: closing it then says why."""
     answer: pa.Buffer | None = answers.read()
-    return None if answer is None else expect(SegmentStored, answer)
+    return None if answer is None else expect(kind, answer)
 
 
 class Forwarding:
-    """All peers of one segment. As a context manager it leaves no peer with an open stream."""
+    """All peers of one segment; `min_in_sync` holders are needed, this node among them. As a context manager it leaves
+    no peer with an open stream."""
 
-    def __init__(self, peers: Sequence[Peer], ticket: ForwardTicket, resting: Resting) -> None:
-        self._resting = resting
-        self._forwards = [_Forward(peer, ticket) for peer in resting.awake(peers)]
+    def __init__(
+        self, known: Sequence[Peer], ticket: ForwardTicket, peers: Peers, *, min_in_sync: int, now_ns: Callable[[], int]
+    ) -> None:
+        self._peers = peers
+        self._min_in_sync = min_in_sync
+        self._now_ns = now_ns
+        self._ended_ns = 0
+        self._forwards = [_Forward(peer, ticket) for peer in peers.worth_a_try(known, min_in_sync)]
 
     def __enter__(self) -> Self:
         return self
@@ -155,22 +221,40 @@ class Forwarding:
     ) -> None:
         for forward in self._forwards:
             forward.drop()
-            if forward.stalled:
-                self._resting.stalled(forward.node)
+            if forward.is_silent:
+                self._peers.left_out(forward.peer)
 
     def send(self, piece: bytes | BytesEnd) -> None:
         """Hands bytes, or at last what they must be together, to every peer that is still in."""
         for forward in self._forwards:
-            forward.send(piece)
+            until_ns = self._now_ns() + FORWARD_STALL_NS
+            self._insist(forward, partial(forward.offer, piece), until_ns, patience_ns(0))
+        self._ended_ns = self._now_ns()
 
-    def holders(self, end: BytesEnd, now_ns: Callable[[], int]) -> list[Holder]:
-        """The peers that have stored just that; waits for them FORWARD_FINISH_NS altogether."""
-        give_up_ns = now_ns() + FORWARD_FINISH_NS
+    def holders(self, end: BytesEnd) -> list[Holder]:
+        """The peers that have stored just that; called once this node has synced, after `end` was sent."""
+        synced_ns = self._now_ns()
+        patient_ns = patience_ns(synced_ns - self._ended_ns)
         found: list[Holder] = []
         for forward in self._forwards:
-            forward.wait(max(0, give_up_ns - now_ns()))
+            self._insist(forward, forward.is_done, synced_ns + FORWARD_FINISH_NS, patient_ns)
             stored = forward.stored
             same = stored is not None and (stored.size_bytes, stored.sha256) == (end.size_bytes, end.sha256)
             if stored is not None and same and stored.node == forward.node:
                 found.append(Holder(node=stored.node, incarnation=stored.incarnation, seal=stored.seal))
         return found
+
+    def _insist(self, forward: _Forward, is_done: Callable[[int], bool], until_ns: int, patient_ns: int) -> None:
+        """Waits until the peer has done it, or leaves it out."""
+        while not is_done(patient_ns):
+            others = 1 + sum(1 for one in self._forwards if one is not forward and one.may_hold)
+            judgement = judge(
+                admitted=forward.is_admitted,
+                others=others,
+                min_in_sync=self._min_in_sync,
+                expired=self._now_ns() >= until_ns,
+            )
+            if judgement is Judgement.PROBE and not is_answering(forward.peer[1], patient_ns):
+                judgement = Judgement.LEAVE_OUT
+            if judgement is Judgement.LEAVE_OUT:
+                forward.leave_out()

@@ -1,6 +1,6 @@
 """A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -74,16 +74,16 @@ class NodeFlight:
             case _:
                 raise _no_ticket("read")
 
-    def put(self, command: bytes, incoming: Incoming) -> bytes:
+    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
         """Rows from a client, or a segment's bytes from another node."""
         request = read_ticket(command)
         match request:
             case WriteTicket():
                 check_cluster(self._published, request.cluster_id)
-                return self._appends.write(request, incoming)
+                yield self._appends.write(request, incoming)
             case ForwardTicket():
                 check_cluster(self._published, request.cluster_id)
-                return self._appends.accept(request, incoming)
+                yield from self._appends.accept(request, incoming)
             case _:
                 raise _no_ticket("write")
 

@@ -25,6 +25,7 @@ from leasehold.core.messages import (
     BatchMark,
     BytesEnd,
     FetchTicket,
+    ForwardAdmitted,
     ForwardTicket,
     Message,
     ReadTicket,
@@ -50,14 +51,13 @@ from leasehold.node.appends import (
     sealed_here,
     stored,
 )
-from leasehold.node.forwarding import Resting
 from leasehold.node.guarding import behind, busy, check_cluster, check_node, guarded, missing
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Following, Reconciler
 from leasehold.node.scans import authorise, is_replaceable
 from leasehold.storage.conforming import conform
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
-from leasehold.testing.forwarding import Forwarding
+from leasehold.testing.forwarding import Forwarding, Peers
 from leasehold.testing.hosts import Host
 from leasehold.testing.rows import Content, RowId, batch_message, fulfils, rows_in, rows_message
 from leasehold.testing.threads import NoThreads
@@ -165,7 +165,7 @@ class DataService:
         self._published = published
         self._clock = clock
         self._group = group
-        self._resting = Resting(clock.now_ns)
+        self._peers = Peers(node.host, clock, group)
         self._writing = self._accepting = self._reading = 0
 
     async def call(self, request: Message) -> Message:
@@ -212,7 +212,14 @@ class DataService:
         fields = live_fields(admitted.table)
         forward = forward_ticket(ticket, admitted, self._published)
         with self._disk.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
-            async with Forwarding(admitted.peers, forward, self._resting, self._node.host, self._clock) as forwarding:
+            async with Forwarding(
+                admitted.peers,
+                forward,
+                self._peers,
+                self._node.host,
+                self._clock,
+                min_in_sync=admitted.min_in_sync,
+            ) as forwarding:
                 rows = 0
                 while not isinstance(message := await self._received(duplex), RowsEnd):
                     part = rows_in(message)
@@ -263,6 +270,7 @@ class DataService:
     async def _store(self, ticket: ForwardTicket, duplex: Duplex) -> SegmentStored:
         await self._until_shown(ticket.revision)
         self._admit_forward(ticket)
+        await duplex.send(ForwardAdmitted())
         with self._disk.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
             while not isinstance(end := await self._received(duplex), BytesEnd):
                 file.write(rows_in(end))

@@ -220,6 +220,20 @@ def copier_to(address: str) -> flight.FlightClient:
     return _watched.to(address)
 
 
+def is_answering(address: str, timeout_ns: int) -> bool:
+    """Whether the process at `host:port` answers anything at all in time, be it that it does not serve the question."""
+    try:
+        for _ in writer_to(address).list_actions(within(timeout_ns)):
+            return True
+    except (flight.FlightTimedOutError, flight.FlightUnavailableError, flight.FlightCancelledError):
+        # A connection that lost its peer may be silent until the kernel sends again: the next probe has a new one.
+        _watched.forget(address)
+        return False
+    except (flight.FlightError, pa.ArrowException, OSError):
+        return True
+    return True
+
+
 def within(timeout_ns: int) -> flight.FlightCallOptions:
     """Bounds a whole call, from its start to its last message. Batches that it brings are aligned."""
     assert timeout_ns > 0

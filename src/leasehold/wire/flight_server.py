@@ -97,8 +97,8 @@ class FlightService(Protocol):
         """Answers a ticket."""
         ...
 
-    def put(self, command: bytes, incoming: Incoming) -> bytes:
-        """Takes a stream; what to answer at its end."""
+    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+        """Takes a stream; what to answer while it comes and at its end."""
         ...
 
     def act(self, action: str) -> bytes:
@@ -196,7 +196,8 @@ class _Methods(grpc.GenericRpcHandler):
 
     def _put(self, call: "_Call") -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
-        yield write_field(1, self._service.put(bytes(begin.command or b""), _Rows(begin, call)))
+        for answer in self._service.put(bytes(begin.command or b""), _Rows(begin, call)):
+            yield write_field(1, answer)
 
     def _act(self, call: "_Call") -> Iterator[bytes]:
         action = bytes(read_fields(call.first(TICKET_BYTES_MAX)).get(1, b""))

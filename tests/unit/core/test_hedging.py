@@ -106,14 +106,16 @@ def test_the_delay_follows_how_long_answers_take_and_how_much_is_asked_for():
     one = Patience()
     assert one.delay_ns() == HEDGE_DELAY_MIN_NS
     assert one.delay_ns(HEDGE_BYTES_PER_SECOND) == HEDGE_DELAY_MIN_NS + SECOND_NS
-    for _ in range(3):
+    one.answered(2 * HEDGE_DELAY_MIN_NS)
+    assert one.delay_ns() <= 2 * HEDGE_DELAY_MIN_NS, "one slow answer is not yet what is usual"
+    for _ in range(20):
         one.answered(HEDGE_DELAY_MIN_NS)
     assert one.delay_ns() > 3 * HEDGE_DELAY_MIN_NS
-    for _ in range(5):
+    for _ in range(20):
         one.answered(60 * SECOND_NS)
     assert one.delay_ns() == HEDGE_DELAY_MAX_NS
     for _ in range(1_000):
-        one.answered(1)
+        one.answered(0)
     assert one.delay_ns() == HEDGE_DELAY_MIN_NS
 
 

@@ -14,7 +14,15 @@ from pyarrow import flight
 from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.codec import encode
-from leasehold.core.messages import BytesEnd, ForwardTicket, RowsEnd, SegmentStored, StagedSegment, WriteTicket
+from leasehold.core.messages import (
+    BytesEnd,
+    ForwardAdmitted,
+    ForwardTicket,
+    RowsEnd,
+    SegmentStored,
+    StagedSegment,
+    WriteTicket,
+)
 from leasehold.core.plan import put
 from leasehold.core.records import TransactionState
 from leasehold.core.seals import is_sealed
@@ -22,11 +30,14 @@ from leasehold.core.statements import WidenColumn
 from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId, segment_transaction
+from leasehold.limits import FORWARD_STALL_NS
 from leasehold.node import appends, forwarding
+from leasehold.node.forwarding import Peers
 from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment
+from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect
+from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect, is_answering
 from tests.unit.node.cluster import CLUSTER, DROP_TABLE, NAME, Cluster, add, cluster, drop_column, rename, rows
 
 ROWS_SCHEMA = rows(0, 1).schema
@@ -90,6 +101,8 @@ class Stream:
                     self._writer.write_metadata(mark if isinstance(mark, bytes) else encode(mark))
                 self._writer.done_writing()
                 answer = self._answers.read()
+                if answer is not None and answer.to_pybytes() == encode(ForwardAdmitted()):
+                    answer = self._answers.read()
                 return None if answer is None else answer.to_pybytes()
             finally:
                 self._writer.close()
@@ -238,17 +251,98 @@ def test_one_write_too_many_is_told_so(pair: Cluster, monkeypatch: pytest.Monkey
 # ---------------------------------------------------------------- peers
 
 
-def test_a_peer_that_hangs_is_left_out_and_rests(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "FORWARD_FINISH_NS", 200_000_000)
+def append_through_node_1(made: Cluster) -> list[NodeId]:
+    """The holders of a segment of three rows."""
+    answer = Stream(made, 1, write_ticket(made), ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
+    return [one.node for one in expect(StagedSegment, answer).holders]
+
+
+def test_a_peer_that_does_not_take_the_file_is_left_out_and_asked_again_as_soon_as_it_answers(pair: Cluster) -> None:
+    """It waits for a revision that it can't hear of, while its process answers."""
     released = threading.Event()
     pair.node(2).at_reading(1, lambda: released.wait(20))
     try:
-        for _ in range(2):
-            answer = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA).send(rows(0, 3)).end(RowsEnd(rows=3))
-            assert [one.node for one in expect(StagedSegment, answer).holders] == [1]
-        assert pair.node(2).readings == 1, "the second write does not ask it at all"
+        began_ns = BoottimeClock().now_ns()
+        assert append_through_node_1(pair) == [1]
+        assert BoottimeClock().now_ns() - began_ns < FORWARD_STALL_NS
     finally:
         released.set()
+    for _ in range(100):
+        if append_through_node_1(pair) == [1, 2]:
+            return
+    raise AssertionError("a peer that answers gets no writes")
+
+
+def test_a_peer_that_takes_the_file_and_is_slow_is_waited_for_while_its_process_answers(pair: Cluster) -> None:
+    looks: list[str] = []
+
+    def answers(address: str, timeout_ns: int) -> bool:
+        looks.append(address)
+        if len(looks) > 3:
+            released.set()
+        return is_answering(address, timeout_ns)
+
+    released = threading.Event()
+    pair.node(2).at_reading(2, lambda: released.wait(20))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forwarding, "is_answering", answers)
+        assert append_through_node_1(pair) == [1, 2]
+    assert set(looks) == {pair.catalog.nodes[NodeId(2)].address}
+
+
+def test_a_peer_that_min_in_sync_needs_is_waited_for_though_it_is_silent(pair: Cluster) -> None:
+    assert pair.catalog.settings is not None
+    pair.change([put(keys.SETTINGS, msgspec.structs.replace(pair.catalog.settings, min_in_sync=2))])
+    released = threading.Event()
+    pair.node(2).at_reading(1, lambda: released.wait(0.7))
+    assert append_through_node_1(pair) == [1, 2]
+
+
+def test_a_silent_peer_gets_nothing_until_it_answers() -> None:
+    answering: set[str] = set()
+    probes: list[str] = []
+    probed = threading.Semaphore(0)
+
+    def probe(address: str, _timeout_ns: int) -> bool:
+        probes.append(address)
+        probed.release()
+        return address in answering
+
+    one, other = (NodeId(1), "a:1"), (NodeId(2), "b:2")
+    peers = Peers(probe)
+    peers.left_out(one)
+    assert peers.worth_a_try([one, other], 1) == [other]
+    assert peers.worth_a_try([one], 1) == []
+    assert peers.worth_a_try([one], 2) == [one], "without it there are too few"
+    answering.add("a:1")
+    for _ in range(2):  # one may have been under way
+        assert probed.acquire(timeout=10)
+    for _ in range(100):
+        if peers.worth_a_try([one, other], 1) == [one, other]:
+            break
+        probed.acquire(timeout=0.1)
+    else:
+        raise AssertionError("it answers and gets nothing")
+    assert set(probes) == {"a:1"}, "who was never silent is not probed"
+
+
+def test_a_silent_peer_that_nobody_has_probed_lately_is_probed_by_the_next_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that the first write after a pause leaves nobody out who is back since."""
+    monkeypatch.setattr(forwarding, "FORWARD_PROBES", 0)
+    answering: set[str] = set()
+    peers, one = Peers(lambda address, _: address in answering), (NodeId(1), "a:1")
+    peers.left_out(one)
+    for thread in threading.enumerate():
+        if thread.name == "probe of node 1":
+            thread.join(10)
+    assert peers.worth_a_try([one], 1) == []
+    answering.add("a:1")
+    for thread in threading.enumerate():
+        if thread.name == "probe of node 1":
+            thread.join(10)
+    assert peers.worth_a_try([one], 1) == [one]
 
 
 def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ from leasehold.core.messages.flight import (
     BatchMark,
     BytesEnd,
     FetchTicket,
+    ForwardAdmitted,
     ForwardTicket,
     ReadTicket,
     RowsEnd,
@@ -119,6 +120,7 @@ __all__ = [
     "Execute",
     "Failure",
     "FetchTicket",
+    "ForwardAdmitted",
     "ForwardTicket",
     "Grant",
     "Holder",
@@ -226,6 +228,7 @@ Message: TypeAlias = (
     | ScanPlan
     | WriteTicket
     | ForwardTicket
+    | ForwardAdmitted
     | RowsEnd
     | BytesEnd
     | SegmentStored

@@ -51,6 +51,10 @@ class ForwardTicket(Base, frozen=True, kw_only=True, tag="forward-ticket/1"):
     session: Session | None = None
 
 
+class ForwardAdmitted(Base, frozen=True, kw_only=True, tag="forward-admitted/1"):
+    """The first answer to a ForwardTicket: the peer takes the file. `SegmentStored` follows once it is synced."""
+
+
 class SegmentStored(Base, frozen=True, kw_only=True, tag="stored/1"):
     """The answer of a replica that wrote forwarded bytes."""
 
