@@ -253,12 +253,14 @@ LOCAL_NODES: Final = 3
 LOCAL_NODES_MAX: Final = 32
 START_WATCH_NS: Final = 2 * SECOND_NS
 """How long a person's command watches whether a process that listens stays: what a coordinator refuses ends it."""
-START_WAIT_NS: Final = 20 * SECOND_NS
-"""How long a process may take until it listens."""
+START_WAIT_NS: Final = 300 * SECOND_NS
+"""How long a person's command waits by default until the processes that it starts serve, while they make progress."""
+START_STALL_NS: Final = 60 * SECOND_NS
+"""A process that is waited for and has neither used CPU time nor written to its log for so long is given up."""
+START_TELL_NS: Final = 5 * SECOND_NS
+"""How often a command says what it waits for."""
 STOP_WAIT_NS: Final = 8 * SECOND_NS
 """How long a process may take to stop in order; then it is killed."""
-ACTIVE_WAIT_NS: Final = 30 * SECOND_NS
-"""How long a person's command waits for nodes to serve."""
 SCAN_PARTITION_BYTES: Final = 32 * 1024 * 1024
 """Of segments on disk: about so much is read by one Spark task."""
 SCAN_PARTITIONS_MIN: Final = 4

@@ -109,7 +109,7 @@ class Node:
         address = read_address(self.directory)
         assert address is not None
         with self._cluster.connect() as cluster:
-            wait_until_active(cluster, {self.name: address}, self._check_runs)
+            wait_until_active(cluster, {self.name: address}, lambda _: self._check_runs())
         return self
 
     def status(self) -> NodeStatus:

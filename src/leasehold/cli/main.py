@@ -81,19 +81,25 @@ def up(
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", help="As 5m: how long it waits for processes that run and make progress.")
+    ] = "5m",
     output: Out = Output.TABLE,
 ) -> None:
     """Start a coordinator and its data nodes here, or what of them does not run; stop them at Ctrl-C or SIGTERM."""
+    from leasehold.cli.statement import read_timeout_ns
     from leasehold.local.processes import LocalCluster
     from leasehold.local.stopping import StopSignals, ToldToStop
+    from leasehold.wire.clock import BoottimeClock
 
+    until_ns = BoottimeClock().now_ns() + read_timeout_ns(timeout)
     if detach:
-        local = LocalCluster(directory)
+        local = LocalCluster(directory, tell=note, until_ns=until_ns)
         _start(local, nodes, output)
         note(f"it runs on; stop it with `leasehold down --dir {typed(directory)}`")
         return
     signals = StopSignals()
-    local = LocalCluster(directory, pause=signals.pause)
+    local = LocalCluster(directory, pause=signals.pause, tell=note, until_ns=until_ns)
     try:
         with contextlib.suppress(ToldToStop):
             _start(local, nodes, output)
@@ -110,7 +116,7 @@ def _start(local: "LocalCluster", nodes: int | None, output: Output) -> None:
     from leasehold.cli.status import show_status
 
     note(f"starting a coordinator and {'its' if nodes is None else nodes} nodes in {local.directory}")
-    local.up(nodes, note)
+    local.up(nodes)
     show_status(local.wait_until_active(), output)
 
 

@@ -4,30 +4,31 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import psutil
 
-from leasehold.errors import Refused, Unreachable
+from leasehold.errors import Refused
 from leasehold.limits import (
     END_POLL_NS,
-    RETRY_PAUSE_NS,
-    START_WAIT_NS,
     STOP_WAIT_NS,
 )
 from leasehold.local.files import (
     ADDRESS_FILE,
     GOSSIP_FILE,
     make_directory,
-    read_address,
     write_whole,
 )
 from leasehold.vault.faults import VARIABLE as FAULT
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 _LOG_TAIL_BYTES = 4096
+_SHELL: Final = "/bin/sh"
+_WHEN_RELEASED: Final = 'read -r _ && exec "$@" </dev/null'
+"""Becomes the process, under the same pid, once a line comes; ends if stdin ends before."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,22 +75,33 @@ class Process:
         for name in (ADDRESS_FILE, GOSSIP_FILE):
             (self.directory / name).unlink(missing_ok=True)
         self._log_began = self.log.stat().st_size if self.log.exists() else 0
+        # It begins once this process has written its pid, and ends if this process dies before: no process runs
+        # that no pid file names.
+        held, release = os.pipe()
+        try:
+            pid = self._spawn(held, [sys.executable, "-m", "leasehold.cli.main", *arguments])
+            # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
+            identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
+            write_whole(self.directory / "pid", msgspec.json.encode(identity))
+            os.write(release, b"\n")
+        finally:
+            os.close(held)
+            os.close(release)
+
+    def _spawn(self, held: int, words: list[str]) -> int:
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-m", "leasehold.cli.main", *arguments],
+        return os.posix_spawn(
+            _SHELL,
+            [_SHELL, "-c", _WHEN_RELEASED, _SHELL, *words],
             _without_ours(os.environ),
             file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, held, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(self.log), append, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ],
             setsid=True,
             setsigmask=[],  # a child that inherits blocked signals could not be told to stop
         )
-        # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
-        identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
-        write_whole(self.directory / "pid", msgspec.json.encode(identity))
 
     def check_runs(self) -> None:
         """Raises `Refused` with what it said last if it has ended."""
@@ -100,17 +112,14 @@ class Process:
                 hint=f"{self._last_hint()}the whole log is {self.log}",
             )
 
-    def wait_until_up(self, pause: Callable[[int], None] = sleep_ns) -> str:
-        """Its address, once it listens. Raises `Refused` with what it said last if it ends instead."""
-        clock = BoottimeClock()
-        deadline_ns = clock.now_ns() + START_WAIT_NS
-        while clock.now_ns() < deadline_ns:
-            address = read_address(self.directory)
-            if address is not None:
-                return address
-            self.check_runs()
-            pause(RETRY_PAUSE_NS)
-        raise Unreachable(f"{self.name} does not listen yet", hint=f"look into {self.log}")
+    def used(self) -> object:
+        """Changes whenever the process has used CPU time or has written to its log."""
+        process = self.running()
+        try:
+            times = None if process is None else process.cpu_times()[:2]
+        except psutil.NoSuchProcess:
+            times = None
+        return times, self.log.stat().st_size if self.log.exists() else 0
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal. Raises `Refused` if it does not run."""

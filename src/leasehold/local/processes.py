@@ -21,13 +21,12 @@ import psutil
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile, read_cluster_file
 from leasehold.core.messages import ClusterStatus
-from leasehold.errors import BadDirectory, BadSettings, CheckFailed, LeaseholdError, NotFound, Refused, typed
+from leasehold.errors import BadDirectory, BadSettings, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
 from leasehold.limits import (
     FORMAT_VERSION,
     LOCAL_NODES,
     LOCAL_NODES_MAX,
-    RETRY_PAUSE_NS,
     START_WAIT_NS,
     START_WATCH_NS,
 )
@@ -39,17 +38,30 @@ from leasehold.local.files import (
     write_whole,
 )
 from leasehold.local.gossip import KEY_SCRATCH, gossip_words, make_key
+from leasehold.local.patience import Patience
 from leasehold.local.process import Process
 from leasehold.local.waiting import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 
 class LocalCluster:
-    """All processes of the cluster in one directory. `pause` is how it waits: what that raises ends the waiting."""
+    """All processes of the cluster in one directory.
 
-    def __init__(self, directory: Path, pause: Callable[[int], None] = sleep_ns) -> None:
+    `pause` is how it waits: what that raises ends the waiting. `tell` gets what it waits for. It gives up at `until_ns`
+    of the boot-time clock, by default START_WAIT_NS after each call.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        pause: Callable[[int], None] = sleep_ns,
+        tell: Callable[[str], None] = lambda _: None,
+        until_ns: int | None = None,
+    ) -> None:
         self.directory = directory.absolute()
         self._pause = pause
+        self._tell = tell
+        self._until_ns = until_ns
 
     @property
     def coordinator(self) -> Process:
@@ -71,10 +83,11 @@ class LocalCluster:
 
     # ------------------------------------------------------------ up and down
 
-    def up(self, nodes: int | None = None, tell: Callable[[str], None] = lambda _: None) -> ClusterFile:
+    def up(self, nodes: int | None = None) -> ClusterFile:
         """Starts what does not run, making the cluster first if the directory is empty: `nodes` of them, by default
-        those that it has, LOCAL_NODES of a new one. A node that was removed from the cluster is left out, and `tell` is
-        told so.
+        those that it has, LOCAL_NODES of a new one. A node that was removed from the cluster is left out.
+
+        Killed at any step, it can be called again: it goes on from what is there.
 
         Raises `Refused` (RUNNING) if all of it runs already, `BadDirectory` for a directory that holds other things.
         """
@@ -88,27 +101,28 @@ class LocalCluster:
             if file is not None:
                 names = tuple(sorted({*names, *file.nodes}, key=lambda name: (len(name), name)))
                 processes = [self.coordinator, *(Process(self.directory / name) for name in names)]
-                if all(process.running() for process in processes):
+                if all(process.running() and read_address(process.directory) for process in processes):
                     raise Refused(
                         f"a cluster runs in {self.directory} already",
                         code="RUNNING",
                         hint="use another --dir for a second one, or `leasehold down` to stop it",
                     )
             make_key(self.directory)
-            address = self.start_coordinator(None if file is None else file.coordinator)
-            cluster_id = self._initialise(address, known=file is not None)
+            patience = self._patience()
+            address = self._start_coordinator(None if file is None else file.coordinator, patience)
+            cluster_id = self._initialise(address, patience, known=file is not None)
             file = ClusterFile(format=FORMAT_VERSION, cluster_id=cluster_id, coordinator=address, nodes=names)
             write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
-            removed = self._start_nodes(names, address)
+            removed = self._start_nodes(names, address, patience)
             if removed:
                 file = msgspec.structs.replace(file, nodes=tuple(name for name in names if name not in removed))
                 write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
             for name in removed:
                 reset = f"`leasehold node reset --dir {typed(self.directory / name)}`"
-                tell(f"{name} was removed from the cluster and is left out; {reset} makes a new node of it")
+                self._tell(f"{name} was removed from the cluster and is left out; {reset} makes a new node of it")
             return file
 
-    def _start_nodes(self, names: tuple[str, ...], address: str) -> list[str]:
+    def _start_nodes(self, names: tuple[str, ...], address: str, patience: Patience) -> list[str]:
         """Starts what does not run: known nodes together, new ones in turn, so that node-2 gets id 2.
 
         Answers which have ended because they were removed from the cluster.
@@ -119,21 +133,20 @@ class LocalCluster:
             started: list[Process] = []
             for name in names:
                 process = Process(self.directory / name)
-                if process.running() is not None:
-                    continue
-                self._spawn_node(process, address)
+                if process.running() is None:
+                    self._spawn_node(process, address)
                 if name in registered:
                     started.append(process)
                     continue
                 try:
-                    process.wait_until_up(self._pause)
-                    wait_until_registered(cluster, name, partial(self._watch, [process]))
+                    _wait_until_up(process, patience)
+                    wait_until_registered(cluster, name, partial(patience.wait, processes=[process]))
                 except Refused:
                     if not process.last_words().startswith("error [REMOVED]"):
                         raise
                     removed.append(name)
             for process in started:
-                process.wait_until_up(self._pause)
+                _wait_until_up(process, patience)
         return removed
 
     def down(self) -> list[str]:
@@ -159,13 +172,15 @@ class LocalCluster:
 
     def start_coordinator(self, address: str | None) -> str:
         """Starts the coordinator unless it runs; under its old address if it had one, since nodes know that one."""
+        return self._start_coordinator(address, self._patience())
+
+    def _start_coordinator(self, address: str | None, patience: Patience) -> str:
         process = self.coordinator
-        if process.running() is not None:
-            return read_address(process.directory) or _missing(address)
-        listen = address or f"127.0.0.1:{_free_port()}"
-        where = ["--dir", str(process.directory), "--listen", listen]
-        process.start(["coordinator", *where, *gossip_words(process.directory)])
-        return process.wait_until_up(self._pause)
+        if process.running() is None:
+            listen = address or f"127.0.0.1:{_free_port()}"
+            where = ["--dir", str(process.directory), "--listen", listen]
+            process.start(["coordinator", *where, *gossip_words(process.directory)])
+        return _wait_until_up(process, patience)
 
     def restart_coordinator(self) -> str:
         """Starts a coordinator that does not run, under its old address. Raises `Refused` if it runs."""
@@ -184,12 +199,13 @@ class LocalCluster:
             raise Refused(f"{process.name} runs already", code="RUNNING", hint="nothing to do")
         coordinator = read_cluster_file(self.directory).coordinator
         self._spawn_node(process, coordinator)
-        address = process.wait_until_up(self._pause)
+        patience = self._patience()
+        address = _wait_until_up(process, patience)
         clock = BoottimeClock()
         deadline_ns = clock.now_ns() + START_WATCH_NS
         with Coordinators(coordinator) as cluster:
             while clock.now_ns() < deadline_ns:
-                self._watch([process])
+                patience.wait(f"{process.name} to join", [process])
                 with contextlib.suppress(LeaseholdError):
                     if any(one.name == process.name and one.address == address for one in cluster.status().nodes):
                         break
@@ -202,15 +218,14 @@ class LocalCluster:
         Raises `Unreachable`, or `Refused` (DID_NOT_START) as soon as one of them has ended.
         """
         processes = [self.node(name) for name in names] or self.nodes()
-        addresses = {process.name: read_address(process.directory) or "nowhere" for process in processes}
+        patience = self._patience()
+        addresses = {process.name: _wait_until_up(process, patience) for process in processes}
         with Coordinators(self.directory) as cluster:
-            return wait_until_active(cluster, addresses, partial(self._watch, processes))
+            return wait_until_active(cluster, addresses, partial(patience.wait, processes=processes))
 
-    def _watch(self, processes: list[Process]) -> None:
-        """A pause, if all of these still run; raises `Refused` if one does not."""
-        for process in processes:
-            process.check_runs()
-        self._pause(RETRY_PAUSE_NS)
+    def _patience(self) -> Patience:
+        left_ns = START_WAIT_NS if self._until_ns is None else self._until_ns - BoottimeClock().now_ns()
+        return Patience(left_ns, self._pause, self._tell)
 
     def _spawn_node(self, process: Process, coordinator: str) -> None:
         where = ["--dir", str(process.directory), "--listen", "127.0.0.1:0", "--coordinator", coordinator]
@@ -233,19 +248,17 @@ class LocalCluster:
     def _known(self) -> ClusterFile | None:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
 
-    def _initialise(self, address: str, *, known: bool) -> ClusterId:
+    def _initialise(self, address: str, patience: Patience, *, known: bool) -> ClusterId:
         with Coordinators(address) as cluster:
-            clock = BoottimeClock()
-            deadline_ns = clock.now_ns() + START_WAIT_NS
             while True:
                 try:
                     return cluster.whoami().cluster_id if known else cluster.initialise().cluster_id
                 except LeaseholdError as error:
                     if error.code == "INITIALISED":
                         known = True  # an earlier `up` was cut off after this step
-                    elif clock.now_ns() >= deadline_ns:
-                        raise
-                self._pause(RETRY_PAUSE_NS)
+                        continue
+                    why = error.text
+                patience.wait(f"the coordinator to lead ({why})", [self.coordinator])
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
@@ -273,7 +286,10 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _missing(address: str | None) -> str:
-    if address is None:
-        raise CheckFailed("the coordinator runs but says no address", hint="stop it with `leasehold down`, then `up`")
-    return address
+def _wait_until_up(process: Process, patience: Patience) -> str:
+    """The address of a process, once it listens."""
+    while True:
+        address = read_address(process.directory)
+        if address is not None:
+            return address
+        patience.wait(f"{process.name} to listen", [process])

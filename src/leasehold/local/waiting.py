@@ -1,25 +1,26 @@
-"""Waiting until nodes serve, with a bound."""
+"""Waiting until nodes are members, or serve."""
 
 from collections.abc import Callable, Mapping
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.messages import ClusterStatus, NodeStatus
 from leasehold.core.tally import in_words
-from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
-from leasehold.limits import ACTIVE_WAIT_NS, SECOND_NS
-from leasehold.wire.clock import BoottimeClock
+from leasehold.errors import Indefinite, NotInitialised, NotLeader
 
 
-def wait_until_registered(cluster: Coordinators, name: str, pause: Callable[[], None]) -> None:
-    """Waits until a node has its id. Raises `Unreachable` if it does not get one in time, and what `pause` raises."""
+def wait_until_registered(cluster: Coordinators, name: str, pause: Callable[[str], None]) -> None:
+    """Waits until a node has its id. Raises what `pause` raises, which is called between two looks with what is waited
+    for."""
     _wait(cluster, {name}, lambda node: node is not None, pause)
 
 
-def wait_until_active(cluster: Coordinators, addresses: Mapping[str, str], pause: Callable[[], None]) -> ClusterStatus:
+def wait_until_active(
+    cluster: Coordinators, addresses: Mapping[str, str], pause: Callable[[str], None]
+) -> ClusterStatus:
     """Waits until each of these nodes holds a lease under the address it listens on now.
 
     The address matters: a killed node's lease runs on for a while, and that must not pass for the new process.
-    Raises `Unreachable` saying which do not, and their state, and what `pause`, called between two looks, raises.
+    Raises what `pause` raises, which is called between two looks with what is waited for.
     """
     return _wait(
         cluster,
@@ -30,32 +31,23 @@ def wait_until_active(cluster: Coordinators, addresses: Mapping[str, str], pause
 
 
 def _wait(
-    cluster: Coordinators, wanted: set[str], holds: Callable[[NodeStatus | None], bool], pause: Callable[[], None]
+    cluster: Coordinators, wanted: set[str], holds: Callable[[NodeStatus | None], bool], pause: Callable[[str], None]
 ) -> ClusterStatus:
-    clock = BoottimeClock()
-    deadline_ns = clock.now_ns() + ACTIVE_WAIT_NS
     while True:
         try:
             status = cluster.status()
-        except (Indefinite, NotInitialised, NotLeader):
-            if clock.now_ns() >= deadline_ns:
-                raise
-        else:
-            nodes = {node.name: node for node in status.nodes}
-            late = [name for name in sorted(wanted) if not holds(nodes.get(name))]
-            if not late:
-                return status
-            if clock.now_ns() >= deadline_ns:
-                states = ", ".join(f"{name} {_state(nodes.get(name))}" for name in late)
-                raise Unreachable(
-                    f"not all nodes serve after {ACTIVE_WAIT_NS // SECOND_NS} s: {states}",
-                    hint="`leasehold logs NODE` shows why",
-                )
-        pause()
+        except (Indefinite, NotInitialised, NotLeader) as error:
+            pause(f"the coordinator ({error.text})")
+            continue
+        nodes = {node.name: node for node in status.nodes}
+        late = [name for name in sorted(wanted) if not holds(nodes.get(name))]
+        if not late:
+            return status
+        pause(", ".join(f"{name}, which {_state(nodes.get(name))}" for name in late))
 
 
 def _state(node: NodeStatus | None) -> str:
     if node is None:
-        return "is not registered"
+        return "is not registered yet"
     told = node.recovery
     return in_words(told) if told is not None and not told.case else f"is {node.state}"

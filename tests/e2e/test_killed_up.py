@@ -1,0 +1,66 @@
+"""`leasehold up` killed at any of its steps: called again, it ends well."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leasehold.local.processes import LocalCluster
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
+
+STEPS = {
+    "os.mkdir ": False,
+    "open /up.lock": False,
+    "open /cluster.key.new": False,
+    "os.rename /cluster.key.new": False,
+    "os.mkdir /coordinator": False,
+    "os.posix_spawn /bin/sh 1": False,
+    "open /coordinator/pid.new": True,
+    "os.rename /coordinator/pid.new": False,
+    "open /coordinator/address": True,
+    "open /cluster.json.new": True,
+    "os.rename /cluster.json.new": False,
+    "os.mkdir /node-1": False,
+    "os.posix_spawn /bin/sh 2": False,
+    "open /node-1/pid.new": True,
+    "os.rename /node-1/pid.new": False,
+    "open /node-1/address": True,
+}
+"""Each step of a first `up` in order, and whether it leaves something that the next one has to find out about."""
+
+
+def killed_up(directory: Path, step: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "tests.e2e.killed_up", str(directory), step]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "step", [pytest.param(name, marks=() if matters else pytest.mark.long) for name, matters in STEPS.items()]
+)
+def test_up_goes_on_where_a_killed_one_ended(tmp_path: Path, step: str) -> None:
+    with RunningCluster(LocalCluster(tmp_path / "cluster")) as running:
+        killed = killed_up(running.directory, step)
+        assert killed.returncode == -signal.SIGKILL, killed
+        again = leasehold("up", "--nodes", "1", "--detach", "-o", "json", directory=running.directory, timeout=120)
+        assert again.code == 0, again.err
+        status = leasehold("status", "-o", "json", directory=running.directory).json()
+        assert [(node["id"], node["name"], node["state"]) for node in status["nodes"]] == [(1, "node-1", "ACTIVE")]
+
+
+@pytest.mark.processes
+def test_the_steps_of_up_are_known(tmp_path: Path) -> None:
+    with RunningCluster(LocalCluster(tmp_path / "cluster")) as running:
+        taken = killed_up(running.directory, "").stdout.splitlines()
+    assert taken == list(STEPS)
+
+
+@pytest.mark.processes
+def test_up_gives_up_at_its_deadline_and_says_what_it_waited_for(tmp_path: Path) -> None:
+    with RunningCluster(LocalCluster(tmp_path / "cluster")) as running:
+        words = ("--nodes", "1", "--detach", "--timeout", "1ms")
+        late = leasehold("up", *words, directory=running.directory)
+        late.refused(5, "waiting for coordinator to listen", "--timeout waits longer")
