@@ -251,6 +251,8 @@ TRASH_ROUND_FILES_MAX: Final = 64
 """Trashed files deleted per round: deleting gives way to serving."""
 LOCAL_NODES: Final = 3
 LOCAL_NODES_MAX: Final = 32
+SILENT_SHOWN_NS: Final = 1_500 * MILLISECOND_NS
+"""A node with an open session that has said nothing for so long, three renewals, is shown as silent."""
 START_WATCH_NS: Final = 2 * SECOND_NS
 """How long a person's command watches whether a process that listens stays: what a coordinator refuses ends it."""
 START_WAIT_NS: Final = 300 * SECOND_NS

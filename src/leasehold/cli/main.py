@@ -32,10 +32,11 @@ from leasehold.cli.options import (
 )
 from leasehold.cli.output import Output, note, report, say, show_json
 from leasehold.cli.vault import vault as vault_commands
-from leasehold.errors import ExitCode, LeaseholdError, NotFound, typed
+from leasehold.errors import ExitCode, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import StatementId
 
 if TYPE_CHECKING:
+    from leasehold.local.process import Process
     from leasehold.local.processes import LocalCluster
 
 app = typer.Typer(
@@ -249,10 +250,22 @@ def _chaos(directory: Path, name: str, number: signal.Signals, verb: str, output
     from leasehold.local.processes import LocalCluster
 
     process = LocalCluster(directory).node(name)
+    _check_paused(process, number)
     process.signal(number)
     if number is signal.SIGKILL:
         process.wait_until_gone()
     _done(process.name, verb, output)
+
+
+def _check_paused(process: "Process", number: signal.Signals) -> None:
+    """Raises `Refused` where the signal would change nothing."""
+    if process.running() is None or number not in {signal.SIGSTOP, signal.SIGCONT}:
+        return
+    if process.is_paused() and number is signal.SIGSTOP:
+        hint = f"let it go on with `leasehold chaos resume {process.name}`"
+        raise Refused(f"{process.name} is paused already", code="PAUSED", hint=hint)
+    if not process.is_paused() and number is signal.SIGCONT:
+        raise Refused(f"{process.name} is not paused: it runs", code="NOT_PAUSED", hint="nothing to do")
 
 
 def _done(name: str, verb: str, output: Output) -> None:

@@ -31,12 +31,21 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
                 "settled": settled,
                 "pending": pending,
                 "cleaning": cleaning,
+                "notes": list(receipt.notes),
+                "leader_changes": receipt.leader_changes,
             }
         )
     else:
         at = "" if receipt.revision is None else f" at revision {receipt.revision}"
         within = f"{milliseconds(receipt.elapsed_ns):.0f} ms of at most {milliseconds(receipt.bound_ns):.0f}"
         say(f"{receipt.outcome.value}{at} in {within}")
+        if receipt.leader_changes:
+            most = (receipt.leader_changes + 1) * milliseconds(receipt.bound_ns)
+            say(
+                f"taken up by {receipt.leader_changes} later leader(s): at most {most:.0f} ms in all, and the time without one"
+            )
+        for one in receipt.notes:
+            say(f"note: {one}")
         if settled or not pending:
             show_table(["node", "how", "ms"], [list(one.values()) for one in settled])
         if cleaning:

@@ -4,7 +4,7 @@ from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
 from leasehold.cli.recovery import recovery_json, recovery_line
 from leasehold.core.messages import ClusterStatus
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits import MILLISECOND_NS, SECOND_NS, SILENT_SHOWN_NS
 
 
 def show_status(status: ClusterStatus, output: Output) -> None:
@@ -33,6 +33,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                         "seen": node.seen,
                         "segments_short": node.segments_short,
                         "segments_alone": node.segments_alone,
+                        "silent_ms": None if node.silent_ns is None else node.silent_ns // MILLISECOND_NS,
                     }
                     for node in status.nodes
                 ],
@@ -67,6 +68,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
         rows = [(*row, told) for row, told in zip(rows, seen, strict=True)]
     show_table(columns, rows)
     for node in status.nodes:
+        if node.silent_ns is not None and node.silent_ns >= SILENT_SHOWN_NS:
+            say(f"{node.name}: connected, silent for {node.silent_ns / SECOND_NS:.1f} s: paused, or its machine hangs")
         if line := recovery_line(node):
             say(f"{node.name}: {line}")
     for line in copies_lines(status):

@@ -175,6 +175,7 @@ class Overview:
             stage=stage,
             recovery=recovery,
             seen=self._seen(node.name),
+            silent_ns=self._sessions.silent_ns(node.id),
         )
 
     def _stage(self, node: NodeRecord, held: Held | None) -> str:

@@ -284,6 +284,7 @@ class Procedures:
                 # Not before: while this waited to be decided, a longer lease may have been set, and granted.
                 bound_ns=self._published_bound_ns(),
                 context=self._preparing.as_of_now(context, asked.statement),
+                term=self._leasing.grantor.term,
             )
             with ending_the_statement():
                 begun = ddl.begin(request, catalog)

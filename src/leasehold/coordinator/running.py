@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.coordinator.leasing import Barrier, Leasing, Waiting
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import cleaning
+from leasehold.core.ddl import cleaning, leader_changes
 from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome, StatementRecord
 from leasehold.errors import Definite, LeaseholdError, NotFound, OutcomeUnknown, Refused, Unauthenticated
@@ -122,6 +122,8 @@ def receipt(record: StatementRecord, catalog: Catalog) -> Receipt:
         settled=record.barriers[-1].settled if record.barriers else (),
         pending=record.pending,
         cleaning=cleaning(record, catalog) if record.outcome is Outcome.COMMITTED else (),
+        notes=record.notes if record.outcome is not Outcome.ROLLED_BACK else (),
+        leader_changes=leader_changes(record),
     )
 
 

@@ -111,6 +111,10 @@ class Sessions:
         one, record = self._open.get(node), self._catalog().nodes.get(node)
         return one is not None and record is not None and one.incarnation == record.incarnation
 
+    def silent_ns(self, node: NodeId) -> int | None:
+        """How long ago a message came on the open session of the node's newest incarnation; None without one."""
+        return self._clock.now_ns() - self._open[node].heard_ns if self.connected(node) else None
+
     def absent_since_ns(self, node: NodeId) -> int | None:
         """Since when no session of its newest incarnation is open, as far as this leader knows; None while one is."""
         return None if self.connected(node) else self._closed_ns.get(node, self._began_ns)

@@ -37,7 +37,7 @@ from leasehold.core.records import (
 from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
 from leasehold.errors import Refused
-from leasehold.ids import NodeId, ObjectId, Revision, StatementId
+from leasehold.ids import NodeId, ObjectId, Revision, StatementId, Term
 from leasehold.limits import STATEMENT_TEXT_KEPT
 
 
@@ -49,6 +49,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     statement: Definition
     bound_ns: int
     context: Context = Context()
+    term: Term = Term(0)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,8 @@ def begin(request: Request, catalog: Catalog) -> Begun:
         user=None if asking is None else asking.name,
         objects=tuple(sorted(name for name in used if name != VIEWS)),
         dropped=tuple(one.table for one in planned.hides if isinstance(one, HiddenTable)),
+        notes=planned.notes,
+        term=request.term,
     )
     return Begun(
         changes=(
@@ -222,6 +225,13 @@ def ended(record: StatementRecord, barrier: BarrierReceipt, elapsed_ns: int, bou
         bound_ns=max(record.bound_ns, bound_ns),
         barriers=(barrier,),
     )
+
+
+def leader_changes(record: StatementRecord) -> int:
+    """How many later leaders took the statement up, as far as its record tells: each of them waits anew."""
+    if record.term == 0 or not record.barriers:
+        return 0
+    return max(0, record.barriers[-1].term - record.term)
 
 
 def cleaned(catalog: Catalog, table: ObjectId, node: NodeId) -> tuple[Change, ...]:

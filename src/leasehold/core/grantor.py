@@ -114,6 +114,11 @@ class Grantor:
         }
 
     @property
+    def term(self) -> Term:
+        """The leader's."""
+        return self._term
+
+    @property
     def floor(self) -> Revision:
         """What a holder must have applied to get a grant."""
         return self._floor

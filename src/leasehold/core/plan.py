@@ -56,6 +56,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     counters: CountersRecord
     hides: tuple[Hidden, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What people should know of it besides its outcome, a sentence each."""
 
     @property
     def kind(self) -> Literal["additive", "destructive"]:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import psutil
-
 from leasehold.errors import Unreachable
 from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS, START_STALL_NS, START_TELL_NS
 from leasehold.local.process import Process
@@ -50,8 +48,7 @@ class Patience:
         if used != before:
             self._progress[process.name] = (used, now_ns)
         elif now_ns >= since_ns + START_STALL_NS:
-            running = process.running()
-            paused = running is not None and running.status() == psutil.STATUS_STOPPED
+            paused = process.is_paused()
             raise Unreachable(
                 f"{process.name} {'is paused' if paused else f'has done nothing for {START_STALL_NS // SECOND_NS} s'}",
                 hint=f"`leasehold chaos resume {process.name}`" if paused else f"look into {process.log}",

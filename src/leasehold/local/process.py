@@ -121,6 +121,11 @@ class Process:
             times = None
         return times, self.log.stat().st_size if self.log.exists() else 0
 
+    def is_paused(self) -> bool:
+        """Whether it runs and has been stopped in its tracks."""
+        process = self.running()
+        return process is not None and process.status() == psutil.STATUS_STOPPED
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal. Raises `Refused` if it does not run."""
         process = self.running()

@@ -62,6 +62,10 @@ class Receipt(Base, frozen=True, kw_only=True, tag="receipt/1"):
     settled: tuple[SettledNode, ...]
     pending: tuple[NodeId, ...]
     cleaning: tuple[NodeId, ...]
+    notes: tuple[str, ...] = ()
+    """What people should know of it besides its outcome, a sentence each."""
+    leader_changes: int = 0
+    """How many later leaders took it up. `elapsed_ns` and `bound_ns` are of the last one alone."""
 
 
 class WaitingFor(Base, frozen=True, kw_only=True, tag="waiting-for/1"):
@@ -127,6 +131,8 @@ class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     seen: str = ""
     """How the leader's process sees it in the physical topology: ALIVE, SUSPECT, DEAD, LEFT, or empty where it has not
     heard of it. A hint, by which nothing is decided."""
+    silent_ns: int | None = None
+    """How long ago the leader has heard of it last, while its session is open; else None. A hint as well."""
 
 
 class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):

@@ -1,5 +1,7 @@
 """Tables."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from leasehold.core import keys
@@ -10,7 +12,7 @@ from leasehold.core.plans.cascade import dropping, views_that_go
 from leasehold.core.plans.columns import numbered
 from leasehold.core.plans.readers import READERS_FIRST, check_name_free, refuse_needed
 from leasehold.core.plans.rights import forget_rights
-from leasehold.core.records import DroppedRecord, HiddenTable, TableRecord, UseState
+from leasehold.core.records import BucketRecord, DroppedRecord, HiddenTable, TableRecord, UseState
 from leasehold.core.replication import place, staying
 from leasehold.core.statements import CreateTable, DropTable, RenameTable, TableName, fold
 from leasehold.errors import Refused
@@ -54,7 +56,20 @@ def create_table(statement: CreateTable, catalog: Catalog, context: Context) -> 
         leaving=context.leaving,
     )
     placed = tuple(put(keys.bucket(object_id, one.bucket), one) for one in buckets)
-    return Plan(changes=(put_bounded(keys.table(object_id), table), *placed), counters=after)
+    changes = (put_bounded(keys.table(object_id), table), *placed)
+    return Plan(changes=changes, counters=after, notes=_placement_notes(buckets, table.replication, context, catalog))
+
+
+def _placement_notes(
+    buckets: Sequence[BucketRecord], replication: int, context: Context, catalog: Catalog
+) -> tuple[str, ...]:
+    """Whether a bucket has fewer replicas on nodes that serve now than the table asks for."""
+    fewest = min(sum(node in context.serving for node in one.replicas) for one in buckets)
+    if fewest == replication:
+        return ()
+    away = sorted({node for one in buckets for node in one.replicas if node not in context.serving})
+    names = ", ".join(catalog.nodes[node].name for node in away)
+    return (f"{fewest} of {replication} replicas are on nodes that serve; the others are on {names}",)
 
 
 def rename_table(statement: RenameTable, catalog: Catalog, _context: Context) -> Plan | None:

@@ -67,6 +67,10 @@ class StatementRecord(Record, frozen=True, kw_only=True, tag="statement/1"):
     objects: tuple[str, ...] = ()
     dropped: tuple[ObjectId, ...] = ()
     """The tables whose files nodes delete once it is past its point of no return."""
+    notes: tuple[str, ...] = ()
+    """What people should know of it besides its outcome, a sentence each."""
+    term: Term = Term(0)
+    """Of the leader under which it began; 0 if that is not known."""
 
 
 class Step(StrEnum):
