@@ -6,15 +6,18 @@ import signal
 from collections.abc import Callable, Generator
 from typing import NoReturn
 
+from leasehold.cli.entry import EXIT_INTERRUPTED
 from leasehold.cli.output import report
 from leasehold.errors import ExitCode, LeaseholdError
 
 
 @contextlib.contextmanager
-def interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[None]:
+def interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[Callable[[], None]]:
     """Ends this process on Ctrl-C, with `error`, from the signal handler itself.
 
     A KeyboardInterrupt could come up inside gRPC with one of its locks held, and the way out would wait for that lock.
+    Call what it yields once the outcome is known: from then on Ctrl-C is ignored for the rest of the block, since the
+    outcome must be said.
     """
 
     def end(_number: int, _frame: object) -> NoReturn:
@@ -27,6 +30,22 @@ def interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[None]:
 
     before = signal.signal(signal.SIGINT, end)
     try:
-        yield
+        yield lambda: _set(signal.SIG_IGN)
     finally:
-        signal.signal(signal.SIGINT, before)
+        _set(before)
+
+
+@contextlib.contextmanager
+def unwound_by_interrupt() -> Generator[None]:
+    """Lets Ctrl-C run what a command does on its way out, such as deleting a file that is not whole; then ends it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        os._exit(EXIT_INTERRUPTED)
+    finally:
+        _set(before)
+
+
+def _set(handler: "signal._HANDLER") -> None:  # pyright: ignore[reportPrivateUsage] - the stubs' name for it
+    signal.signal(signal.SIGINT, handler)

@@ -4,6 +4,11 @@
 As for any program: 130 interrupted, 141 nobody reads the output.
 """
 
+if __name__ == "__main__":  # as `python -m`: before anything large is imported
+    from leasehold.cli.entry import end_quietly_on_interrupt
+
+    end_quietly_on_interrupt()
+
 import contextlib
 import os
 import signal
@@ -384,6 +389,10 @@ def main() -> None:
     """Entry point of `leasehold`."""
     try:
         app(standalone_mode=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        _leave(end.code or 0)
     except LeaseholdError as error:
         _end(error)
     except OSError as error:
@@ -391,10 +400,15 @@ def main() -> None:
 
 
 def _end(error: LeaseholdError) -> NoReturn:
-    code = report(error)
+    _leave(report(error))
+
+
+def _leave(code: int) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    # Without the interpreter's shutdown: worker threads of gRPC must not delay an exit that is decided.
+    # Without the interpreter's shutdown: worker threads of gRPC must not delay an exit that is decided, nor may Ctrl-C
+    # change it.
     os._exit(code)
 
 

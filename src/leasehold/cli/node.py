@@ -76,10 +76,12 @@ def start(
         "gossip": gossip,
     }
     if standalone:
+        from leasehold.cli.interrupt import unwound_by_interrupt
         from leasehold.cli.standalone import Asked, run_standalone
 
         asked = Asked(check=check, repair=repair, export=export, to=to)
-        run_standalone(node_directory(config, given), asked, output)
+        with unwound_by_interrupt():
+            run_standalone(node_directory(config, given), asked, output)
         return
     if check or repair or export is not None or to is not None:
         raise BadSettings("that is for a node that serves nothing", hint="add --standalone, and stop the node first")

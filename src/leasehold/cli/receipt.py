@@ -41,9 +41,8 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
         say(f"{receipt.outcome.value}{at} in {within}")
         if receipt.leader_changes:
             most = (receipt.leader_changes + 1) * milliseconds(receipt.bound_ns)
-            say(
-                f"taken up by {receipt.leader_changes} later leader(s): at most {most:.0f} ms in all, and the time without one"
-            )
+            later = f"{receipt.leader_changes} later leader(s) took it up"
+            say(f"{later}: at most {most:.0f} ms in all, and the time without a leader")
         for one in receipt.notes:
             say(f"note: {one}")
         if settled or not pending:

@@ -10,7 +10,7 @@ from leasehold.cli.output import Countdown, Output, show_json, show_table
 from leasehold.cli.receipt import show_receipt
 from leasehold.cli.statement import read_statement, read_timeout_ns
 from leasehold.client.coordinators import Coordinators
-from leasehold.core.messages import Receipt, Rows, WaitingFor
+from leasehold.core.messages import Receipt, WaitingFor
 from leasehold.errors import ExitCode, LeaseholdError, OutcomeUnknown
 from leasehold.ids import NodeId, StatementId
 from leasehold.limits import SECOND_NS
@@ -36,23 +36,23 @@ def run_statement(
         countdown.update(message.nodes, message.at_most_ns)
 
     chosen = statement_id or StatementId(SystemEntropy().hex_128())
-    names: dict[NodeId, str] = {}
-    with connected(Coordinators, directory, user) as cluster, interrupted_by(lambda: _unknown(chosen)):
+    with connected(Coordinators, directory, user) as cluster, interrupted_by(lambda: _unknown(chosen)) as ended:
         try:
             answer = cluster.sql(text, statement_id=chosen, on_wait=waiting, timeout=timeout_s)
         finally:
             countdown.done()
         if isinstance(answer, Receipt):
+            ended()
+            names: dict[NodeId, str] = {}
             # The statement has ended, whatever becomes of the question how its nodes are called.
             with contextlib.suppress(LeaseholdError):
                 names = {node.id: node.name for node in cluster.status().nodes}
-    if isinstance(answer, Rows):
-        if output is Output.JSON:
-            show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
-        else:
-            show_table(answer.columns, answer.rows)
-        return ExitCode.DONE
-    return show_receipt(answer, names, output)
+            return show_receipt(answer, names, output)
+    if output is Output.JSON:
+        show_json({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
+    else:
+        show_table(answer.columns, answer.rows)
+    return ExitCode.DONE
 
 
 def _unknown(statement: StatementId) -> LeaseholdError:
