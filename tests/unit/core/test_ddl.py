@@ -25,6 +25,7 @@ from tests.unit.core.catalog_words import (
     drop_database,
     drop_table,
     node,
+    receipt,
     rename,
 )
 from tests.unit.core.ddl_words import BOTH, T, began, field, ground, run, table
@@ -207,3 +208,29 @@ def test_a_database_about_to_go_hides_nothing_else():
     assert base.catalog.find_database("other") is not None
     with pytest.raises(NotFound):
         base.begin(create_table())
+
+
+# ---------------------------------------------------------------- what people are told besides
+
+
+def test_a_table_with_replicas_on_nodes_that_do_not_serve_says_so():
+    base = ground(create_database())
+    statement = base.begin(create_table(replication=3), serving=(1, 3)).statement
+    (note,) = base.catalog.statements[statement].notes
+    assert note == f"2 of 3 replicas are on nodes that serve; the others are on {base.catalog.nodes[2].name}"
+
+
+def test_a_table_with_all_replicas_on_nodes_that_serve_has_no_note():
+    base = ground(create_database())
+    statement = base.begin(create_table(replication=2), serving=(1, 3)).statement
+    assert base.catalog.statements[statement].notes == ()
+
+
+def test_a_statement_counts_the_leaders_that_took_it_up():
+    base = ground(create_database())
+    statement = base.begin(create_table()).statement
+    record = ddl.ended(base.catalog.statements[statement], receipt(base.catalog.revision), 5)
+    assert ddl.leader_changes(record) == 0, "it does not know under which term it began"
+    under_2 = msgspec.structs.replace(record, term=2, barriers=(msgspec.structs.replace(record.barriers[0], term=4),))
+    assert ddl.leader_changes(under_2) == 2
+    assert ddl.leader_changes(msgspec.structs.replace(under_2, barriers=())) == 0
