@@ -8,10 +8,52 @@ SESSIONS = "coordinator/sessions.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 JOINS = "tests/unit/core/test_admission.py"
 PROOFS = "tests/unit/core/test_proofs.py"
+GIVEN_UP = "tests/scenarios/test_given_up.py"
 STRANGERS = "tests/scenarios/test_strangers.py"
 SCENARIOS = "tests/scenarios/test_identity.py"
 
 MUTANTS = (
+    Mutant(
+        name="a node that joined given up",
+        invariant="INV-ID-3",
+        rule="only an id whose node has never joined is given up",
+        edits=(
+            Edit(ADMISSION, "return node.incarnation == 0 and not node.removed\n", "return not node.removed\n"),
+            Edit(
+                "coordinator/registration.py",
+                "            elif self._unjoined.pop(node.id, None)",
+                "            if self._unjoined.pop(0, None)",
+            ),
+        ),
+        hunters=(f"{GIVEN_UP}::test_a_node_that_comes_in_time_joins_and_is_never_given_up", JOINS),
+        unseen="random clusters run for less than ten minutes",
+    ),
+    Mutant(
+        name="a given up id forgotten",
+        invariant="INV-ID-1",
+        rule="an id that is given up stays as a tombstone: its token gets no other id",
+        edits=(
+            Edit(
+                "coordinator/registration.py",
+                "return tuple(change for node in due for change in tombstone(node, catalog))",
+                "return tuple(put(keys.node(node.id), type(node)(id=node.id, name=str(node.id) + 'x', address='',"
+                " token_hash=b'', incarnation=node.incarnation, nonce=None, session_hash=None, removed=True))"
+                " for node in due)",
+            ),
+        ),
+        hunters=(f"{GIVEN_UP}::test_a_node_that_comes_too_late_is_refused_and_keeps_its_token",),
+        unseen="random clusters run for less than ten minutes",
+    ),
+    Mutant(
+        name="tombstones counted as nodes",
+        invariant="INV-ID-1",
+        rule="removed nodes leave room for others",
+        edits=(
+            Edit(ADMISSION, "if sum(not node.removed for node in known) >= NODES_MAX:", "if len(known) >= NODES_MAX:"),
+        ),
+        hunters=(JOINS,),
+        unseen="a random cluster has few nodes",
+    ),
     Mutant(
         name="a stranger let in as a node",
         invariant="INV-ID-1",

@@ -366,6 +366,7 @@ class Leader:
             try:
                 await self._data.expire()
                 await self._logins.expire()
+                await self._registration.give_up()
                 await self._housekeeping.keep()
                 await self._repair.keep()
                 await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)

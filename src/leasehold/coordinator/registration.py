@@ -19,6 +19,8 @@ from leasehold.core.admission import (
     Same,
     WaitUntil,
     closing,
+    decide_give_up,
+    has_never_joined,
     spoken_protocol,
 )
 from leasehold.core.admission import decide_adopt as adopt_decision
@@ -39,10 +41,11 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
+from leasehold.core.removal import tombstone
 from leasehold.core.topology import counted
 from leasehold.errors import Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
-from leasehold.limits import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS
+from leasehold.limits import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS, UNJOINED_KEPT_NS
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
 
@@ -80,6 +83,9 @@ class Registration:
         """Of whom a process asked to be let in and has to wait: when it asked last, and until when."""
         self._adopting: dict[NodeId, tuple[AdoptAsked, int]] = {}
         """Who asks for a node's incarnation since when, and when last."""
+        now_ns = clock.now_ns()
+        self._unjoined = {node.id: now_ns for node in writer.catalog.nodes.values() if has_never_joined(node)}
+        """The nodes that have an id and never joined: since when this leader knows of them, or when they last asked."""
 
     async def allocate(self, request: Allocate) -> AllocateAnswer:
         """The id of a token, the same one every time (INV-ID-1)."""
@@ -96,6 +102,7 @@ class Registration:
                     raise _refused(decision)
                 case Known():
                     node = decision.node
+                    self._asked(node)
                     return ()
                 case Fresh():
                     node = decision.node.id
@@ -146,6 +153,7 @@ class Registration:
                     if nonce != request.nonce:
                         self._first_bounds[request.node] = (request.nonce, bound_ns)
                     self._waiting[request.node] = (now_ns, bound_ns)
+                    self._asked(request.node)
                     answer = JoinWait(wait_ns=bound_ns - now_ns)
                     return ()
                 case Admit(node=admitted, previous=previous):
@@ -160,6 +168,21 @@ class Registration:
         await self._submit(decide)
         assert answer is not None
         return answer
+
+    def _asked(self, node: NodeId) -> None:
+        """Its process lives: an id that it may be about to join with is kept."""
+        if node in self._unjoined:
+            self._unjoined[node] = self._clock.now_ns()
+
+    async def give_up(self) -> None:
+        """Gives up ids of nodes that never joined, as `decide_give_up` says; the rest at the next call."""
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            due = decide_give_up(catalog.nodes, self._unjoined, self._clock.now_ns())
+            return tuple(change for node in due for change in tombstone(node, catalog))
+
+        if any(self._clock.now_ns() - since_ns >= UNJOINED_KEPT_NS for since_ns in self._unjoined.values()):
+            await self._writer.submit(decide)
 
     def join_wait_ns(self, node: NodeId, now_ns: int) -> int:
         """How long a process of the node has to wait at most before it is let in; 0 while none asks."""
@@ -223,6 +246,10 @@ class Registration:
                 continue
             node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
             held = self._leasing.grantor.held(node.id)
+            if has_never_joined(node):
+                self._unjoined.setdefault(node.id, self._clock.now_ns())
+            elif self._unjoined.pop(node.id, None) is not None and node.removed:
+                log.warning("node %d (%s) has never joined: its id is given up", node.id, node.name)
             if node.removed:
                 continue
             if node.session_hash is not None and node.incarnation > (0 if held is None else held.incarnation):

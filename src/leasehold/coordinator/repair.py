@@ -40,7 +40,7 @@ class Repair:
         self._leaving = leaving
         self._due = True
         """A member has come, or a node was removed: buckets may want other replicas."""
-        self._gone = any(node.removed for node in writer.catalog.nodes.values())
+        self._gone = any(node.removed and node.incarnation > 0 for node in writer.catalog.nodes.values())
         """A node was removed: it may be named as a holder still."""
         self.copies = Copies(writer.catalog)
         self._count_if_few(writer.catalog)
@@ -54,8 +54,9 @@ class Repair:
         for change in batch.changes:
             if change.key.startswith(keys.NODES):
                 node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
-                self._gone = self._gone or node.removed
-                self._due = self._due or node.removed or node.member
+                is_gone = node.removed and node.incarnation > 0  # else nothing ever lay there
+                self._gone = self._gone or is_gone
+                self._due = self._due or is_gone or node.member
 
     async def keep(self) -> None:
         """Does all that is due. Raises `Definite` where the meta storage declines; the rest is due again then."""

@@ -5,7 +5,7 @@ Everything is validated before anything changes, and an id is looked up by its t
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,7 +17,16 @@ from leasehold.core.messages import Allocate, AskIncarnation, Join
 from leasehold.core.proofs import ProofKeys, is_of_member
 from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
-from leasehold.limits import CAPABILITIES_MAX, NODES_MAX, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
+from leasehold.limits import (
+    CAPABILITIES_MAX,
+    GIVEN_UP_AT_ONCE,
+    NODE_IDS_MAX,
+    NODES_MAX,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSION_MIN,
+    SECOND_NS,
+    UNJOINED_KEPT_NS,
+)
 
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
@@ -79,8 +88,12 @@ def decide_allocate(
     for node in known:
         if node.token_hash == token_hash:
             return _removed(node) if node.removed else Known(node=node.id)
-    if len(known) >= NODES_MAX:
-        return Reject(code="TOO_MANY_NODES", text=f"{NODES_MAX} ids are taken", hint="start a second cluster")
+    if sum(not node.removed for node in known) >= NODES_MAX:
+        hint = "take nodes out with `leasehold node remove`; ids whose nodes never joined become free by themselves"
+        return Reject(code="TOO_MANY_NODES", text=f"the cluster has {NODES_MAX} nodes", hint=hint)
+    if len(known) >= NODE_IDS_MAX:
+        text = f"the cluster has given out {NODE_IDS_MAX} ids, which are never used again"
+        return Reject(code="TOO_MANY_NODES", text=text, hint="start a second cluster")
     rejected = _bad_attributes(request, None, known)
     if rejected is not None:
         return rejected
@@ -95,6 +108,24 @@ def decide_allocate(
         removed=False,
     )
     return Fresh(node=fresh, counters=msgspec.structs.replace(counters, next_node=NodeId(counters.next_node + 1)))
+
+
+def has_never_joined(node: NodeRecord) -> bool:
+    """Whether a node has an id and nothing else. Not after a recovery from a backup, which raises all incarnations: the
+    node may have joined in the history that was lost."""
+    return node.incarnation == 0 and not node.removed
+
+
+def decide_give_up(
+    nodes: Mapping[NodeId, NodeRecord], unjoined: Mapping[NodeId, int], now_ns: int
+) -> tuple[NodeRecord, ...]:
+    """The nodes whose ids are given up: they become tombstones, so that number and token are never used again.
+
+    `unjoined` says since when this leader knows of an id whose node has not joined, or when that node last asked. The
+    node gets a definite refusal if it comes later (`REMOVED`), and takes no new id by itself.
+    """
+    late = (nodes[node] for node, since_ns in unjoined.items() if now_ns - since_ns >= UNJOINED_KEPT_NS)
+    return tuple(node for node in late if has_never_joined(node))[:GIVEN_UP_AT_ONCE]
 
 
 class Admit(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,9 +376,13 @@ def _other_cluster(asked: str, cluster: ClusterRecord) -> Reject:
 
 
 def _removed(node: NodeRecord) -> Reject:
+    text = f"node {node.id} ({node.name}) was removed from the cluster"
+    if node.incarnation == 0:
+        minutes = UNJOINED_KEPT_NS // (60 * SECOND_NS)
+        text += f": an id is given up if its node has not joined within {minutes} minutes, and this one never joined"
     return Reject(
         code="REMOVED",
-        text=f"node {node.id} ({node.name}) was removed from the cluster",
+        text=text,
         hint="move this directory away and start with an empty one: the node gets a new id",
     )
 

@@ -19,6 +19,7 @@ from leasehold.core.admission import (
     closing,
     decide_adopt,
     decide_allocate,
+    decide_give_up,
     decide_join,
     spoken_protocol,
 )
@@ -26,7 +27,7 @@ from leasehold.core.grantor import Held
 from leasehold.core.identity import CAPABILITIES, hash_secret
 from leasehold.core.messages import Allocate, AskIncarnation
 from leasehold.core.records import CountersRecord, SettledHow
-from leasehold.limits import NODES_MAX
+from leasehold.limits import GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
 from tests.unit.core.catalog_words import CLUSTER, hex_128, node
 from tests.unit.core.join_words import LINEAGE, NONCE, SESSION, TOKEN, request_to_join
 
@@ -62,6 +63,33 @@ def test_a_removed_token_is_rejected_for_ever():
     assert code(allocate([msgspec.structs.replace(MINE, removed=True)])) == "REMOVED"
 
 
+def test_removed_nodes_leave_room_for_others():
+    """Only living ids count: each removal makes room, however many there were."""
+    removed = [node(number, removed=True) for number in range(1, 5 * NODES_MAX)]
+    assert isinstance(allocate(removed), Fresh)
+    living = [node(5 * NODES_MAX + number, name=f"x{number}") for number in range(NODES_MAX)]
+    assert code(allocate([*removed, *living])) == "TOO_MANY_NODES"
+    assert isinstance(allocate([*removed, *living[1:]]), Fresh)
+
+
+def test_only_an_id_whose_node_never_joined_is_given_up_and_only_after_its_time():
+    idle, joined, gone = node(1, incarnation=0), node(2, incarnation=1), node(3, incarnation=0, removed=True)
+    nodes = {one.id: one for one in (idle, joined, gone)}
+    since = dict.fromkeys(nodes, 7)
+    assert decide_give_up(nodes, since, 7 + UNJOINED_KEPT_NS - 1) == ()
+    assert decide_give_up(nodes, since, 7 + UNJOINED_KEPT_NS) == (idle,)
+    assert decide_give_up(nodes, {}, UNJOINED_KEPT_NS) == ()
+    many = {number: node(number, incarnation=0) for number in range(1, 2 * GIVEN_UP_AT_ONCE)}
+    assert len(decide_give_up(many, dict.fromkeys(many, 0), UNJOINED_KEPT_NS)) == GIVEN_UP_AT_ONCE
+
+
+def test_a_node_that_comes_after_its_id_was_given_up_is_told_so_at_each_step():
+    late = node(3, incarnation=0, token_hash=hash_secret(TOKEN), removed=True)
+    for decision in (allocate([late]), join(record=late, previous=0)):
+        assert code(decision) == "REMOVED"
+        assert "within 10 minutes" in decision.text
+
+
 def test_the_name_of_a_removed_node_is_free_but_not_its_id():
     answer = allocate([node(4, removed=True, name="new")])
     assert isinstance(answer, Fresh)
@@ -80,6 +108,7 @@ def test_the_name_of_a_removed_node_is_free_but_not_its_id():
         ({"name": "7"}, [], "BAD_NAME"),
         ({"name": "n1"}, [node(1)], "NAME_TAKEN"),
         ({}, [node(number) for number in range(1, NODES_MAX + 1)], "TOO_MANY_NODES"),
+        ({}, [node(number, removed=True) for number in range(1, NODE_IDS_MAX + 1)], "TOO_MANY_NODES"),
     ],
 )
 def test_what_is_wrong_with_a_request_for_an_id(fields, nodes, expected):

@@ -1,7 +1,8 @@
 """INV-ID-1: an id belongs to one token for ever.
 
 Read off the store's revisions and the vaults. Once a node record has tied an id to the hash of a token, no other
-token ever has that id, not after a removal either, and that token never has another id; the counter that ids are
+token ever has that id, not after a removal either, and that token never has another id. A node that was
+removed, or whose id was given up since it never joined, never comes back; the counter that ids are
 drawn from never goes back and lies above every id. A vault that says that it owns an id says so with that token.
 """
 
@@ -25,6 +26,7 @@ class Owners:
         self.token_of: dict[NodeId, bytes] = {}
         self.id_of: dict[bytes, NodeId] = {}
         self.next_node = NodeId(1)
+        self.removed: set[NodeId] = set()
 
 
 def check(oracle: Oracle) -> str | None:
@@ -49,13 +51,17 @@ def check(oracle: Oracle) -> str | None:
 
 def _record(owners: Owners, key: bytes, record: object) -> str | None:
     match record:
-        case NodeRecord(id=node, token_hash=token):
+        case NodeRecord(id=node, token_hash=token, removed=removed):
             if key != keys.node(node):
                 return f"the record of node {node} lies under {key!r}"
             if owners.token_of.setdefault(node, token) != token:
                 return f"node {node} was given to a second token"
             if owners.id_of.setdefault(token, node) != node:
                 return f"the token of node {owners.id_of[token]} was given node {node} too"
+            if removed:
+                owners.removed.add(node)
+            elif node in owners.removed:
+                return f"node {node} is back after its removal"
         case CountersRecord(next_node=following):
             if following < owners.next_node:
                 return f"the next id went back from {owners.next_node} to {following}"
