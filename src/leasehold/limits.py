@@ -124,6 +124,8 @@ assert VALUE_BYTES_MAX + KEY_BYTES_MAX < TRANSACTION_BYTES_MAX < MESSAGE_BYTES_M
 
 # Data.
 BATCH_ROWS: Final = 65_536
+BATCH_VALUES_MAX: Final = 32 * BATCH_ROWS
+"""Of all columns of a batch that a scan decodes: a wide table is read in batches of fewer rows."""
 SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 ROW_GROUP_ROWS: Final = 1_048_576
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096

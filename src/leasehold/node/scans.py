@@ -238,7 +238,9 @@ def _is_sound(ticket: ReadTicket) -> bool:
     gone = ticket.cutoff
     if gone is not None and (len(gone.undecided) > DELETES_MAX or (gone.earliest_us or 0) >= 2**63):
         return False
-    return ticket.row_offset >= 0 and len(ticket.fields) <= COLUMNS_MAX and not any(map(_has_long_value, ticket.fields))
+    if len(ticket.fields) > COLUMNS_MAX or len({field.id for field in ticket.fields}) != len(ticket.fields):
+        return False  # a column that is named again is decoded again
+    return ticket.row_offset >= 0 and not any(map(_has_long_value, ticket.fields))
 
 
 def _has_long_value(field: Field) -> bool:

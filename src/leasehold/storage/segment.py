@@ -25,6 +25,7 @@ from leasehold.core.records import ColumnStatistics, Field
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits import (
     BATCH_ROWS,
+    BATCH_VALUES_MAX,
     DICTIONARY_SAMPLE_ROWS,
     ENCODER_BATCHES_MAX,
     FLIGHT_BATCH_BYTES,
@@ -228,10 +229,10 @@ def read_segment(
 
     A column is found by its field id: a renamed one under its new name, a widened one cast, one added later as its
     first value in every row, a dropped one left out. An offset at or past the end gives nothing. No fields give batches
-    that only count rows. What the file lacks takes at most about FLIGHT_BATCH_BYTES of a batch, which has fewer rows
-    for it. Opens the file at once. Raises `NotFound` if there is none, and here or later `Corrupt` for damaged bytes,
-    `Refused` with code SCHEMA_CHANGED for values that don't fit the type that is asked for, `Definite` with code BUSY
-    or a `MemoryError` for want of memory.
+    that only count rows. A batch has fewer rows where what the file lacks would take more than about FLIGHT_BATCH_BYTES
+    of it, or all columns have more than BATCH_VALUES_MAX values. Opens the file at once. Raises `NotFound` if there is
+    none, and here or later `Corrupt` for damaged bytes, `Refused` with code SCHEMA_CHANGED for values that don't fit
+    the type that is asked for, `Definite` with code BUSY or a `MemoryError` for want of memory.
     """
     assert row_offset >= 0
     assert batch_rows > 0
@@ -241,6 +242,7 @@ def read_segment(
     wanted = [(one, names.get(one.id)) for one in fields]
     lacking_bytes = sum(VALUE_BYTES + len((one.initial or "").encode()) for one, name in wanted if name is None)
     fitting_rows = max(1, FLIGHT_BATCH_BYTES // max(1, lacking_bytes))
+    fitting_rows = min(fitting_rows, max(1, BATCH_VALUES_MAX // max(1, len(wanted))))
     return _batches(path, file, wanted, skip=row_offset, batch_rows=min(batch_rows, fitting_rows))
 
 

@@ -15,7 +15,7 @@ from leasehold.core.plan import put
 from leasehold.core.records import Field, SegmentRecord, UseState
 from leasehold.errors import LeaseholdError
 from leasehold.ids import FieldId, Generation, Revision, SegmentId
-from leasehold.limits import LITERAL_CHARACTERS_MAX
+from leasehold.limits import FLIGHT_WAITS_MAX, LITERAL_CHARACTERS_MAX
 from leasehold.node import guarding
 from leasehold.storage import segment as storage
 from leasehold.wire.flight import calling, expect, ticket
@@ -172,6 +172,30 @@ def test_a_ticket_with_a_first_value_that_no_column_has_is_refused(pair: Cluster
     # One that a statement may give passes this, and ends since the table has no such column.
     assert refused(pair.node(1), pair.read_ticket(segment, fields=(longest,))) == "COLUMN_DROPPED"
     assert is_there(pair, 1, segment)
+
+
+def test_a_ticket_that_names_a_column_again_is_refused(pair: Cluster) -> None:
+    """It would be decoded again for each name."""
+    segment = segment_of(pair)
+    request = pair.read_ticket(segment)
+    for fields in (request.fields * 2, request.fields[:1] * 2_000, (request.fields[0], *request.fields)):
+        assert refused(pair.node(1), msgspec.structs.replace(request, fields=fields)) == "BAD_TICKET"
+    assert len(read(pair.node(1), request)) == 3
+
+
+def test_one_call_too_many_that_waits_for_a_revision_is_told_so(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may do nothing here can wait, too."""
+    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 50_000_000)
+    request = pair.read_ticket(segment_of(pair), revision=Revision(pair.catalog.revision + 1))
+    assert refused(pair.node(1), request) == "BEHIND"
+    waiting = pair.node(1).published.waiting
+    taken = 0
+    while waiting.acquire(blocking=False):
+        taken += 1
+    assert taken == FLIGHT_WAITS_MAX
+    assert refused(pair.node(1), request) == "BUSY"
+    waiting.release()
+    assert refused(pair.node(1), request) == "BEHIND"
 
 
 # ---------------------------------------------------------------- each batch

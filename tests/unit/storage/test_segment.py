@@ -327,3 +327,14 @@ def test_a_segment_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_of_another_schema_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(AssertionError, match="conform"):
         SegmentEncoder(MIXED, len).write(pa.RecordBatch.from_pydict({"ts": [1]}))
+
+
+def test_a_wide_table_is_read_in_batches_of_fewer_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no number of columns makes a batch large."""
+    path = tmp_path / "segment"
+    encode(path, MIXED, [mixed(100)])
+    monkeypatch.setattr(segment, "BATCH_VALUES_MAX", 50)
+    assert [one.num_rows for one in read_segment(path, MIXED)] == [10] * 10
+    assert [one.num_rows for one in read_segment(path, MIXED[:1])] == [50] * 2
+    monkeypatch.setattr(segment, "BATCH_VALUES_MAX", 1)
+    assert {one.num_rows for one in read_segment(path, MIXED)} == {1}
