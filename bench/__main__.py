@@ -6,7 +6,21 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from bench import ddl, fences, gossip, guard, recovery, renewals, results, scale, simulation, spark, statements, vault
+from bench import (
+    ddl,
+    fences,
+    flight,
+    gossip,
+    guard,
+    recovery,
+    renewals,
+    results,
+    scale,
+    simulation,
+    spark,
+    statements,
+    vault,
+)
 from bench.figures import Table
 
 Run: TypeAlias = Callable[[bool], Sequence[Table]]
@@ -22,6 +36,7 @@ PARTS: dict[str, Run] = {
     "simulation": simulation.run,
     "spark": spark.run,
     "vault": vault.run,
+    "flight": flight.run,
     "recovery": recovery.run,
     "fences": fences.run,
 }

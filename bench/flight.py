@@ -1,0 +1,170 @@
+"""Rows over Arrow Flight from memory to memory: a node's server beside pyarrow's own, in turn, with one client.
+
+Each server is a process of its own and holds one batch. A DoGet sends it again and again, each time with a short
+message; a DoPut takes it again and again and counts its rows.
+"""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import flight
+
+from bench.figures import Figure, Table, median, ratios, spread
+from leasehold.wire.flight import report
+from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+
+ROUNDS: Final = 15
+STREAM_BYTES: Final = 256 * 1024 * 1024
+BATCHES: Final = {"256 KiB": 8_192, "2 MiB": 65_536, "8 MiB": 262_144}
+"""Rows of a batch, by about what it takes."""
+AIM: Final = 0.9
+MARK: Final = b"a message beside each batch, as long as a mark"
+KINDS: Final = ("ours", "pyarrow")
+
+
+def batch(rows: int) -> pa.RecordBatch:
+    numbers = np.arange(rows)
+    tags = pa.array([f"sensor-{number % 1000}" for number in range(rows)])
+    return pa.record_batch({"reading": numbers, "measure": np.sin(numbers), "tag": tags})
+
+
+class FromMemory:
+    """What a node's server serves here; the ticket says how often to send the batch of so many rows."""
+
+    actions: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self._batches = {rows: batch(rows) for rows in BATCHES.values()}
+
+    def get(self, ticket: bytes) -> Outgoing:
+        rows, times = map(int, ticket.split())
+        return Outgoing(self._batches[rows].schema, self._again(rows, times))
+
+    def _again(self, rows: int, times: int) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+        for _ in range(times):
+            yield self._batches[rows], MARK
+
+    def put(self, command: bytes, incoming: Incoming) -> bytes:
+        assert command
+        return b"%d" % sum(one.batch.num_rows for one in incoming if one.batch is not None)
+
+    def act(self, action: str) -> bytes:
+        return action.encode()
+
+
+class Plain(flight.FlightServerBase):  # pyright: ignore[reportUntypedBaseClass] pyarrow declares it without types
+    """pyarrow's server doing the same."""
+
+    def __init__(self) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self._service = FromMemory()
+
+    def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        schema, batches = self._service.get(ticket.ticket)
+        return flight.GeneratorStream(schema, batches)
+
+    def do_put(
+        self,
+        _context: flight.ServerCallContext,
+        _descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        rows = 0
+        while True:
+            try:
+                rows += reader.read_chunk().data.num_rows
+            except StopIteration:
+                break
+        writer.write(b"%d" % rows)
+
+
+def serve(kind: str) -> None:
+    """One of the servers, until it is killed."""
+    if kind == "ours":
+        server = FlightServer(FromMemory(), listen="127.0.0.1:0", on_fault=report)
+        print(server.address, flush=True)
+    else:
+        plain = Plain()
+        print(f"127.0.0.1:{plain.port}", flush=True)
+    threading.Event().wait()
+
+
+@contextmanager
+def client_of(kind: str) -> Generator[flight.FlightClient]:
+    command = [sys.executable, "-m", "bench.flight", kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            with flight.FlightClient(f"grpc://{process.stdout.readline().strip()}") as client:
+                yield client
+        finally:
+            process.kill()
+
+
+def get(client: flight.FlightClient, sent: pa.RecordBatch, times: int) -> None:
+    found = 0
+    for chunk in client.do_get(flight.Ticket(b"%d %d" % (sent.num_rows, times))):
+        found += chunk.data.num_rows
+    assert found == times * sent.num_rows
+
+
+def put(client: flight.FlightClient, sent: pa.RecordBatch, times: int) -> None:
+    writer, answers = client.do_put(flight.FlightDescriptor.for_command(b"put"), sent.schema)
+    for _ in range(times):
+        writer.write_batch(sent)
+    writer.done_writing()
+    assert int(answers.read().to_pybytes()) == times * sent.num_rows
+    writer.close()
+
+
+def compared(
+    what: str,
+    move: Callable[[flight.FlightClient, pa.RecordBatch, int], None],
+    clients: dict[str, flight.FlightClient],
+    rows: int,
+    rounds: int,
+    stream_bytes: int,
+) -> Figure:
+    sent = batch(rows)
+    times = max(2, stream_bytes // sent.nbytes)
+    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for client in clients.values():
+        move(client, sent, times)  # connects, and warms both up
+    for number in range(rounds):
+        for kind in KINDS if number % 2 else KINDS[::-1]:
+            began = time.perf_counter()
+            move(clients[kind], sent, times)
+            rates[kind].append(times * sent.nbytes / 1e6 / (time.perf_counter() - began))
+    pairs = ratios(rates["ours"], rates["pyarrow"])
+    return Figure(
+        what=what,
+        value=spread(rates["ours"], "MB/s", 0),
+        peer=spread(rates["pyarrow"], "MB/s", 0),
+        ratio=spread(pairs, "", 2),
+        aim=f"{AIM}",
+        holds=median(pairs) >= AIM,
+    )
+
+
+def run(smallest: bool) -> list[Table]:
+    rounds, stream_bytes = (1, 1) if smallest else (ROUNDS, STREAM_BYTES)
+    with ExitStack() as opened:
+        clients = {kind: opened.enter_context(client_of(kind)) for kind in KINDS}
+        figures = [
+            compared(f"{name} of {size}", move, clients, rows, rounds, stream_bytes)
+            for name, move in (("DoGet", get), ("DoPut", put))
+            for size, rows in BATCHES.items()
+        ]
+    return [Table(title="Flight: a node's server beside pyarrow's, from memory to memory", figures=figures)]
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
