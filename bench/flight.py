@@ -51,9 +51,9 @@ class FromMemory:
         for _ in range(times):
             yield self._batches[rows], MARK
 
-    def put(self, command: bytes, incoming: Incoming) -> bytes:
+    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
         assert command
-        return b"%d" % sum(one.batch.num_rows for one in incoming if one.batch is not None)
+        yield b"%d" % sum(one.batch.num_rows for one in incoming if one.batch is not None)
 
     def act(self, action: str) -> bytes:
         return action.encode()
