@@ -9,6 +9,7 @@ from leasehold.limits import MILLISECOND_NS, SECOND_NS, SILENT_SHOWN_NS
 
 def show_status(status: ClusterStatus, output: Output) -> None:
     """The nodes and their leases."""
+    silent_ms = {one.node: one.silent_ns // MILLISECOND_NS for one in status.silences}
     if output is Output.JSON:
         show_json(
             {
@@ -33,7 +34,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                         "seen": node.seen,
                         "segments_short": node.segments_short,
                         "segments_alone": node.segments_alone,
-                        "silent_ms": None if node.silent_ns is None else node.silent_ns // MILLISECOND_NS,
+                        "silent_ms": silent_ms.get(node.id),
                     }
                     for node in status.nodes
                 ],
@@ -68,8 +69,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
         rows = [(*row, told) for row, told in zip(rows, seen, strict=True)]
     show_table(columns, rows)
     for node in status.nodes:
-        if node.silent_ns is not None and node.silent_ns >= SILENT_SHOWN_NS:
-            say(f"{node.name}: connected, silent for {node.silent_ns / SECOND_NS:.1f} s: paused, or its machine hangs")
+        if (silent := silent_ms.get(node.id, 0)) * MILLISECOND_NS >= SILENT_SHOWN_NS:
+            say(f"{node.name}: connected, silent for {silent / 1000:.1f} s: paused, or its machine hangs")
         if line := recovery_line(node):
             say(f"{node.name}: {line}")
     for line in copies_lines(status):

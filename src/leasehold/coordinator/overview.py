@@ -128,6 +128,7 @@ class Overview:
             nodes=tuple(_with_copies(self._node(node, now_ns), found) for node in nodes),
             segments_short=None if found is None else found.short,
             segments_lost=None if found is None else sum(found.lost.values()),
+            silences=self._sessions.silences(),
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:
@@ -175,7 +176,6 @@ class Overview:
             stage=stage,
             recovery=recovery,
             seen=self._seen(node.name),
-            silent_ns=self._sessions.silent_ns(node.id),
         )
 
     def _stage(self, node: NodeRecord, held: Held | None) -> str:

@@ -28,6 +28,7 @@ from leasehold.core.messages import (
     SegmentsHeld,
     SegmentsMissing,
     SessionOpened,
+    Silence,
     Surrender,
     TableCleaned,
     Watched,
@@ -111,9 +112,14 @@ class Sessions:
         one, record = self._open.get(node), self._catalog().nodes.get(node)
         return one is not None and record is not None and one.incarnation == record.incarnation
 
-    def silent_ns(self, node: NodeId) -> int | None:
-        """How long ago a message came on the open session of the node's newest incarnation; None without one."""
-        return self._clock.now_ns() - self._open[node].heard_ns if self.connected(node) else None
+    def silences(self) -> tuple[Silence, ...]:
+        """How long ago a message came on each session that is open."""
+        now_ns = self._clock.now_ns()
+        return tuple(
+            Silence(node=node, silent_ns=now_ns - one.heard_ns)
+            for node, one in sorted(self._open.items())
+            if self.connected(node)
+        )
 
     def absent_since_ns(self, node: NodeId) -> int | None:
         """Since when no session of its newest incarnation is open, as far as this leader knows; None while one is."""

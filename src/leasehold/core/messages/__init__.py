@@ -25,6 +25,7 @@ from leasehold.core.messages.clients import (
     Receipts,
     RemoveNode,
     Rows,
+    Silence,
     WaitingFor,
 )
 from leasehold.core.messages.data import (
@@ -160,6 +161,7 @@ __all__ = [
     "SegmentsHeld",
     "SegmentsMissing",
     "SessionOpened",
+    "Silence",
     "SnapshotBegin",
     "SnapshotEnd",
     "SnapshotPage",

@@ -131,8 +131,13 @@ class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     seen: str = ""
     """How the leader's process sees it in the physical topology: ALIVE, SUSPECT, DEAD, LEFT, or empty where it has not
     heard of it. A hint, by which nothing is decided."""
-    silent_ns: int | None = None
-    """How long ago the leader has heard of it last, while its session is open; else None. A hint as well."""
+
+
+class Silence(Base, frozen=True, kw_only=True, tag="silence/1"):
+    """How long ago the leader has last heard of a node whose session is open."""
+
+    node: NodeId
+    silent_ns: int
 
 
 class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
@@ -149,6 +154,8 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     """Segments that fewer nodes hold than their tables want; None while the leader has not counted them yet."""
     segments_lost: int | None = None
     """Those among them that no node of the cluster holds: some were removed by force."""
+    silences: tuple[Silence, ...] = ()
+    """Of the nodes whose session is open; a hint that tells a node that hangs from one that is gone."""
 
 
 class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):
