@@ -194,8 +194,8 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a statement that is asked for again by its id is not run again",
         edits=(
-            Edit(PROCEDURES, "known = statement in self._running or statement in self._unrecorded", "known = False"),
-            Edit(PROCEDURES, "return known or statement in self._writer.catalog.statements", "return known"),
+            Edit(PROCEDURES, "        if running is not None:\n            return running.origin\n", ""),
+            Edit(PROCEDURES, "self._unrecorded.origin(statement) if record is None else Origin.of(record)", "None"),
         ),
         hunters=(f"{FAULTS}::test_a_refusal_stays_one_when_a_late_copy_of_the_request_could_be_carried_out",),
     ),

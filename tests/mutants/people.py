@@ -169,4 +169,35 @@ MUTANTS = (
         ),
         unseen="no two of a random cluster's people change and try one password at once",
     ),
+    Mutant(
+        name="a statement id that another user has used",
+        invariant="INV-RIGHT-1",
+        rule="a statement asked for again by another user is refused",
+        edits=(Edit("core/origin.py", "    if not origin.is_of(login, catalog):\n", "    if False:\n"),),
+        hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        unseen="no two of a random cluster's people use one statement id",
+    ),
+    Mutant(
+        name="another statement under a used id",
+        invariant="INV-DDL-1",
+        rule="a statement id stands for one text: the receipt of another one is not told",
+        edits=(
+            Edit("core/origin.py", "        return hash_text(text) == self.text_sha256\n", "        return True\n"),
+            Edit(
+                "core/origin.py",
+                "            return text[:STATEMENT_TEXT_KEPT] == self.text\n",
+                "            return True\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        unseen="each statement of a random cluster has an id of its own",
+    ),
+    Mutant(
+        name="an outcome told to anybody",
+        invariant="INV-RIGHT-1",
+        rule="the outcome of a statement is told to whoever ran it and to administrators",
+        edits=(Edit("core/origin.py", "        check_history(catalog, login)\n", "        pass\n"),),
+        hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        unseen="nobody in a random cluster asks for the outcome of what another one ran",
+    ),
 )

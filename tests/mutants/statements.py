@@ -433,7 +433,7 @@ MUTANTS = (
         name="run again while it waits for its turn",
         invariant="INV-DDL-1",
         rule="a statement that is asked again by its id is the one that waits already",
-        edits=(Edit(PROCEDURES, "known = statement in self._running or statement", "known = statement"),),
+        edits=(Edit(PROCEDURES, "        if running is not None:\n            return running.origin\n", ""),),
         hunters=(f"{RUNNING}::test_R12_a_statement_that_is_asked_again_while_it_waits_for_its_turn_happens_once",),
     ),
 )

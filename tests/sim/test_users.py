@@ -112,7 +112,8 @@ def test_each_request_is_decided_by_who_asks() -> None:
         await users.refused(users.sql("SHOW TABLES"), Unauthenticated)
         await users.refused(users.sql("DROP TABLE db.t"), Unauthenticated)
         assert isinstance(await users.sql("SHOW TABLES", "u"), Rows)
-        await users.ask(AskReceipts(after=0, limit=1), Receipts, "u")
+        await users.refused(users.ask(AskReceipts(after=0, limit=1), Message, "u"), Forbidden)
+        await users.ask(AskReceipts(after=0, limit=1), Receipts, "root")
         await users.ask(AskStatus(), ClusterStatus)
         for text in ("DROP TABLE db.t", "EXPLAIN DROP TABLE db.t", "SHOW HISTORY", "CANCEL PROCEDURE 1"):
             await users.refused(users.sql(text, "u"), Forbidden)
@@ -164,16 +165,67 @@ def test_who_changes_his_own_password_hears_how_it_ends_though_he_is_logged_out(
         receipt = await users.sql(request.text, "u", request.statement)
         assert isinstance(receipt, Receipt)
         assert receipt.outcome is Outcome.COMMITTED
-        # Its id opens nothing else.
-        again = await users.sql("SHOW TABLES", "u", request.statement)
-        assert again == receipt
-        outcome = await users.ask(AskOutcome(cluster_id=None, statement=request.statement), Receipt)
-        assert outcome == receipt
+        # Its id opens nothing else, and tells nobody else.
+        error = await users.refused(users.sql("SHOW TABLES", "u", request.statement), Refused)
+        assert error.code == "STATEMENT_ID_USED"
+        outcome = AskOutcome(cluster_id=None, statement=request.statement)
+        assert await users.ask(outcome, Receipt, "u") == receipt
+        assert await users.ask(outcome, Receipt, "root") == receipt
+        await users.refused(users.ask(outcome, Message), Unauthenticated)
         await users.refused(users.log_in("u"), WrongPassword)
         await users.log_in("u", "new")
         await users.sql("SHOW TABLES", "u")
 
     simulate(scenario)
+
+
+def test_a_statement_id_is_of_one_user_and_one_text() -> None:
+    async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
+        await users.sql("CREATE USER v PASSWORD 'v'", "root")
+        await users.log_in("v")
+        await users.sql("GRANT CREATE ON CLUSTER TO u", "root")
+        request = users.execute("CREATE DATABASE his", "u")
+        receipt = await users.ask(request, Receipt)
+        for text, user in (("CREATE DATABASE hers", "u"), (request.text, "v"), (request.text, "root")):
+            error = await users.refused(users.sql(text, user, request.statement), Refused)
+            assert error.code == "STATEMENT_ID_USED"
+        await users.refused(users.sql(request.text, None, request.statement), Unauthenticated)
+        outcome = AskOutcome(cluster_id=None, statement=request.statement)
+        await users.refused(users.ask(outcome, Message, "v"), Forbidden)
+        await users.refused(users.ask(outcome, Message), Unauthenticated)
+        await users.log_in("u")
+        assert await users.sql(request.text, "u", request.statement) == receipt, "the same user, by another login"
+
+    simulate(scenario)
+
+
+def test_a_password_is_told_from_another_statement_by_its_text_without_it() -> None:
+    async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
+        request = users.execute("CREATE USER v PASSWORD 'v'", "root")
+        receipt = await users.ask(request, Receipt)
+        assert await users.sql(request.text, "root", request.statement) == receipt
+        other = users.sql("CREATE USER w PASSWORD 'v'", "root", request.statement)
+        assert (await users.refused(other, Refused)).code == "STATEMENT_ID_USED"
+
+    simulate(scenario)
+
+
+def test_the_first_user_is_made_by_nobody_who_may_ask_again() -> None:
+    async def main(random: Random) -> None:
+        users = Users(SimulatedCluster(random, nodes=1, coordinators=1))
+        try:
+            async with asyncio.TaskGroup() as group:
+                await users.cluster.start(group)
+                request = users.execute("CREATE USER root PASSWORD 'root'", None)
+                receipt = await users.ask(request, Receipt)
+                assert await users.ask(request, Receipt) == receipt
+                told = await users.ask(AskOutcome(cluster_id=None, statement=request.statement), Receipt)
+                assert (told.outcome, told.text) == (Outcome.COMMITTED, "")
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, 1)
 
 
 def test_a_revoked_right_waits_for_the_node_that_can_not_hear_of_it() -> None:

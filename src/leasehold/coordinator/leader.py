@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
+
+import msgspec
 
 from leasehold.coordinator.data import Data
 from leasehold.coordinator.faults import ending_the_statement
@@ -53,11 +55,13 @@ from leasehold.core.messages import (
     NodeRemoved,
     OpenTransaction,
     PlanScan,
+    Receipt,
     RemoveNode,
     Rows,
     WhoAreYou,
 )
 from leasehold.core.operations import RevisionChanges
+from leasehold.core.origin import Origin, check_same_asker, hears_text, id_used
 from leasehold.core.rights import check_cancel, check_question, check_request, check_statement
 from leasehold.core.statements import (
     AnyStatement,
@@ -260,11 +264,12 @@ class Leader:
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Runs a statement, or tells what became of one: progress, then the answer."""
         self._same_cluster(request)
-        if isinstance(request, Execute | AskOutcome) and self._procedures.knows(request.statement):
-            # Whoever knows its id hears of it: the statement may have ended the very login that it came with.
-            async for message in self._procedures.outcome(request.statement):
-                yield message
-            return
+        if isinstance(request, Execute | AskOutcome):
+            origin = self._procedures.origin(request.statement)
+            if origin is not None:
+                async for message in self._told_again(request, origin):
+                    yield message
+                return
         match request:
             case AskSnapshot():
                 catalog = self._writer.catalog
@@ -291,6 +296,22 @@ class Leader:
                     yield page
             case _:
                 raise Refused(f"not a statement: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+
+    async def _told_again(self, request: Execute | AskOutcome, origin: Origin) -> AsyncIterator[Message]:
+        """What became of a statement that has been asked for before; raises `Refused` where that is not told."""
+        login, catalog, text_told = _login(request), self._writer.catalog, True
+        if isinstance(request, AskOutcome):
+            text_told = hears_text(origin, login, catalog)
+        else:
+            check_same_asker(origin, login, catalog)
+            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text)):
+                raise id_used("this statement id was used for another statement")
+        async for message in self._procedures.outcome(request.statement):
+            is_told = text_told or not isinstance(message, Receipt)
+            yield message if is_told else msgspec.structs.replace(message, text="")
+
+    async def _redacted(self, text: str) -> str:
+        return redacted(text) if parses_at_once(text) else await self._threads.run(partial(redacted, text))
 
     async def _understood(self, text: str) -> tuple[AnyStatement, str]:
         """The statement, and its text without a secret in it."""
@@ -402,7 +423,7 @@ def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Cata
             check_question(statement, catalog, login)
 
 
-def _login(request: Execute) -> bytes | None:
+def _login(request: Execute | AskOutcome) -> bytes | None:
     return None if request.login is None else hash_secret(request.login)
 
 

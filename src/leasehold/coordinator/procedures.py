@@ -22,10 +22,11 @@ from leasehold.core.explain import Circumstances, explained
 from leasehold.core.history import node_names
 from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.core.operations import Change
+from leasehold.core.origin import Origin, check_same_asker, hash_text, id_used
 from leasehold.core.plan import Context
 from leasehold.core.queueing import Claim
 from leasehold.core.records import Outcome, ProcedureRecord, Step
-from leasehold.core.rights import check_statement
+from leasehold.core.rights import check_statement, user_by
 from leasehold.errors import BadStatement, Definite, Indefinite, LeaseholdError, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
 from leasehold.limits import (
@@ -78,11 +79,16 @@ class Procedures:
             raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
         if asked.timeout_ns is not None and asked.timeout_ns <= 0:
             raise Refused("a timeout is more than nothing", code="BAD_TIMEOUT", hint="give it some seconds")
-        if not self.knows(asked.id):
-            user, used = self._admit(asked)
+        known = self.origin(asked.id)
+        if known is None:
+            origin, used = self._admit(asked)
             give_up_ns = None if asked.timeout_ns is None else self._clock.now_ns() + asked.timeout_ns
-            running = self._start(asked.id, asked.text[:STATEMENT_TEXT_KEPT], user, give_up_ns)
+            running = self._start(asked.id, origin, give_up_ns)
             self._begin_task(self._run(asked, used, running), running)
+        else:
+            check_same_asker(known, asked.login, self._writer.catalog)
+            if not known.has_text(asked.text):
+                raise id_used("this statement id was used for another statement")
         async for message in self.outcome(asked.id):
             yield message
 
@@ -177,16 +183,19 @@ class Procedures:
         """SHOW PROCEDURES."""
         return procedure_rows(self._running.values(), self._leasing, catalog)
 
-    def knows(self, statement: StatementId) -> bool:
-        """Whether it has been asked for before, and what became of it can be told."""
-        known = statement in self._running or statement in self._unrecorded
-        return known or statement in self._writer.catalog.statements
+    def origin(self, statement: StatementId) -> Origin | None:
+        """Whose a statement is that has been asked for before, if what became of it can be told."""
+        running = self._running.get(statement)
+        if running is not None:
+            return running.origin
+        record = self._writer.catalog.statements.get(statement)
+        return self._unrecorded.origin(statement) if record is None else Origin.of(record)
 
     def resume(self) -> None:
         """Takes up what earlier leaders left, exactly where its record says it stands."""
         for _, procedure in sorted(self._writer.catalog.procedures.items()):
             record = self._writer.catalog.statements[procedure.statement]
-            running = self._start(procedure.statement, procedure.text, record.user, None)
+            running = self._start(procedure.statement, Origin.of(record), None)
             running.number = procedure.number
             turn = self._turns.enter(procedure.statement, procedure.claims)
             self._begin_task(self._resume(procedure, running, turn), running)
@@ -201,19 +210,26 @@ class Procedures:
 
     # ------------------------------------------------------------ one statement
 
-    def _admit(self, asked: Asked) -> tuple[str | None, dict[str, Claim]]:
+    def _admit(self, asked: Asked) -> tuple[Origin, dict[str, Claim]]:
         """Who asks, and what the statement uses; raises why it is not even queued."""
+        user = user_by(asked.login, self._writer.catalog)
+        origin = Origin(
+            user=None if user is None else user.name,
+            login=asked.login,
+            text=asked.text[:STATEMENT_TEXT_KEPT],
+            text_sha256=hash_text(asked.text),
+        )
         try:
             with ending_the_statement():
-                user = check_statement(asked.statement, self._writer.catalog, asked.login)
+                check_statement(asked.statement, self._writer.catalog, asked.login)
                 used = claims(asked.statement)
             if len(self._running) >= STATEMENTS_RUNNING_MAX:
                 text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
                 raise Refused(text, code="BUSY", hint="try again in a moment")
         except Refused as error:
-            self._unrecorded.refused(asked.id, error)
+            self._unrecorded.refused(asked.id, origin, error)
             raise
-        return None if user is None else user.name, used
+        return origin, used
 
     def _begin_task(self, work: Coroutine[Any, Any, None], running: Running) -> None:
         try:
@@ -225,12 +241,11 @@ class Procedures:
         # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
         task.add_done_callback(lambda _: running.answer.cancel())
 
-    def _start(self, statement: StatementId, text: str, user: str | None, give_up_ns: int | None) -> Running:
+    def _start(self, statement: StatementId, origin: Origin, give_up_ns: int | None) -> Running:
         loop = asyncio.get_running_loop()
         running = self._running[statement] = Running(
             id=statement,
-            text=text,
-            user=user,
+            origin=origin,
             answer=loop.create_future(),
             taken_back=loop.create_future(),
             give_up_ns=give_up_ns,
@@ -248,7 +263,7 @@ class Procedures:
             running.answer.set_result(await self._begin(asked, context, running, turn, settled))
         except LeaseholdError as error:
             if isinstance(error, Definite) and not running.published:
-                self._unrecorded.refused(asked.id, error)
+                self._unrecorded.refused(asked.id, running.origin, error)
             running.fail(error)
         finally:
             self._end(running, turn)
@@ -285,6 +300,7 @@ class Procedures:
                 bound_ns=self._published_bound_ns(),
                 context=self._preparing.as_of_now(context, asked.statement),
                 term=self._leasing.grantor.term,
+                text_sha256=running.origin.text_sha256,
             )
             with ending_the_statement():
                 begun = ddl.begin(request, catalog)
@@ -301,7 +317,7 @@ class Procedures:
         if begun.procedure is None:
             elapsed_ns = self._elapsed_ns(running)
             answer = nothing_to_do(running, revision=settled, elapsed_ns=elapsed_ns, bound_ns=request.bound_ns)
-            self._unrecorded.note(running.id, answer)
+            self._unrecorded.note(running.id, running.origin, answer)
             return answer
         running.number = begun.procedure.number
         self._turns.widen(turn, begun.procedure.claims)

@@ -9,6 +9,7 @@ from leasehold.coordinator.leasing import Barrier, Leasing, Waiting
 from leasehold.core.catalog import Catalog
 from leasehold.core.ddl import cleaning, leader_changes
 from leasehold.core.messages import Receipt
+from leasehold.core.origin import Origin
 from leasehold.core.records import Outcome, StatementRecord
 from leasehold.errors import Definite, LeaseholdError, NotFound, OutcomeUnknown, Refused, Unauthenticated
 from leasehold.ids import Revision, StatementId
@@ -19,8 +20,7 @@ class Running(msgspec.Struct, kw_only=True, eq=False):
     """A statement that has not ended. No secret is left in `text`."""
 
     id: StatementId
-    text: str
-    user: str | None
+    origin: Origin
     answer: "asyncio.Future[Receipt]"
     """What all who asked for it wait for."""
     taken_back: "asyncio.Future[None]"
@@ -35,6 +35,16 @@ class Running(msgspec.Struct, kw_only=True, eq=False):
     past_return: bool = False
     closing: bool = False
     """Answered, while its receipt is not durable yet: until then the answer is repeated from here."""
+
+    @property
+    def text(self) -> str:
+        """The beginning of its text."""
+        return self.origin.text
+
+    @property
+    def user(self) -> str | None:
+        """Who asked for it."""
+        return self.origin.user
 
     @property
     def published(self) -> bool:
@@ -77,26 +87,28 @@ class Unrecorded:
     """The newest ends that wrote nothing: a late copy of such a request must not run it after all."""
 
     def __init__(self) -> None:
-        self._ends: OrderedDict[StatementId, Receipt | Refusal] = OrderedDict()
+        self._ends: OrderedDict[StatementId, tuple[Origin, Receipt | Refusal]] = OrderedDict()
 
-    def __contains__(self, statement: StatementId) -> bool:
-        return statement in self._ends
+    def origin(self, statement: StatementId) -> Origin | None:
+        """Whose it was; None if nothing is known of it."""
+        found = self._ends.get(statement)
+        return None if found is None else found[0]
 
-    def note(self, statement: StatementId, end: Receipt | Refusal) -> None:
+    def note(self, statement: StatementId, origin: Origin, end: Receipt | Refusal) -> None:
         """Remembers an end, and forgets the oldest."""
-        self._ends[statement] = end
+        self._ends[statement] = (origin, end)
         if len(self._ends) > STATEMENTS_KEPT:
             self._ends.popitem(last=False)
 
-    def refused(self, statement: StatementId, error: Definite) -> None:
+    def refused(self, statement: StatementId, origin: Origin, error: Definite) -> None:
         """Remembers a refusal, but not of a login that has ended: nothing that comes with it runs any more, and the
         statement may be asked for again with another one."""
         if not isinstance(error, Unauthenticated):
-            self.note(statement, Refusal.of(error))
+            self.note(statement, origin, Refusal.of(error))
 
     def told(self, statement: StatementId) -> Receipt | None:
         """What was answered then, None if nothing is known; raises the refusal that it was."""
-        end = self._ends.get(statement)
+        _, end = self._ends.get(statement, (None, None))
         if isinstance(end, Refusal):
             raise end.error()
         return end

@@ -50,6 +50,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     bound_ns: int
     context: Context = Context()
     term: Term = Term(0)
+    text_sha256: bytes = b""
+    """Of the whole text, where `text` is its beginning."""
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,8 @@ def begin(request: Request, catalog: Catalog) -> Begun:
         dropped=tuple(one.table for one in planned.hides if isinstance(one, HiddenTable)),
         notes=planned.notes,
         term=request.term,
+        login=request.context.login,
+        text_sha256=request.text_sha256,
     )
     return Begun(
         changes=(

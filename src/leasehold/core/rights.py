@@ -12,7 +12,9 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | ALTER, COMMENT | ALTER on the object; RENAME TO also CREATE on the database |
 | DROP | DROP on the object; with CASCADE on all that goes |
 | DELETE FROM, a shorter TTL | DROP on the table; for the TTL also ALTER |
-| users, roles, rights, settings, CANCEL PROCEDURE, SHOW HISTORY of all, removing a node | ALTER on the cluster |
+| users, roles, rights, settings, CANCEL PROCEDURE, removing a node | ALTER on the cluster |
+| SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
+| the outcome of a statement, by its id | to be the user who ran it (`core.origin`), or ALTER on the cluster |
 | ALTER USER .. PASSWORD of oneself | a login |
 | a scan | SELECT on the table, and on the views that it is read through |
 | an append | INSERT; one that replaces rows also DROP |
@@ -295,9 +297,15 @@ def _relation(right: Right, name: TableName, catalog: Catalog) -> Needs:
 
 def check_question(question: Question, catalog: Catalog, login: bytes | None) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
-    asking = user_by(login, catalog)
     if isinstance(question, ShowHistory) and question.of is None:
-        _need(asking, Right.ALTER, (CLUSTER,), catalog)
+        check_history(catalog, login)
+    else:
+        user_by(login, catalog)
+
+
+def check_history(catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless who asks so may hear of everybody's statements."""
+    _need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
 
 
 def check_cancel(catalog: Catalog, login: bytes | None) -> None:
@@ -334,9 +342,9 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
                 _check_appended(user, record.table, catalog)
                 if replaces and record.table in catalog.tables:
                     _need(user, Right.DROP, _of(catalog.tables[record.table]), catalog)
-        case RemoveNode():
+        case RemoveNode() | AskReceipts():
             _need(user, Right.ALTER, (CLUSTER,), catalog)
-        case Execute() | AskOutcome() | AskReceipts() | AbortTransaction():
+        case Execute() | AskOutcome() | AbortTransaction():
             pass
         case _:
             raise Refused(f"not a request: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")

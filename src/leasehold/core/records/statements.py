@@ -71,6 +71,10 @@ class StatementRecord(Record, frozen=True, kw_only=True, tag="statement/1"):
     """What people should know of it besides its outcome, a sentence each."""
     term: Term = Term(0)
     """Of the leader under which it began; 0 if that is not known."""
+    login: bytes | None = None
+    """The hash of the login that it came with."""
+    text_sha256: bytes = b""
+    """Of the whole text, without a secret in it; empty in records of older versions."""
 
 
 class Step(StrEnum):
