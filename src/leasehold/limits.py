@@ -813,3 +813,9 @@ SESSIONS_UNOPENED_MAX: Final = NODES_MAX
 assert 4 * STATEMENT_CHARACTERS_MAX < REQUEST_BYTES_MAX < MESSAGE_BYTES_MAX < REQUESTS_BYTES_MAX
 assert CALLS_PENDING_MAX * STREAM_WINDOW_BYTES <= 128 * 1024 * 1024
 assert SEGMENTS_PER_REPORT_MAX * 128 < REQUEST_FRAME_BYTES_MAX, "what a node reports travels in one frame"
+
+# Statements that take long to parse.
+PARSES_PER_USER_MAX: Final = 2
+"""Of one user that wait to be parsed on the thread; a further one is refused as BUSY."""
+PARSES_WAITING_MAX: Final = 256
+"""Of all users."""

@@ -18,7 +18,7 @@ from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits import HANDSHAKE_NS, REQUEST_BYTES_MAX, SECOND_NS
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
-from tests.attacks.ground import Ground
+from tests.attacks.ground import NOBODY, TABLE, Ground
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -30,6 +30,7 @@ FAT_SESSIONS: Final = 20
 FAT_BYTES: Final = 64 * 1024 * 1024
 QUESTIONS: Final = 5_000
 SILENT: Final = 200
+PARSERS: Final = 60
 
 
 @contextlib.contextmanager
@@ -50,6 +51,15 @@ def outcome(call: Callable[[], bytes]) -> str:
         read_answer(call())
     except grpc.RpcError as error:
         return str(error.code().name)  # pyright: ignore[reportAttributeAccessIssue] every raised one is a call too
+    except LeaseholdError as error:
+        return error.code
+    return "OK"
+
+
+def ended_as(ask: Callable[[], object]) -> str:
+    """The code of our error, or OK."""
+    try:
+        ask()
     except LeaseholdError as error:
         return error.code
     return "OK"
@@ -109,6 +119,18 @@ def test_fat_sessions_that_are_never_opened(ground: Ground, scale: int) -> None:
     with channels(ground, FAT_SESSIONS) as made, ground.attacked(), ThreadPoolExecutor(FAT_SESSIONS) as pool:
         ended = Counter(end for _ in range(scale) for end in pool.map(fat, made))
     assert ended == {"BAD_MESSAGE": FAT_SESSIONS * scale}
+
+
+def test_large_statements_of_users_without_rights(ground: Ground, scale: int) -> None:
+    text = f"DROP TABLE {TABLE} -- {'x ' * 90_000}"
+
+    def ask(_number: int) -> str:
+        with ground.connect(NOBODY) as cluster:
+            return ended_as(lambda: cluster.sql(text))
+
+    with ground.attacked(), ThreadPoolExecutor(PARSERS) as pool:
+        ended = Counter(pool.map(ask, range(PARSERS * scale)))
+    assert set(ended) <= {"FORBIDDEN", "BUSY"}
 
 
 @pytest.mark.parametrize("connections", [1, 100])

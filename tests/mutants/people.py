@@ -200,4 +200,26 @@ MUTANTS = (
         hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
         unseen="nobody in a random cluster asks for the outcome of what another one ran",
     ),
+    Mutant(
+        name="large statements parsed in order of arrival",
+        invariant="INV-DDL-1",
+        rule="users take turns at the parser, and few statements of each wait",
+        edits=(
+            Edit(
+                "core/fair_queue.py",
+                "            self._waiting[user] = tickets\n",
+                "            self._waiting[user] = tickets\n            self._waiting.move_to_end(user, last=False)\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_fair_queue.py", "tests/unit/coordinator/test_reading.py"),
+        unseen="a random cluster asks for no statement that takes long to parse",
+    ),
+    Mutant(
+        name="large statements of users without rights parsed",
+        invariant="INV-RIGHT-1",
+        rule="a large statement of a user without any right is refused before it is parsed",
+        edits=(Edit("coordinator/leader.py", "            check_large_statement(asking, self._writer.catalog)\n", ""),),
+        hunters=("tests/unit/coordinator/test_reading.py",),
+        unseen="a random cluster asks for no statement that takes long to parse",
+    ),
 )

@@ -17,6 +17,7 @@ from leasehold.coordinator.membership import Membership
 from leasehold.coordinator.overview import Overview
 from leasehold.coordinator.preparing import Asked
 from leasehold.coordinator.procedures import Procedures
+from leasehold.coordinator.reading import Reading
 from leasehold.coordinator.registration import Registration
 from leasehold.coordinator.removal import Removal
 from leasehold.coordinator.repair import Repair
@@ -62,7 +63,8 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.origin import Origin, check_same_asker, hears_text, id_used
-from leasehold.core.rights import check_cancel, check_question, check_request, check_statement
+from leasehold.core.records import PrincipalRecord
+from leasehold.core.rights import check_cancel, check_large_statement, check_question, check_request, check_statement
 from leasehold.core.statements import (
     AnyStatement,
     CancelProcedure,
@@ -110,6 +112,7 @@ class Leader:
         self._storage = storage
         self._clock = clock
         self._threads = threads
+        self._reading = Reading(threads)
         self._group = group
         self._leadership = leadership
         self._term = leadership.term
@@ -286,8 +289,8 @@ class Leader:
                 async for message in self._procedures.outcome(statement):
                     yield message
             case Execute(text=text):
-                check_request(request, self._writer.catalog)
-                statement, text = await self._understood(text)
+                asking = check_request(request, self._writer.catalog)
+                statement, text = await self._understood(text, asking)
                 if isinstance(statement, Definition):
                     async for message in self._procedures.execute(_asked(request, statement, text)):
                         yield message
@@ -313,13 +316,14 @@ class Leader:
     async def _redacted(self, text: str) -> str:
         return redacted(text) if parses_at_once(text) else await self._threads.run(partial(redacted, text))
 
-    async def _understood(self, text: str) -> tuple[AnyStatement, str]:
+    async def _understood(self, text: str, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
         """The statement, and its text without a secret in it."""
         with ending_the_statement():
             if parses_at_once(text):
                 return _understood(text)
-            # Up to seconds: not on the loop that grants leases.
-            return await self._threads.run(partial(_understood, text))
+            # Up to seconds: not on the loop that grants leases, and not for whoever may do nothing.
+            check_large_statement(asking, self._writer.catalog)
+            return await self._reading.run("" if asking is None else asking.name, partial(_understood, text))
 
     async def _answer(self, request: Execute, statement: Question | Explain | CancelProcedure, text: str) -> Rows:
         _check_answer(statement, self._writer.catalog, _login(request))

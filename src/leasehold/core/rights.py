@@ -303,6 +303,20 @@ def check_question(question: Question, catalog: Catalog, login: bytes | None) ->
         user_by(login, catalog)
 
 
+def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> None:
+    """Raises `Forbidden` for a user without any right, before a statement that takes long to parse is parsed: whatever
+    it is, that user may not run it."""
+    if asking is None:
+        return
+    counting = set(_counting(asking, catalog))
+    for granted in catalog.grants.values():
+        for one in counting.intersection(granted):
+            if set(granted[one].rights).difference(granted[one].leaving):
+                return
+    hint = f"ask somebody who has ALTER ON CLUSTER to GRANT rights TO {asking.name}"
+    raise Forbidden(f"{asking.name} has no right at all, and the statement is large", hint=hint)
+
+
 def check_history(catalog: Catalog, login: bytes | None) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless who asks so may hear of everybody's statements."""
     _need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)

@@ -46,7 +46,8 @@ _parse_once = lru_cache(PARSED_STATEMENTS_KEPT)(_parse)
 
 def parses_at_once(text: str) -> bool:
     """Whether `parse` takes no longer than an event loop can spare: the SELECT of a view may take seconds."""
-    return len(text) <= PARSE_INLINE_CHARACTERS and "VIEW" not in text.upper()
+    words = text.upper() if len(text) <= PARSE_INLINE_CHARACTERS else ""
+    return bool(words) and not ("CREATE" in words and "VIEW" in words)
 
 
 def _statement(cursor: Cursor) -> AnyStatement:
