@@ -128,6 +128,15 @@ def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
 
 
+def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    open_one = tmp_path / "open one"
+    open_one.mkdir()
+    open_one.chmod(0o777)
+    refused = leasehold("up", "--detach", directory=open_one)
+    refused.refused(3, "WRITABLE_BY_OTHERS", "0777", f"chmod go-w '{open_one}'")
+    assert list(open_one.iterdir()) == [], "nothing was made in it"
+
+
 def test_a_directory_of_another_kind_of_process_is_refused(single: RunningCluster) -> None:
     """It would write its address over that of the other."""
     coordinator = single.directory / "coordinator"

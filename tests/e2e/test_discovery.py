@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.locate import CLUSTER_FILE, KEY_FILE
 from leasehold.core.messages import ClusterStatus, NodeStatus
 from leasehold.errors import LeaseholdError
 from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS
 from leasehold.local.files import GOSSIP_FILE
-from leasehold.local.gossip import KEY_FILE, KEY_SCRATCH, make_key
+from leasehold.local.gossip import KEY_SCRATCH, make_key
 from leasehold.vault.store import SqliteVault
 from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock, sleep_ns
@@ -215,7 +216,10 @@ def test_I11_a_found_coordinator_of_another_cluster_is_passed_over(ground: Groun
 
 def test_a_killed_node_is_seen_dead_while_its_lease_counts_as_ever(tmp_path: Path) -> None:
     with RunningCluster.start(tmp_path / "cluster") as running, running.connect() as cluster:
-        assert (tmp_path / "cluster" / KEY_FILE).stat().st_mode & 0o777 == 0o600
+        told = [tmp_path / "cluster" / name for name in (KEY_FILE, CLUSTER_FILE)]
+        told += [path for name in ("pid", "address", "gossip") for path in tmp_path.glob(f"cluster/*/{name}")]
+        assert len(told) > 6
+        assert {path.name: oct(path.stat().st_mode & 0o777) for path in told} == {path.name: "0o600" for path in told}
 
         def node(name: str) -> NodeStatus:
             return next(one for one in cluster.status().nodes if one.name == name)

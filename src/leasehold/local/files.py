@@ -1,12 +1,13 @@
 """The small files by which the processes of one machine find each other."""
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from leasehold.durable import sync_folder
-from leasehold.errors import BadDirectory
+from leasehold.errors import BadDirectory, typed
 
 COORDINATOR: Final = "coordinator"
 """The folder of it, and its name, in a cluster on this machine."""
@@ -63,11 +64,33 @@ def names_in(directory: Path) -> list[str]:
         raise BadDirectory(f"{directory} can't be read: {error.strerror}", hint="choose another --dir") from error
 
 
+def check_not_writable_by_others(directory: Path) -> None:
+    """Raises `BadDirectory` (WRITABLE_BY_OTHERS) for a directory in which another user could exchange files: which
+    program runs and whom it trusts goes by these."""
+    found = directory.stat()
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BadDirectory(
+            f"other users may write to {directory}: its mode is {stat.S_IMODE(found.st_mode):04o}",
+            code="WRITABLE_BY_OTHERS",
+            hint=f"`chmod go-w {typed(directory)}` takes that right from them; or choose another --dir",
+        )
+    if os.geteuid() not in {0, found.st_uid}:
+        raise BadDirectory(
+            f"{directory} belongs to another user (uid {found.st_uid}), who may write to it",
+            code="WRITABLE_BY_OTHERS",
+            hint="choose a --dir of your own",
+        )
+
+
 def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file so that a reader sees the old or the new content, also after a crash."""
+    """Replaces a file so that a reader sees the old or the new content, also after a crash. Its owner alone may read
+    it, whatever the umask; a link that is there under its name is replaced, and none is followed."""
     scratch = path.with_name(path.name + ".new")
     try:
-        with scratch.open("wb") as file:
+        scratch.unlink(missing_ok=True)
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

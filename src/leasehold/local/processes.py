@@ -32,6 +32,7 @@ from leasehold.limits import (
 )
 from leasehold.local.files import (
     COORDINATOR,
+    check_not_writable_by_others,
     make_directory,
     names_in,
     read_address,
@@ -244,6 +245,7 @@ class LocalCluster:
                     hint="choose an empty or new directory with --dir",
                 )
         make_directory(self.directory)
+        check_not_writable_by_others(self.directory)
 
     def _known(self) -> ClusterFile | None:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None

@@ -27,7 +27,7 @@ def loopback(address: str) -> tuple[str, int]:
         numeric = None
     if numeric is None or not numeric.is_loopback:
         raise BadSettings(
-            f"can't listen on {address}: TLS is not configured, so only this machine may connect",
+            f"can't listen on {address}: this version has no TLS, so it serves this machine alone",
             hint="Use 127.0.0.1, ::1 or localhost.",
         )
     return str(numeric), int(digits)
