@@ -185,7 +185,9 @@ def test_a_coordinator_that_comes_back_elsewhere_is_found_by_running_nodes(groun
     assert [node_at(now, one.name).incarnation for one in nodes] == incarnations  # type: ignore[union-attr]
     nodes[0].process.kill()
     nodes[0].process.wait()
-    alone = Started(ground.directory, "node-1", "--coordinator", NOWHERE)
+    without_key = Started(ground.directory, "node-1", "--coordinator", NOWHERE)
+    without_key.ended().refused(3, "NOT_A_MEMBER", "node-1", "--cluster-key FILE")
+    alone = Started(ground.directory, "node-1", "--cluster-key", str(ground.key), "--coordinator", NOWHERE)
     try:
         until(lambda: is_node(now, "node-1", state="ACTIVE", incarnation=incarnations[0] + 1), alone, coordinator)
     finally:

@@ -45,6 +45,11 @@ class Coordinators:
         """The address of the one whose turn it is."""
         return self.addresses[self._turn % len(self.addresses)]
 
+    @property
+    def asked(self) -> str:
+        """The address of the one that was asked last."""
+        return self._asked
+
     def remember(self, known: tuple[str, ...]) -> None:
         """Adds those of earlier times."""
         self._remembered = (*self._remembered, *known)[:COORDINATORS_KNOWN_MAX]

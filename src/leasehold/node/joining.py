@@ -72,11 +72,14 @@ class Joiner:
         claim = Claim(await self._vault.identity(), start)
         while True:
             facts = await self._coordinators.ask(WhoAreYou(), ClusterFacts)
+            told_by = self._coordinators.asked
             effect = claim.step(ClusterLearned(facts=facts))
             try:
                 while not isinstance(effect, Joined):
                     effect = await self._carry_out(claim, effect)
             except Refused as refusal:
+                if refusal.code == "NOT_A_MEMBER" and self._coordinators.asked == told_by:
+                    raise  # a coordinator of this very cluster says so
                 if not await self._coordinators.passes_over(refusal):
                     raise
             else:
