@@ -70,6 +70,12 @@ VIEW_NODES_MAX: Final = 50_000
 seconds."""
 VIEW_DEPTH_MAX: Final = 16
 """A view reads views that read views .. so deep."""
+QUERY_TABLES_MAX: Final = 100
+"""Tables that one SELECT reads, those of its views included."""
+INSERT_ROWS_MAX: Final = 1_000
+"""Of one INSERT: more rows are appended as Arrow."""
+NEAREST_NAMES_MAX: Final = 1_000
+"""Names that a mistyped one is compared with: it bounds the time for it to some milliseconds."""
 NAMES_IN_ERROR_MAX: Final = 5
 """Of a list of names, in the text of an error."""
 DURATION_CHARACTERS_MAX: Final = 64
@@ -355,6 +361,15 @@ HEDGE_EVERY: Final = 10
 """Of the requests of a client one in so many may be a hedge."""
 HEDGE_BURST: Final = 10
 """Hedges that a client may send at once after it had needed none for a while."""
+QUERY_MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""What DuckDB may hold for one SELECT unless the caller says otherwise: the rest must be streamed."""
+QUERY_THREADS_MAX: Final = 4
+QUERY_BATCHES_AHEAD: Final = 1
+"""Batches of an answer that wait for whoever reads it; DuckDB holds some MiB more."""
+QUERY_STOP_NS: Final = 2 * SECOND_NS
+"""How long whoever ends a query waits for its thread."""
+QUERY_ROWS_SHOWN_MAX: Final = 200
+"""Of an answer that is shown as a table."""
 APPEND_BUFFER_BYTES: Final = 64 * 1024 * 1024
 """Rows that a writer gathers for each bucket before it sends them as a segment."""
 APPEND_BUFFERS_BYTES_MAX: Final = 256 * 1024 * 1024

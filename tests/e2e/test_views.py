@@ -89,7 +89,7 @@ def test_a_scan_through_a_view_ends_when_the_view_is_dropped(cluster: Cluster) -
         cluster.table("db.many").append(pa.table(dict.fromkeys("abcd", numbers)))
     made(cluster, "CREATE VIEW db.v AS SELECT * FROM db.many")
     reader = cluster.view("db.v").scan()
-    first = reader.read_next_batch()
+    first = next(iter(reader))
     made(cluster, "DROP VIEW db.v")
     with pytest.raises(Refused) as caught:
         reader.read_all()

@@ -54,6 +54,14 @@ MUTANTS = (
         hunters=(f"{NODE}::test_a_running_scan_ends_at_the_next_batch",),
     ),
     Mutant(
+        name="a plan through a view without a right on its tables",
+        invariant="INV-RIGHT-1",
+        rule="a SELECT is planned with SELECT on all that its views read, down to the tables",
+        edits=(Edit(RIGHTS, "for one in (*reads.views, *reads.tables):", "for one in reads.views:"),),
+        hunters=(f"{UNIT}::test_a_request_needs_exactly_these_rights",),
+        unseen="the invariant is about batches of scans, which nodes decide for themselves",
+    ),
+    Mutant(
         name="appends without a right",
         invariant="INV-RIGHT-1",
         rule="an append is decided on INSERT, at its beginning and at its end",

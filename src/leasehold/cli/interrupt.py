@@ -20,17 +20,29 @@ def interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[Callable[[]
     outcome must be said.
     """
 
-    def end(_number: int, _frame: object) -> NoReturn:
-        # It may have come in the middle of a line of progress.
+    def end() -> int:
         code = int(ExitCode.UNKNOWN)
         with contextlib.suppress(RuntimeError, OSError):
-            os.write(2, b"\n")
             code = report(error())
-        os._exit(code)
+        return code
 
-    before = signal.signal(signal.SIGINT, end)
-    try:
+    with ended_by(end):
         yield lambda: _set(signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def ended_by(end: Callable[[], int]) -> Generator[None]:
+    """Ends this process on Ctrl-C with the exit code that `end` answers, from the signal handler itself."""
+
+    def handle(_number: int, _frame: object) -> NoReturn:
+        # It may have come in the middle of a line of progress.
+        with contextlib.suppress(OSError):
+            os.write(2, b"\n")
+        os._exit(end())
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
     finally:
         _set(before)
 

@@ -35,7 +35,7 @@ from leasehold.cli.options import (
     StoppedCoordinatorDir,
     User,
 )
-from leasehold.cli.output import Output, note, report, say, show_json
+from leasehold.cli.output import Output, RowsOutput, note, report, say, show_json
 from leasehold.cli.vault import vault as vault_commands
 from leasehold.errors import ExitCode, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import StatementId
@@ -175,9 +175,14 @@ def logs(
 @app.command()
 def sql(
     statement: Annotated[str, typer.Argument(help="One SQL statement; `-` reads it from stdin.")],
+    *,
     directory: Dir = DEFAULT_DIR,
     user: User = None,
-    output: Out = Output.TABLE,
+    output: Annotated[
+        RowsOutput,
+        typer.Option("--output", "-o", help="A table for people, JSON for programs; of a SELECT also csv or parquet."),
+    ] = RowsOutput.TABLE,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows of a SELECT to this file.")] = None,
     statement_id: Annotated[
         str | None, typer.Option("--id", help="Ask again for the statement of this id: it is never run twice.")
     ] = None,
@@ -189,11 +194,14 @@ def sql(
         ),
     ] = None,
 ) -> None:
-    """Run one statement. Interrupted, it says under which id to ask what became of it."""
+    """Run one statement, a SELECT too. Interrupted, it says under which id to ask what became of it.
+
+    A SELECT runs in this process; as a table 200 of its rows are shown, in the other forms all of them.
+    """
     from leasehold.cli.sql import run_statement
 
     given = StatementId(statement_id) if statement_id else None
-    code = run_statement(directory, user, statement, statement_id=given, timeout=timeout, output=output)
+    code = run_statement(directory, user, statement, statement_id=given, timeout=timeout, output=output, to=to)
     if code is not ExitCode.DONE:
         raise typer.Exit(int(code))
 

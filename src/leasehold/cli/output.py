@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -30,19 +30,34 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class RowsOutput(StrEnum):
+    """What `-o` takes where rows may be many: those of a SELECT."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 def say(line: str) -> None:
     """One line on stdout."""
     _write(line + "\n")
 
 
 def _write(text: str) -> None:
-    """Ends the program without a word if nobody reads stdout any more. What stdout can't show, such as the name of a
-    file that is no text, stands there escaped."""
+    """What stdout can't show, such as the name of a file that is no text, stands there escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
-    try:
+    with ending_unread():
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def ending_unread() -> Generator[None]:
+    """Ends the program without a word if nobody reads stdout any more."""
+    try:
+        yield
     except BrokenPipeError:
         # What is left in the buffer would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

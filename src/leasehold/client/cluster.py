@@ -3,21 +3,29 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self, cast
 
 import pyarrow as pa
 
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.lost import Forgotten, forget_lost
+from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
-from leasehold.core.messages import ScanPlan, TableFacts, TransactionFacts, ViewFacts
-from leasehold.core.records import ViewColumn
-from leasehold.errors import LeaseholdError, Refused
-from leasehold.ids import Revision, TransactionId
-from leasehold.limits import TRANSACTION_RENEW_NS
+from leasehold.core.messages import Receipt, Rows, ScanPlan, TableFacts, TransactionFacts, ViewFacts, WaitingFor
+from leasehold.core.records import Field, TransactionState, ViewColumn
+from leasehold.errors import LeaseholdError
+from leasehold.ids import Revision, StatementId, TransactionId
+from leasehold.limits import QUERY_MEMORY_BYTES, TRANSACTION_RENEW_NS
+from leasehold.sql.kind import StatementKind, kind_of
 from leasehold.storage.schema import arrow_schema
+
+
+class ArrowStream(Protocol):
+    """Anything that gives a stream of Arrow: tables and readers of pyarrow, frames of polars, relations of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class Cluster(Coordinators):
@@ -32,14 +40,33 @@ class Cluster(Coordinators):
         """The view `database.view`. Raises `NotFound`."""
         return View(self, self.view_facts(name))
 
-    def query(self, name: str) -> pa.RecordBatchReader:
-        """All rows of a table or of a view, as a stream."""
-        try:
-            return self.table(name).scan()
-        except Refused as error:
-            if error.code != "IS_VIEW":
-                raise
-        return self.view(name).scan()
+    def query(self, select: str, *, memory_bytes: int = QUERY_MEMORY_BYTES) -> QueryResult:
+        """The rows of a SELECT, which DuckDB runs in this process; all tables are read at one revision.
+
+        The name of a table or view stands for all of its rows. DuckDB holds at most `memory_bytes`, and what it gives
+        out is streamed. Answers once the first rows are there. Raises `BadStatement`, `NotFound`, `Forbidden`, or
+        `Refused` (NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, QUERY_FAILED ..).
+        """
+        from leasehold.client.query import run_query  # noqa: PLC0415 - few need it, and DuckDB takes long to load
+        from leasehold.sql.select import read_select  # noqa: PLC0415
+
+        return run_query(read_select(select, cluster=self.address), self.plan_query, self.read, memory_bytes)
+
+    def sql(
+        self,
+        text: str,
+        *,
+        statement_id: StatementId | None = None,
+        on_wait: Callable[[WaitingFor], None] | None = None,
+        timeout: float | None = None,
+    ) -> Receipt | Rows:
+        """Runs one statement; see `Coordinators.sql`. INSERT INTO .. VALUES runs in this process and answers `Rows`;
+        for it there is no `timeout`. SELECT is for `query`."""
+        if kind_of(text) is StatementKind.INSERT:
+            from leasehold.client.insert import insert  # noqa: PLC0415 - few need it, and the parser takes long to load
+
+            return insert(self, text, statement_id)
+        return super().sql(text, statement_id=statement_id, on_wait=on_wait, timeout=timeout)
 
     def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
         """The rows of a plan of this client."""
@@ -88,20 +115,31 @@ class Table:
 
     def __init__(self, cluster: Cluster, facts: TableFacts) -> None:
         self._cluster = cluster
-        self._name = facts.name
+        self.name = facts.name
+        self.fields: tuple[Field, ...] = facts.fields
         self.schema: pa.Schema = arrow_schema(facts.fields)
 
     def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
         cluster, chosen = self._cluster, None if columns is None else tuple(columns)
-        return read_again(lambda: cluster.read(cluster.plan(self._name, chosen)))
+        return read_again(lambda: cluster.read(cluster.plan(self.name, chosen)))
 
-    def append(self, rows: pa.Table | pa.RecordBatchReader) -> Appended:
-        """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name."""
-        cluster, facts = self._cluster, self._cluster.facts(self._name)
-        transaction = cluster.new_transaction()
+    def append(self, rows: ArrowStream, *, transaction: TransactionId | None = None) -> Appended:
+        """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name.
+
+        `rows` is a table or stream of Arrow, or anything that gives one, such as a polars DataFrame or the answer of
+        `Cluster.query`. Rows that a write transaction of the id `transaction` has committed are not added again.
+        """
+        cluster, facts = self._cluster, self._cluster.facts(self.name)
+        transaction = transaction or cluster.new_transaction()
         opened = cluster.open_transaction(facts, transaction)
-        batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+        if opened.state is TransactionState.COMMITTED:
+            return Appended.by(opened, 0)
+        # What reads Leasehold is taken as it is: through the C interface its errors would be text alone.
+        if isinstance(rows, pa.RecordBatchReader | QueryResult):
+            batches = cast("Iterable[pa.RecordBatch]", rows)
+        else:
+            batches = pa.RecordBatchReader.from_stream(rows)
         try:
             kept_open = cluster.keeping_open(facts, transaction, batches)
             segments = stage(
@@ -129,22 +167,9 @@ class View:
         self._name = facts.views[-1].name
         self.columns: tuple[ViewColumn, ...] = facts.views[-1].columns
 
-    def scan(self) -> pa.RecordBatchReader:
-        """All rows of it now, as a stream: DuckDB runs its SELECT in this process, over scans of the tables.
-
-        Each table is pinned by itself: what is added between two of them may be in the later one alone.
-        """
-        from leasehold.client.views import read_view  # noqa: PLC0415 - few need it, and DuckDB takes long to load
-
-        cluster = self._cluster
-
-        def read() -> pa.RecordBatchReader:
-            facts = cluster.view_facts(self._name)
-            through = tuple(view.view for view in facts.views)
-            plans = {table.name: cluster.plan(table.name, table.columns, through=through) for table in facts.tables}
-            return read_view(facts, plans, cluster.read)
-
-        return read_again(read)
+    def scan(self) -> QueryResult:
+        """All rows of it now, as `Cluster.query` reads them."""
+        return self._cluster.query(self._name)
 
 
 def connect(target: str | Path = "leasehold-data", *, user: str | None = None, password: str | None = None) -> Cluster:

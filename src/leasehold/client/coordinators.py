@@ -29,7 +29,9 @@ from leasehold.core.messages import (
     Message,
     NodeRemoved,
     OpenTransaction,
+    PlanQuery,
     PlanScan,
+    QueryPlan,
     Receipt,
     Receipts,
     Replaced,
@@ -212,6 +214,10 @@ class Coordinators:
         chosen = None if columns is None else tuple(columns)
         request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite)
         return self._call(request, ScanPlan)
+
+    def plan_query(self, names: Iterable[str]) -> QueryPlan:
+        """Pins one revision for all tables and views that a SELECT names, and what to read of each."""
+        return self._call(PlanQuery(cluster_id=None, names=tuple(names)), QueryPlan)
 
     def view_facts(self, name: str) -> ViewFacts:
         """A view with all that it reads, as of now."""

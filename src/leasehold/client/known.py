@@ -13,6 +13,7 @@ import msgspec
 from leasehold.core.hedging import Patience
 from leasehold.core.messages import (
     Message,
+    QueryPlan,
     Receipt,
     Rows,
     ScanPlan,
@@ -96,7 +97,7 @@ class Known:
                 self._hear(answer.revision, answer.generation)
             case ScanPlan():
                 self._hear(answer.facts.revision, answer.facts.generation)
-            case Receipt() | Rows() | ViewFacts() | TransactionFacts():
+            case Receipt() | Rows() | ViewFacts() | QueryPlan() | TransactionFacts():
                 self._hear(answer.revision)
             case _:
                 return

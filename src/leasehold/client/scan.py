@@ -309,7 +309,7 @@ def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader
             try:
                 return read(), attempt
             except Refused as error:
-                attempt = _next_plan(error, attempt)
+                attempt = next_plan(error, attempt)
 
     first, attempts = planned(1)
 
@@ -324,7 +324,7 @@ def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader
             except Refused as error:
                 if is_begun:
                     raise
-                reader, attempt = planned(_next_plan(error, attempt))
+                reader, attempt = planned(next_plan(error, attempt))
                 if not reader.schema.equals(first.schema):
                     raise
             else:
@@ -333,7 +333,7 @@ def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader
     return pa.RecordBatchReader.from_batches(first.schema, batches())
 
 
-def _next_plan(error: Refused, attempt: int) -> int:
+def next_plan(error: Refused, attempt: int) -> int:
     """The number of the next plan; raises `error` where no new plan can help."""
     if error.code != "ROWS_TAKEN_AWAY" or attempt >= SCAN_PLANS_MAX:
         raise error

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.views import view_facts
+from leasehold.coordinator.views import relation_named, tables_needed, view_bodies, view_facts
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
@@ -23,7 +23,9 @@ from leasehold.core.messages import (
     CommitTransaction,
     OpenTransaction,
     Place,
+    PlanQuery,
     PlanScan,
+    QueryPlan,
     ScanPlan,
     SegmentsHeld,
     SegmentsMissing,
@@ -34,6 +36,7 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
+from leasehold.core.reads import all_read
 from leasehold.core.records import SegmentRecord, TableRecord, TransactionState
 from leasehold.core.replication import after_fetch, after_loss
 from leasehold.core.rewrite import worth_rewriting
@@ -45,6 +48,7 @@ from leasehold.limits import (
     MESSAGE_BYTES_MAX,
     OPEN_TRANSACTIONS_MAX,
     PLANNED_SEGMENT_BYTES_MIN,
+    QUERY_TABLES_MAX,
     REPORTED_SEGMENTS_AT_ONCE_MAX,
     TRANSACTION_TTL_NS,
 )
@@ -111,6 +115,37 @@ class Data:
         if len(encode(plan)) > MESSAGE_BYTES_MAX:
             raise _too_many(len(lean), table, catalog)
         return plan
+
+    def plan_query(self, request: PlanQuery) -> QueryPlan:
+        """Pins the present revision of all tables that a SELECT reads, those of its views among them.
+
+        Raises `NotFound`, or `Refused` with code TOO_MANY_TABLES, TOO_MANY_SEGMENTS.
+        """
+        catalog = self._writer.catalog
+        if len(request.names) > QUERY_TABLES_MAX:
+            raise _too_many_tables(len(request.names))
+        reads = all_read((relation_named(parse_name(name), catalog) for name in request.names), catalog)
+        if len(reads.tables) > QUERY_TABLES_MAX:
+            raise _too_many_tables(len(reads.tables))
+        through = tuple(view.id for view in reads.views)
+        plans: list[ScanPlan] = []
+        size_bytes = 0
+        for table in reads.tables:
+            name = str(catalog.table_name(table))
+            plans.append(self.plan(PlanScan(cluster_id=None, name=name, columns=None, through=through)))
+            size_bytes += len(encode(plans[-1]))
+            if size_bytes > MESSAGE_BYTES_MAX:
+                raise _too_many(sum(len(one.segments) for one in plans), table, catalog)
+        answer = QueryPlan(
+            revision=catalog.revision,
+            plans=tuple(plans),
+            views=view_bodies(reads, catalog),
+            needed=tables_needed(reads, catalog),
+        )
+        assert all(one.facts.revision == answer.revision for one in plans), "one revision for all (INV-SCAN-1)"
+        if len(encode(answer)) > MESSAGE_BYTES_MAX:
+            raise _too_many_tables(len(plans))
+        return answer
 
     def _facts(self, table: TableRecord, catalog: Catalog) -> TableFacts:
         buckets: list[BucketPlaces] = []
@@ -269,6 +304,14 @@ def _too_many(count: int, table: TableRecord, catalog: Catalog) -> Refused:
         f"table {catalog.table_name(table)} has {count} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
         code="TOO_MANY_SEGMENTS",
         hint="make the table anew with fewer buckets and write it in fewer, larger appends",
+    )
+
+
+def _too_many_tables(count: int) -> Refused:
+    return Refused(
+        f"the SELECT reads {count} tables and views, more than one answer can plan",
+        code="TOO_MANY_TABLES",
+        hint=f"read at most {QUERY_TABLES_MAX} tables in one SELECT",
     )
 
 

@@ -55,6 +55,7 @@ from leasehold.core.messages import (
     Message,
     NodeRemoved,
     OpenTransaction,
+    PlanQuery,
     PlanScan,
     Receipt,
     RemoveNode,
@@ -245,6 +246,8 @@ class Leader:
                 return await self._threads.run(partial(self._data.plan, request))
             case PlanScan():
                 return self._data.plan(request)
+            case PlanQuery():
+                return self._data.plan_query(request)
             case OpenTransaction():
                 return await self._data.open(request)
             case CommitTransaction():

@@ -3,41 +3,57 @@
 from leasehold.core.catalog import Catalog, live_fields
 from leasehold.core.codec import encode
 from leasehold.core.messages import TableNeeded, ViewBody, ViewFacts
+from leasehold.core.nearest import nearest
+from leasehold.core.reads import Reads, all_read
 from leasehold.core.records import TableRecord, ViewRecord
 from leasehold.core.statements import TableName
-from leasehold.errors import Refused
-from leasehold.ids import FieldId, ObjectId
+from leasehold.errors import NotFound, Refused
+from leasehold.ids import FieldId
 from leasehold.limits import MESSAGE_BYTES_MAX
 
 
 def view_facts(name: TableName, catalog: Catalog) -> ViewFacts:
     """The view in use under `name`. Raises `NotFound`, or `Refused` with code TOO_MANY_VIEWS for too many below it."""
-    views: dict[ObjectId, ViewRecord] = {}
-    fields: dict[ObjectId, set[FieldId]] = {}
-
-    def take(view: ViewRecord) -> None:  # no deeper than VIEW_DEPTH_MAX
-        for need in view.needs:
-            if need.object in catalog.views and need.object not in views:
-                take(catalog.views[need.object])
-            elif need.object in catalog.tables:
-                fields.setdefault(need.object, set()).update(need.fields)
-        views[view.id] = view
-
-    take(catalog.view(name))
+    reads = all_read((catalog.view(name),), catalog)
     assert catalog.cluster is not None
     facts = ViewFacts(
         cluster_id=catalog.cluster.cluster_id,
         revision=catalog.revision,
-        views=tuple(
-            ViewBody(view=one.id, name=str(catalog.table_name(one)), body=one.body, columns=one.columns)
-            for one in views.values()
-        ),
-        tables=tuple(_needed(catalog.tables[one], fields[one], catalog) for one in sorted(fields)),
+        views=view_bodies(reads, catalog),
+        tables=tables_needed(reads, catalog),
     )
     if len(encode(facts)) > MESSAGE_BYTES_MAX:
-        text = f"view {name} reads {len(views) - 1} other views, more than one answer can hold"
+        text = f"view {name} reads {len(reads.views) - 1} other views, more than one answer can hold"
         raise Refused(text, code="TOO_MANY_VIEWS", hint="make it read the tables instead")
     return facts
+
+
+def relation_named(name: TableName, catalog: Catalog) -> TableRecord | ViewRecord:
+    """The table or view in use under `name`; raises `NotFound`, which tells names like it."""
+    found = catalog.find_table(name) or catalog.find_view(name)
+    if found is not None:
+        return found
+    database = catalog.find_database(name.database)
+    if database is None:
+        meant = nearest(name.database, (one.name for one in catalog.databases.values()))
+        raise NotFound(f"no database {name.database}", hint=f"{meant} SHOW DATABASES lists them".lstrip())
+    others = (catalog.tables.get(one) or catalog.views.get(one) for one in catalog.relations(database.id))
+    meant = nearest(name.table, (one.name for one in others if one is not None))
+    listed = f"SHOW TABLES IN {database.name} and SHOW VIEWS IN {database.name} list them"
+    raise NotFound(f"no table or view {name}", hint=f"{meant} {listed}".lstrip())
+
+
+def view_bodies(reads: Reads, catalog: Catalog) -> tuple[ViewBody, ...]:
+    """The views that are read, as clients make them anew."""
+    return tuple(
+        ViewBody(view=one.id, name=str(catalog.table_name(one)), body=one.body, columns=one.columns)
+        for one in reads.views
+    )
+
+
+def tables_needed(reads: Reads, catalog: Catalog) -> tuple[TableNeeded, ...]:
+    """The tables that views read, with those columns."""
+    return tuple(_needed(table, reads.fields[table.id], catalog) for table in reads.tables if table.id in reads.fields)
 
 
 def _needed(table: TableRecord, fields: set[FieldId], catalog: Catalog) -> TableNeeded:

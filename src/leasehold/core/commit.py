@@ -68,6 +68,12 @@ def open_transaction(request: OpenTransaction, catalog: Catalog) -> tuple[Change
     if not is_hex_128(request.transaction):
         raise Refused("a transaction id is 128 bits in hex", code="BAD_TRANSACTION", hint="draw a random one")
     if request.transaction in catalog.transactions:
+        if catalog.transactions[request.transaction].table != request.table:
+            raise Refused(
+                f"write transaction {request.transaction} is one of another table",
+                code="TRANSACTION_USED",
+                hint="draw a new id for other rows",
+            )
         return ()
     check_generation(request.generation, catalog)
     table = _writable(request.table, request.schema_version, catalog)

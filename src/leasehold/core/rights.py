@@ -16,8 +16,8 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
 | the outcome of a statement, by its id | to be the user who ran it (`core.origin`), or ALTER on the cluster |
 | ALTER USER .. PASSWORD of oneself | a login |
-| a scan | SELECT on the table, and on the views that it is read through |
-| an append | INSERT; one that replaces rows also DROP |
+| a SELECT, a scan | SELECT on the table, and on the views that it is read through |
+| an INSERT, an append | INSERT; one that replaces rows also DROP |
 | every other question | a login |
 
 No answer is remembered: each request, each batch and each append is decided on the catalog of its moment.
@@ -36,9 +36,11 @@ from leasehold.core.messages import (
     CommitTransaction,
     Execute,
     OpenTransaction,
+    PlanQuery,
     PlanScan,
     RemoveNode,
 )
+from leasehold.core.reads import all_read
 from leasehold.core.records import (
     ExpiredRows,
     Hidden,
@@ -92,6 +94,7 @@ from leasehold.core.statements import (
 )
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, ObjectId, PrincipalId
+from leasehold.limits import QUERY_TABLES_MAX
 
 CLUSTER = ObjectId(0)
 """The cluster among the objects that rights are on."""
@@ -348,6 +351,12 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
         case PlanScan(name=name, through=through):
             _check_selected(user, _find(name, catalog), catalog)
             _check_through(user, through, catalog)
+        case PlanQuery(names=names):
+            # More of them are refused later, without a look at any.
+            found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
+            reads = all_read(filter(None, found), catalog)
+            for one in (*reads.views, *reads.tables):
+                _check_selected(user, one, catalog)
         case OpenTransaction(table=table):
             _check_appended(user, table, catalog)
         case CommitTransaction(transaction=transaction, replaces=replaces):

@@ -139,7 +139,8 @@ def view(
     Each table keeps the revision at which it was first read; ask for the view again to see what was added since. `user`
     and `password` as of `table`. Raises `NotFound` for a view that is not there, `Unauthenticated`, `Unreachable`.
     """
-    from leasehold.sql.views import words, written  # noqa: PLC0415 - every worker imports this package
+    from leasehold.sql.binder import words  # noqa: PLC0415 - every worker imports this package
+    from leasehold.sql.views import written  # noqa: PLC0415 - every worker imports this package
 
     with Cluster(_target(spark, cluster), user=user, password=password) as connection:
         facts = connection.view_facts(name)

@@ -60,6 +60,8 @@ GRAMMAR: Final = {
     "DELETE FROM": (
         "DELETE FROM database.table WHERE column = value AND ..; with =, <, <=, >, >= and BETWEEN low AND high"
     ),
+    "INSERT INTO": "INSERT INTO database.table [(column, ..)] VALUES (value, ..), ..",
+    "SELECT": "[WITH name AS (SELECT ..), ..] SELECT .. [FROM database.table ..]",
     "CREATE USER": "CREATE USER [IF NOT EXISTS] name PASSWORD 'text'",
     "ALTER USER": "ALTER USER name PASSWORD 'text' | RENAME TO other",
     "DROP USER": "DROP USER [IF EXISTS] name",
@@ -87,7 +89,7 @@ GRAMMAR: Final = {
 }
 """The grammar of every statement, by its first words."""
 
-_SYNONYMS: Final = {"SCHEMA": "DATABASE", "DESC": "DESCRIBE"}
+_SYNONYMS: Final = {"SCHEMA": "DATABASE", "DESC": "DESCRIBE", "WITH": "SELECT", "(": "SELECT"}
 _NEAR_CHARACTERS: Final = 40
 _SPACES: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"\w+|[^\w\s]")

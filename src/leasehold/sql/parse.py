@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from leasehold.core.records.principals import PrincipalKind
 from leasehold.core.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
+from leasehold.errors import BadStatement
 from leasehold.limits import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
 from leasehold.sql import alter, databases, principals, questions
 from leasehold.sql.cluster import alter_cluster
@@ -25,7 +26,7 @@ def parse(text: str) -> AnyStatement:
 
     Raises `BadStatement`, whose hint is the grammar of the statement that seems meant, or `Refused` with code
     BAD_TYPE, BAD_IDENTIFIER, BAD_PROPERTY, BAD_BUCKETS, BAD_COMMENT, BAD_PASSWORD, BAD_VALUE, DUPLICATE_COLUMN,
-    NO_SUCH_COLUMN, TOO_MANY_COLUMNS, NOT_NULL_ADDED, OTHER_DATABASE, VIEW_TOO_LONG, NO_SUCH_SETTING, FIXED_SETTING,
+    NO_SUCH_COLUMN, TOO_MANY_COLUMNS, NOT_NULL_ADDED, OTHER_DATABASE, SELECT_TOO_LONG, NO_SUCH_SETTING, FIXED_SETTING,
     BAD_SETTING or SETTING_TWICE. It raises nothing else, whatever the text, and prints nothing.
     """
     if len(text) > PARSE_KEPT_CHARACTERS or "PASSWORD" in text.upper():
@@ -88,6 +89,11 @@ def _definition(cursor: Cursor) -> Definition:
         case "REVOKE":
             cursor.token()
             return principals.revoke(cursor)
+        case "SELECT" | "WITH" | "(" | "INSERT" if not cursor.at:
+            raise BadStatement(
+                "rows are read and written by clients, so a coordinator runs no SELECT and no INSERT",
+                hint='read with cluster.query("SELECT ..") or `leasehold sql`; an older client does not know them',
+            )
         case _ if cursor.at:
             raise cursor.bad("EXPLAIN tells about statements that change something, not about this")
         case _:

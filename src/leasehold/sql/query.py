@@ -1,11 +1,11 @@
-"""The SELECT of a view: its one canonical text, and the tables that it names.
+"""A SELECT, of a view or as people type it: its syntax tree, its one canonical text, and the tables that it names.
 
 sqlglot reads it, within bounds: a text from outside must hold up no process that parses it. It reads far more than a
 SELECT, so what would run code, change something or read what is not in the catalog is refused by name. A word that
 means nothing to it where it stands (`LIMIT 5 ONLY`) is not in the canonical text, which is what is stored and shown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token
 
 from leasehold.core.statements import TableName, fold
-from leasehold.errors import Refused
+from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
 from leasehold.sql.cursor import qualified
 from leasehold.sql.front import FOREIGN_ERRORS, Source, read, short
@@ -52,7 +52,9 @@ _REFUSED: Final = (
     (exp.Parameter, "parameters are not supported"),
     (exp.SessionParameter, "parameters are not supported"),
 )
-"""What sqlglot reads and a view must not say."""
+"""What sqlglot reads and a SELECT must not say."""
+_SPARKS: Final = (exp.Anonymous, exp.Hint, exp.QueryTransform, exp.With, exp.Table)
+"""Where Spark may understand what is refused here."""
 _TABLE_PARTS: Final = frozenset({"this", "db", "catalog", "alias", "joins", "laterals", "sample", "pivots"})
 
 
@@ -105,7 +107,7 @@ class _Parser(SparkParser):
 def view_query(source: Source, first: int) -> ViewQuery:
     """The SELECT that starts at the token `first` and ends the statement.
 
-    Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, VIEW_TOO_LONG.
+    Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, SELECT_TOO_LONG.
     """
     for token, form in zip(source.tokens[first:], source.forms[first:], strict=True):
         if not form.isascii() or (form == "9" and not token.text.isascii()):  # sqlglot folds such letters into ASCII
@@ -125,13 +127,22 @@ def parse_query(text: str) -> exp.Query:
     return _tree(read(text), 0)
 
 
-def _tree(source: Source, first: int) -> exp.Query:
+def typed_query(
+    source: Source, sparks: Callable[[exp.Query, str], LeaseholdError]
+) -> tuple[exp.Query, tuple[TableName, ...]]:
+    """The syntax tree of a SELECT that somebody typed, and what it names, each once; raises as `view_query`, or what
+    `sparks` makes of a part that only Spark may understand."""
+    tree = _tree(source, 0, sparks)
+    return tree, _reads(source, tree)
+
+
+def _tree(source: Source, first: int, sparks: Callable[[exp.Query, str], LeaseholdError] | None = None) -> exp.Query:
     tokens = source.tokens[first:]
     if not tokens:
-        raise source.bad("the SELECT of the view is missing")
+        raise source.bad("the SELECT is missing")
     _check_size(tokens[-1].end + 1 - tokens[0].start)
     if source.forms[first] not in _STARTS:
-        raise source.bad("a view is made of a SELECT, not of this", tokens[0].start)
+        raise source.bad("a SELECT is expected, not this", tokens[0].start)
     _check_signs(source, first)
     try:
         trees = _Parser(dialect=_Dialect()).parse(list(tokens), source.text)
@@ -144,9 +155,11 @@ def _tree(source: Source, first: int) -> exp.Query:
         raise source.bad("the statement can't be understood") from error
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
-        raise source.bad("a view is made of one SELECT", tokens[0].start)
+        raise source.bad("one SELECT is expected", tokens[0].start)
     for node in tree.walk():
-        _check_node(source, node)
+        fault = _fault(node)
+        if fault is not None:
+            raise sparks(tree, fault) if sparks and isinstance(node, _SPARKS) else source.bad(fault)
     return tree
 
 
@@ -184,23 +197,25 @@ def _usable(given: list[exp.Expr], table: exp.Table) -> set[str]:
 def _parts(source: Source, table: exp.Table) -> Iterator[str]:
     for part in table.parts:
         if not isinstance(part, exp.Identifier):
-            raise source.bad(f"a view reads tables and views, and nothing like {short(_shown(part))!r}")
+            raise source.bad(f"a SELECT reads tables and views, and nothing like {short(_shown(part))!r}")
         yield part.name
 
 
-def _check_node(source: Source, node: exp.Expr) -> None:
+def _fault(node: exp.Expr) -> str | None:
+    """Why a part of a SELECT is refused."""
     for kind, text in _REFUSED:
         if isinstance(node, kind):
-            raise source.bad(f"{text}: {short(_shown(node))!r}")
+            return f"{text}: {short(_shown(node))!r}"
     if isinstance(node, exp.With) and node.args.get("recursive"):
-        raise source.bad("WITH RECURSIVE is not supported")
+        return "WITH RECURSIVE is not supported"
     if isinstance(node, exp.With) and node.parent is not node.root():
         # sqlglot writes it at the start of the whole, where its names could mean something else.
-        raise source.bad("WITH is supported at the start of the whole SELECT only")
+        return "WITH is supported at the start of the whole SELECT only"
     if isinstance(node, exp.Table):
         for name, value in node.args.items():
             if value and name not in _TABLE_PARTS:
-                raise source.bad(f"{name.upper()} is not supported behind a table's name")
+                return f"{name.upper()} is not supported behind a table's name"
+    return None
 
 
 def _shown(node: exp.Expr) -> str:
@@ -213,8 +228,8 @@ def _shown(node: exp.Expr) -> str:
 def _check_size(characters: int) -> None:
     if characters > VIEW_BODY_CHARACTERS_MAX:
         raise Refused(
-            f"the SELECT of a view has {characters} characters, over {VIEW_BODY_CHARACTERS_MAX}",
-            code="VIEW_TOO_LONG",
+            f"a SELECT of {characters} characters, over {VIEW_BODY_CHARACTERS_MAX}",
+            code="SELECT_TOO_LONG",
             hint="split it into several views",
         )
 

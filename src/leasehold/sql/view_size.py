@@ -33,7 +33,7 @@ _ADDED_NODES: Final[Mapping[type[exp.Expr], int]] = {
 def check_size(tree: exp.Query, widths: Mapping[tuple[str, str], int]) -> int:
     """What it comes to; `widths` are the numbers of columns of what the SELECT reads, by folded names.
 
-    Raises `Refused` with code TOO_MANY_COLUMNS or VIEW_TOO_LONG.
+    Raises `Refused` with code TOO_MANY_COLUMNS or SELECT_TOO_LONG.
     """
     return _Sizes(widths).count(tree)
 
@@ -157,8 +157,8 @@ def _grouped(query: exp.Select) -> Iterator[exp.Expr]:
 def _checked(weight: int) -> int:
     if weight > VIEW_NODES_MAX:
         raise Refused(
-            "the SELECT of the view becomes too large once its names and aliases are written out",
-            code="VIEW_TOO_LONG",
+            "the SELECT becomes too large once its names and aliases are written out",
+            code="SELECT_TOO_LONG",
             hint="make several views",
         )
     return weight
@@ -169,14 +169,14 @@ def _check_expanded(columns: int) -> None:
         raise Refused(
             f"* stands for more than {VIEW_COLUMNS_EXPANDED_MAX} columns in all subqueries",
             code="TOO_MANY_COLUMNS",
-            hint="name the columns that the view is to have",
+            hint="name the columns instead of *",
         )
 
 
 def _check_joined(columns: int) -> None:
     if columns > VIEW_COLUMNS_JOINED_MAX:
         raise Refused(
-            f"what the view reads has more than {VIEW_COLUMNS_JOINED_MAX} columns, counted each time that it is read",
+            f"what the SELECT reads has more than {VIEW_COLUMNS_JOINED_MAX} columns, counted each time that it is read",
             code="TOO_MANY_COLUMNS",
             hint="make several views",
         )

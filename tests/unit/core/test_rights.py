@@ -18,6 +18,7 @@ from leasehold.core.messages import (
     AskView,
     CommitTransaction,
     OpenTransaction,
+    PlanQuery,
     PlanScan,
     RemoveNode,
     Replaced,
@@ -349,6 +350,9 @@ REQUESTS = [
     (asks(AskView, name="db.v"), [(SELECT, VIEW)]),
     (asks(PlanScan, name="db.t", columns=None), [(SELECT, TABLE)]),
     (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), [(SELECT, TABLE), (SELECT, VIEW)]),
+    (asks(PlanQuery, names=("db.t",)), [(SELECT, TABLE)]),
+    (asks(PlanQuery, names=("db.other", "db.t")), [(SELECT, OTHER), (SELECT, TABLE)]),
+    (asks(PlanQuery, names=("db.v",)), [(SELECT, VIEW), (SELECT, TABLE)]),
     (asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1), [(INSERT, TABLE)]),
     (asks(CommitTransaction, transaction=TRANSACTION, segments=()), [(INSERT, TABLE)]),
     (
@@ -370,8 +374,9 @@ def test_a_request_needs_exactly_these_rights(before, request_, needs):
     assert check_request(request_, given(before, *needs)).name == "u"
     for missing in needs:
         others = [one for one in needs if one != missing]
+        elsewhere = () if (SELECT, OTHER) in needs else ((missing[0], OTHER),)
         with pytest.raises(Forbidden):
-            check_request(request_, given(before, *others, (ALTER, TABLE), (CREATE, TABLE), (missing[0], OTHER)))
+            check_request(request_, given(before, *others, (ALTER, TABLE), (CREATE, TABLE), *elsewhere))
 
 
 @pytest.mark.parametrize("kind", [AbortTransaction, AskOutcome])

@@ -37,12 +37,12 @@ def test_what_may_take_long_to_parse_is_told_before() -> None:
 
 def test_the_select_of_a_view_has_a_length() -> None:
     names = ", ".join(f"column_{number}" for number in range(VIEW_BODY_CHARACTERS_MAX // 10))
-    refused(f"CREATE VIEW a.v AS SELECT {names} FROM a.b", "VIEW_TOO_LONG", str(VIEW_BODY_CHARACTERS_MAX))
+    refused(f"CREATE VIEW a.v AS SELECT {names} FROM a.b", "SELECT_TOO_LONG", str(VIEW_BODY_CHARACTERS_MAX))
 
 
 def test_a_select_that_grows_when_it_is_written_down_has_a_length() -> None:
     dates = ", ".join("DATE'2026-01-01'" for _ in range(VIEW_BODY_CHARACTERS_MAX // 20))
-    refused(f"CREATE VIEW a.v AS SELECT {dates}", "VIEW_TOO_LONG", str(VIEW_BODY_CHARACTERS_MAX))
+    refused(f"CREATE VIEW a.v AS SELECT {dates}", "SELECT_TOO_LONG", str(VIEW_BODY_CHARACTERS_MAX))
 
 
 @pytest.mark.parametrize("opening", ["(", "[", "{", "f(", "(SELECT "])

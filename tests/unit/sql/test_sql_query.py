@@ -88,12 +88,12 @@ def test_accepted(text: str, expected: CreateView | DropView) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("", "SELECT of the view is missing"),
-        ("VALUES (1)", "made of a SELECT"),
-        ("TABLE a.b", "made of a SELECT"),
-        ("FROM a.b SELECT x", "made of a SELECT"),
-        ("DELETE FROM a.b", "made of a SELECT"),
-        ("INSERT INTO a.b SELECT 1", "made of a SELECT"),
+        ("", "the SELECT is missing"),
+        ("VALUES (1)", "a SELECT is expected"),
+        ("TABLE a.b", "a SELECT is expected"),
+        ("FROM a.b SELECT x", "a SELECT is expected"),
+        ("DELETE FROM a.b", "a SELECT is expected"),
+        ("INSERT INTO a.b SELECT 1", "a SELECT is expected"),
         ("WITH q AS (SELECT 1) INSERT INTO a.b SELECT * FROM q", "line 1"),
         ("WITH q AS (DELETE FROM a.b) SELECT 1", "not supported"),
         ("WITH q AS (SELECT 1) FETCH q", "line 1"),

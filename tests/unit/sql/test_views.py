@@ -280,7 +280,7 @@ def test_what_names_come_to_is_never_counted_short(base, body):
 )
 def test_a_text_that_comes_to_far_more_than_its_length_is_refused(base, body):
     """Each of these took seconds, and the first gigabytes with as many words again."""
-    refused(base, "VIEW_TOO_LONG", body)
+    refused(base, "SELECT_TOO_LONG", body)
 
 
 def test_what_is_read_again_and_again_ends_at_a_bound():

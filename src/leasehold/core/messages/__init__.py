@@ -38,7 +38,9 @@ from leasehold.core.messages.data import (
     Holder,
     OpenTransaction,
     Place,
+    PlanQuery,
     PlanScan,
+    QueryPlan,
     Replaced,
     ScanPlan,
     StagedSegment,
@@ -142,7 +144,9 @@ __all__ = [
     "OpenSession",
     "OpenTransaction",
     "Place",
+    "PlanQuery",
     "PlanScan",
+    "QueryPlan",
     "ReadTicket",
     "Receipt",
     "Receipts",
@@ -226,6 +230,8 @@ Message: TypeAlias = (
     | CommitTransaction
     | Cutoff
     | AbortTransaction
+    | PlanQuery
+    | QueryPlan
     | PlanScan
     | ScanPlan
     | WriteTicket

@@ -186,6 +186,26 @@ class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Only the segments that are worth rewriting."""
 
 
+class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
+    """Pins one revision for all tables and views that a SELECT names, each as `database.name`."""
+
+    cluster_id: ClusterId | None
+    names: tuple[str, ...]
+
+
+class QueryPlan(Base, frozen=True, kw_only=True, tag="query-plan/1"):
+    """What a SELECT reads, all at one `revision`.
+
+    `plans` are the tables, with all columns: those that the SELECT names and those that its views read. Of the latter
+    `needed` names the columns. `views` are all views below the SELECT, each made from those before it and from tables.
+    """
+
+    revision: Revision
+    plans: tuple["ScanPlan", ...]
+    views: tuple[ViewBody, ...]
+    needed: tuple[TableNeeded, ...]
+
+
 class ScanPlan(Base, frozen=True, kw_only=True, tag="scan-plan/1"):
     """What to read, and from where: any holder with a lease will do."""
 

@@ -1,0 +1,205 @@
+"""The rows of a SELECT on stdout or in a file: what `leasehold sql` runs in its own process."""
+
+import contextlib
+import datetime as dt
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any, Final
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from leasehold.cli.entry import EXIT_INTERRUPTED
+from leasehold.cli.interrupt import ended_by
+from leasehold.cli.login import connected
+from leasehold.cli.output import RowsOutput, ending_unread, note, show_table
+from leasehold.client.cluster import Cluster
+from leasehold.client.query import QueryResult
+from leasehold.errors import BadSettings, Refused
+from leasehold.limits import QUERY_ROWS_SHOWN_MAX
+
+_UTC: Final = "+00:00"
+
+
+def show_query(directory: Path, user: str | None, text: str, output: RowsOutput, to: Path | None) -> None:
+    """Runs a SELECT, and shows its rows as `output` says, or writes them `to` a file. Ctrl-C ends it at once.
+
+    A file is there once all rows are in it; until then it is what it was.
+    """
+    if output is RowsOutput.TABLE and to is not None:
+        raise BadSettings("a table is for people", hint="write a file with -o csv, -o json or -o parquet")
+    if output is RowsOutput.PARQUET and to is None and sys.stdout.isatty():
+        raise BadSettings("Parquet is no text for a terminal", hint="give --to FILE, or redirect the output")
+    part = None if to is None else _part_of(to)
+
+    def end() -> int:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                part.unlink()
+        return EXIT_INTERRUPTED
+
+    with connected(Cluster, directory, user) as cluster, ended_by(end), cluster.query(text) as answer:
+        if output is RowsOutput.TABLE:
+            _show(answer)
+        elif to is None:
+            with ending_unread():
+                _write(answer, output, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+        else:
+            with _file(to, part) as out:
+                rows = _write(answer, output, out)
+            note(f"{rows} rows written to {to}")
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _show(answer: QueryResult) -> None:
+    """The first rows as a table; how many more there are is told on stderr."""
+    rows: list[list[str]] = []
+    more = 0
+    for batch in answer:
+        shown = batch.slice(0, QUERY_ROWS_SHOWN_MAX - len(rows))
+        rows.extend([_text(value) for value in row] for row in _values(shown))
+        more += batch.num_rows - shown.num_rows
+    show_table(answer.schema.names, rows)
+    if more:
+        note(f"{more} more rows: -o csv, -o json and -o parquet give all of them, LIMIT takes fewer")
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case dt.datetime():
+            return value.isoformat(sep=" ").replace(_UTC, "Z")
+        case _:
+            return str(value)
+
+
+def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """The rows. Not as dicts: two columns may have one name."""
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+# ---------------------------------------------------------------- for programs
+
+
+def _write(answer: QueryResult, output: RowsOutput, out: IO[bytes]) -> int:
+    """All rows, batch by batch; how many."""
+    match output:
+        case RowsOutput.JSON:
+            return _write_json(answer, out)
+        case RowsOutput.CSV:
+            schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in answer.schema])
+            return _write_arrow(answer, schema, lambda sink: csv.CSVWriter(sink, schema), out)
+        case RowsOutput.PARQUET | RowsOutput.TABLE:
+            schema = answer.schema
+            try:
+                return _write_arrow(answer, schema, lambda sink: parquet.ParquetWriter(sink, schema), out)
+            except pa.ArrowNotImplementedError as error:
+                text = f"Parquet can't hold these rows: {error}"
+                raise Refused(text, code="BAD_TYPE", hint="CAST the column to another type") from error
+
+
+def _write_arrow(
+    answer: QueryResult, schema: pa.Schema, writer_to: Callable[[pa.NativeFile], Any], out: IO[bytes]
+) -> int:
+    rows = 0
+    with writer_to(pa.PythonFile(out, mode="w")) as writer:
+        for batch in answer:
+            fitted = batch
+            if not batch.schema.equals(schema):
+                columns = [_as_text(one, kind) for one, kind in zip(batch.columns, schema.types, strict=True)]
+                fitted = pa.RecordBatch.from_arrays(columns, schema=schema)
+            writer.write_batch(fitted)
+            rows += batch.num_rows
+    return rows
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    """A type that Arrow writes as text itself, or text."""
+    is_a = pa.types
+    own = is_a.is_boolean(kind) or is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind)
+    return kind if own or (is_a.is_temporal(kind) and not is_a.is_interval(kind)) else pa.string()
+
+
+def _as_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type.equals(kind):
+        return column
+    return pa.array([None if value is None else _text(value) for value in column.to_pylist()], kind)
+
+
+def _write_json(answer: QueryResult, out: IO[bytes]) -> int:
+    """One object as SHOW answers it, on one line."""
+    text = io.TextIOWrapper(out, encoding="utf-8", write_through=True)
+    try:
+        text.write(f'{{"columns": {json.dumps(answer.schema.names, ensure_ascii=False)}, "rows": [')
+        rows = 0
+        for batch in answer:
+            lines = (json.dumps([_plain(value) for value in row], ensure_ascii=False) for row in _values(batch))
+            if batch.num_rows:
+                text.write(("" if rows == 0 else ", ") + ", ".join(lines))
+            rows += batch.num_rows
+        text.write("]}\n")
+    finally:
+        text.detach()
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it. What JSON has no numbers for, and days and instants, are texts."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return f"{value:f}"
+        case dt.datetime():
+            return value.isoformat().replace(_UTC, "Z")
+        case dt.date() | dt.time():
+            return value.isoformat()
+        case list():
+            return [_plain(one) for one in value]
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case _:
+            return str(value)
+
+
+# ---------------------------------------------------------------- files
+
+
+def _part_of(to: Path) -> Path | None:
+    """Where the rows go until they are whole, beside the file; None where `to` is a device or a pipe."""
+    if to.exists() and not to.is_file():
+        return None
+    return to.with_name(f".{to.name}.{os.getpid()}.part")
+
+
+@contextlib.contextmanager
+def _file(to: Path, part: Path | None) -> Generator[IO[bytes]]:
+    if part is None:
+        with to.open("wb") as out:
+            yield out
+        return
+    try:
+        with part.open("xb") as out:
+            yield out
+        part.replace(to)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

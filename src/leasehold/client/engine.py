@@ -1,0 +1,212 @@
+"""DuckDB runs a SELECT over scans of tables, on a thread of its own.
+
+The SELECT is somebody else's text: DuckDB runs it without files, network, extensions, or the variables of this process,
+within a bound of memory, and can't change that. The thread lets Ctrl-C end a query at any time: DuckDB comes back to
+Python only when it has rows. What ends a scan ends the query with that very error.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from leasehold.core.messages import ScanPlan, ViewBody
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.limits import (
+    BATCH_ROWS,
+    END_POLL_NS,
+    QUERY_BATCHES_AHEAD,
+    QUERY_STOP_NS,
+    QUERY_THREADS_MAX,
+    REASON_CHARACTERS_MAX,
+    SCAN_PAUSE_NS,
+    SECOND_NS,
+)
+from leasehold.storage.schema import arrow_schema
+
+Open = Callable[[ScanPlan], pa.RecordBatchReader]
+"""Reads a plan from its first row."""
+
+_HUGE: Final = frozenset({"HUGEINT", "UHUGEINT"})
+"""What DuckDB makes of a sum of integers; nobody else has such a type."""
+_NO_WORDS: Final = (duckdb.CatalogException, duckdb.NotImplementedException, duckdb.ParserException)
+"""What DuckDB raises for functions and clauses that it lacks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A SELECT ready to run: `text` in DuckDB's words, in which each table and view is called as `called` says.
+
+    `views` come each after those that it reads, with its SELECT in DuckDB's words. `names` are those of the columns of
+    the answer, `elsewhere` what to type to run it in Spark.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    called: Mapping[str, str]
+    plans: Mapping[str, ScanPlan]
+    views: tuple[tuple[ViewBody, str], ...]
+    elsewhere: str
+    memory_bytes: int
+
+
+class Run:
+    """One run of a SELECT. `schema` and the first batch are there once `first` has answered."""
+
+    def __init__(self, prepared: Prepared, open_plan: Open) -> None:
+        self._prepared = prepared
+        self._open = open_plan
+        self._ended_by: BaseException | None = None
+        self._stopped = threading.Event()
+        self._queue: queue.Queue[pa.RecordBatch | pa.Schema | BaseException | None] = queue.Queue(QUERY_BATCHES_AHEAD)
+        self._connection = duckdb.connect(":memory:", config=_config(prepared.memory_bytes))
+        # A daemon: a process that ends does not wait for a query that nobody reads.
+        self._thread = threading.Thread(target=self._run, name="query", daemon=True)
+        self._thread.start()
+
+    def take(self) -> pa.RecordBatch | pa.Schema | None:
+        """The schema, then one batch after the other, then None. Raises what ended the query."""
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def stop(self) -> None:
+        """Ends the query, and waits for its thread for QUERY_STOP_NS at most. Idempotent."""
+        self._stopped.set()
+        for _ in range(QUERY_STOP_NS // END_POLL_NS):
+            if not self._thread.is_alive():
+                return
+            # An interrupt that comes before a step of the query has begun does nothing.
+            with contextlib.suppress(duckdb.ConnectionException):  # closed meanwhile
+                self._connection.interrupt()
+            self._thread.join(END_POLL_NS / SECOND_NS)
+
+    # ------------------------------------------------------------ on the thread
+
+    def _run(self) -> None:
+        last: BaseException | None = None
+        try:
+            try:
+                with self._failing():
+                    self._answer()
+            finally:
+                self._connection.close()
+        except BaseException as error:  # noqa: BLE001 it is raised where the batches are taken
+            last = error
+        self._put(last)
+
+    def _answer(self) -> None:
+        connection, prepared = self._connection, self._prepared
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET lock_configuration = true")
+        for name, plan in prepared.plans.items():
+            connection.register(prepared.called[name], _Scan(plan, self._batches))
+        for view, text in prepared.views:
+            names = ", ".join(f'"{column.name}"' for column in view.columns)
+            connection.execute(f'CREATE TEMP VIEW "{prepared.called[view.name]}" ({names}) AS {text}')
+        relation = connection.sql(prepared.text)
+        huge = [str(kind) in _HUGE for kind in relation.types]
+        reader = relation.to_arrow_reader(BATCH_ROWS)
+        try:
+            schema = _schema(reader.schema, prepared.names, huge)
+            wanted = self._put(schema)
+            while wanted and (batch := next(reader, None)) is not None:
+                wanted = self._put(_fitted(batch, schema))
+        finally:
+            reader.close()
+
+    def _put(self, item: pa.RecordBatch | pa.Schema | BaseException | None) -> bool:
+        """False if nobody takes it any more."""
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(item, timeout=SCAN_PAUSE_NS / SECOND_NS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def _batches(self, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._open(plan):
+                if self._stopped.is_set():
+                    return
+                yield batch
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._ended_by = error
+            raise
+
+    @contextlib.contextmanager
+    def _failing(self) -> Generator[None]:
+        """Raises what ended a scan, else what DuckDB says, as one of our errors."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if isinstance(self._ended_by, LeaseholdError):
+                raise self._ended_by from error
+            raise _refused(error, self._prepared) from error
+
+
+def _config(memory_bytes: int) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "enable_external_access": False,
+        "python_enable_replacements": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "memory_limit": f"{memory_bytes}B",
+        "temp_directory": "",
+        "threads": min(QUERY_THREADS_MAX, os.cpu_count() or 1),
+    }
+
+
+def _schema(answered: pa.Schema, names: tuple[str, ...], huge: list[bool]) -> pa.Schema:
+    """With the names that somebody wrote, and integers of at most 64 bits."""
+    kinds = (pa.int64() if is_huge else field.type for field, is_huge in zip(answered, huge, strict=True))
+    return pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        column if column.type.equals(kind) else column.cast(kind)
+        for column, kind in zip(batch.columns, schema.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _refused(error: Exception, prepared: Prepared) -> Refused:
+    """What DuckDB says, in the names that somebody wrote."""
+    said = str(error).split("\nLINE ", maxsplit=1)[0].split("\nDatabase is launched", maxsplit=1)[0].strip()
+    for name, word in prepared.called.items():
+        said = said.replace(word, name)
+    text = f"this SELECT can't run: {' '.join(said.split())[:REASON_CHARACTERS_MAX]}"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        more = f"cluster.query(.., memory_bytes=..) allows more than {prepared.memory_bytes} bytes"
+        return Refused(text, code="QUERY_TOO_LARGE", hint=f"{more}; or {prepared.elsewhere}")
+    if isinstance(error, _NO_WORDS):
+        return Refused(text, code="NOT_ON_THIS_ENGINE", hint=prepared.elsewhere)
+    return Refused(text, code="QUERY_FAILED", hint="DuckDB runs a SELECT here: CAST values where types differ")
+
+
+class _Scan:
+    """One table, as the Arrow PyCapsule interface has it; read from its first row as often as it is asked for."""
+
+    def __init__(self, plan: ScanPlan, batches: Callable[[ScanPlan], Iterator[pa.RecordBatch]]) -> None:
+        self._plan = plan
+        self._batches = batches
+        self._schema = arrow_schema(plan.fields)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches(self._plan))
+        return reader.__arrow_c_stream__(requested_schema)

@@ -1,0 +1,78 @@
+"""INSERT INTO .. VALUES: a few rows as literals."""
+
+from dataclasses import dataclass
+
+from leasehold.core.statements import Literal, TableName
+from leasehold.errors import BadStatement, Refused
+from leasehold.limits import INSERT_ROWS_MAX
+from leasehold.sql.cursor import Cursor
+from leasehold.sql.front import read
+from leasehold.sql.table import check_distinct
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertRows:
+    """`columns` are empty where the statement names none: then there is a value for each column of the table."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Literal, ...], ...]
+
+
+def read_insert(text: str) -> InsertRows:
+    """The one INSERT in `text`.
+
+    Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, DUPLICATE_COLUMN, COLUMN_COUNT, TOO_MANY_ROWS.
+    """
+    cursor = Cursor(read(text))
+    cursor.expect("INSERT", "INTO")
+    cursor.accept("TABLE")
+    table = cursor.table()
+    columns = _listed(cursor) if cursor.form == "(" else ()
+    check_distinct(columns)
+    if cursor.form in {"SELECT", "WITH", "(", "FROM"}:
+        raise BadStatement(
+            "INSERT takes rows as VALUES, not from a SELECT",
+            hint=f'in Python: cluster.table("{table}").append(cluster.query("SELECT .."))',
+        )
+    cursor.expect("VALUES")
+    rows = [_row(cursor)]
+    while cursor.accept(","):
+        if len(rows) == INSERT_ROWS_MAX:
+            raise Refused(
+                f"more than {INSERT_ROWS_MAX} rows in one INSERT",
+                code="TOO_MANY_ROWS",
+                hint=f'insert fewer, or append them as Arrow: cluster.table("{table}").append(..)',
+            )
+        rows.append(_row(cursor))
+    cursor.end()
+    width = len(columns) or len(rows[0])
+    for number, row in enumerate(rows, start=1):
+        if len(row) != width:
+            raise column_count(number, len(row), width)
+    return InsertRows(table=table, columns=columns, rows=tuple(rows))
+
+
+def column_count(number: int, values: int, columns: int) -> Refused:
+    """The error for a row that has more or fewer values than there are columns."""
+    return Refused(
+        f"row {number} has {values} values, for {columns} columns",
+        code="COLUMN_COUNT",
+        hint="give each column one value, NULL among them, or name the columns: INSERT INTO database.table (a, b) ..",
+    )
+
+
+def _listed(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect("(")
+    found = [cursor.column()]
+    while cursor.choose(",", ")") == ",":
+        found.append(cursor.column())
+    return tuple(found)
+
+
+def _row(cursor: Cursor) -> tuple[Literal, ...]:
+    cursor.expect("(")
+    found = [cursor.literal()]
+    while cursor.choose(",", ")") == ",":
+        found.append(cursor.literal())
+    return tuple(found)

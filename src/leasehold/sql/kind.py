@@ -1,0 +1,32 @@
+"""Which kind of statement a text is, by its first word: who runs it depends on that.
+
+Loads no parser: a command that sends a definition to the coordinator needs none.
+"""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+
+class StatementKind(StrEnum):
+    """Definitions and questions run in the coordinator, the others in the client."""
+
+    DEFINITION = "definition"
+    SELECT = "select"
+    INSERT = "insert"
+
+
+_FIRST: Final = re.compile(r"(?:\s|--[^\n]*+(?:\n|\Z)|/\*.*?\*/)*+(\w+|\()", re.DOTALL | re.ASCII)
+"""The first word behind spaces and comments."""
+_KINDS: Final = {
+    "SELECT": StatementKind.SELECT,
+    "WITH": StatementKind.SELECT,
+    "(": StatementKind.SELECT,
+    "INSERT": StatementKind.INSERT,
+}
+
+
+def kind_of(text: str) -> StatementKind:
+    """The kind of the statement that `text` begins; whatever is not understood is left to the coordinator to refuse."""
+    match = _FIRST.match(text)
+    return StatementKind.DEFINITION if match is None else _KINDS.get(match[1].upper(), StatementKind.DEFINITION)

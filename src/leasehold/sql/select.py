@@ -1,0 +1,220 @@
+"""A SELECT that somebody typed: read, bound to the columns of what it names, and written for DuckDB.
+
+It is written as the SELECTs of views are, in Spark's SQL. What only Spark can run is refused with the line that runs it
+there, and so is what DuckDB would silently leave out (SORT BY).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlglot import exp
+from sqlglot.errors import UnsupportedError
+
+from leasehold.core.statements import TableName, fold
+from leasehold.errors import BadStatement, NotFound, Refused
+from leasehold.sql.binder import (
+    DIALECT,
+    TABLES_HINT,
+    columns_read,
+    first_select,
+    qualified,
+    spellings,
+    unsupported_part,
+    written_for,
+)
+from leasehold.sql.front import FOREIGN_ERRORS, Source, read
+from leasehold.sql.query import typed_query
+from leasehold.sql.view_size import check_size
+
+_NAME: Final = re.compile(r"\s*(\w+)\.(\w+)\s*")
+_SHOWN: Final = 300
+"""Characters of a SELECT that a hint repeats."""
+_NAME_SHOWN: Final = 60
+"""Of an expression that names its column."""
+_SPARKS: Final[Mapping[type[exp.Expr], str]] = {
+    exp.Sort: "SORT BY",
+    exp.Distribute: "DISTRIBUTE BY",
+    exp.Cluster: "CLUSTER BY",
+}
+"""Clauses about Spark's partitions, which DuckDB has not."""
+_MEANINGLESS: Final = (
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.CurrentRole,
+    exp.CurrentDatabase,
+    exp.CurrentSchema,
+    exp.CurrentCatalog,
+    exp.CurrentVersion,
+    exp.ReadCSV,
+    exp.ReadParquet,
+)
+"""What DuckDB would answer about itself, or read from files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select:
+    """A SELECT as it was read; `reads` are the tables and views that it names, each once."""
+
+    source: Source
+    tree: exp.Query
+    reads: tuple[TableName, ...]
+    cluster: str
+
+
+class Bound(NamedTuple):
+    """A SELECT with every name in full: what its columns are called, and those that it reads of each table and view,
+    by folded names."""
+
+    select: Select
+    tree: exp.Query
+    names: tuple[str, ...]
+    columns: Mapping[tuple[str, str], frozenset[str]]
+
+
+def read_select(text: str, *, cluster: str) -> Select:
+    """The one SELECT in `text`, or all rows of the table or view that it names; `cluster` is where to find the tables,
+    for hints.
+
+    Raises `BadStatement`, or `Refused` with code BAD_IDENTIFIER, SELECT_TOO_LONG, NOT_ON_THIS_ENGINE.
+    """
+    named = _NAME.fullmatch(text)
+    source = read(f"SELECT * FROM `{named[1]}`.`{named[2]}`" if named else text)  # noqa: S608 - two plain words
+
+    def sparks(tree: exp.Query, what: str) -> Refused:
+        return not_here(what, tree, cluster)
+
+    tree, reads = typed_query(source, sparks)
+    _check_parts(source, tree, sparks)
+    return Select(source=source, tree=tree, reads=reads, cluster=cluster)
+
+
+def _check_parts(source: Source, tree: exp.Query, sparks: Callable[[exp.Query, str], Refused]) -> None:
+    for node in tree.walk():
+        if isinstance(node, _MEANINGLESS):
+            raise source.bad(f"{node.sql(DIALECT)[:_NAME_SHOWN]} means nothing here")
+        if isinstance(node, exp.Lateral):
+            raise sparks(tree, "LATERAL VIEW")
+        clause = _SPARKS.get(type(node))
+        if clause is not None:
+            raise sparks(tree, clause)
+    found = unsupported_part(tree)
+    if found is not None:
+        raise sparks(tree, f"{found[0]} ({found[1].sql(DIALECT)[:_NAME_SHOWN]})")
+
+
+def not_here(what: str, tree: exp.Query, cluster: str) -> Refused:
+    """The error for what DuckDB can't run, with the line that runs it in Spark."""
+    return Refused(
+        f"this SELECT can't run here, in DuckDB: {what}",
+        code="NOT_ON_THIS_ENGINE",
+        hint=spark_line(tree, cluster),
+    )
+
+
+def spark_line(tree: exp.Query, cluster: str) -> str:
+    """What to type in Python to run a SELECT in Spark."""
+    tree = tree.copy()
+    made: dict[str, str] = {}
+    for table in list(tree.find_all(exp.Table)):
+        if table.db:
+            word = f"{table.db}_{table.name}"
+            made[f"{table.db}.{table.name}"] = word
+            table.set("this", exp.to_identifier(word))
+            table.set("db", None)
+    try:
+        text = tree.sql(DIALECT)
+    except (*FOREIGN_ERRORS, RecursionError):
+        text = "SELECT .."
+    text = text if len(text) <= _SHOWN else text[:_SHOWN] + ".."
+    frames = "".join(
+        f' leasehold.spark.table(spark, "{name}").createOrReplaceTempView("{word}");' for name, word in made.items()
+    )
+    return (
+        f'in Python: import leasehold.spark; spark = leasehold.spark.session(cluster="{cluster}");{frames}'
+        f" spark.sql({text!r}).show()" + (" (leasehold.spark.view for a view)" if made else "")
+    )
+
+
+# ---------------------------------------------------------------- names
+
+
+def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> Bound:
+    """The SELECT with its names resolved; `relations` are the columns of all that it names, by folded names.
+
+    Raises `NotFound` with code NO_SUCH_COLUMN, `BadStatement`, or `Refused` (COLUMN_COUNT, TOO_MANY_COLUMNS,
+    SELECT_TOO_LONG).
+    """
+    tree = select.tree.copy()
+    names = {key: {fold(column): "" for column in own} for key, own in relations.items()}
+    try:
+        check_size(tree, {key: len(one) for key, one in names.items()})
+        _name_columns(tree)
+        shown = spellings(tree, (column for own in relations.values() for column in own))
+        tree = qualified(tree, names)
+        _check_stars(select.source, tree)
+        columns: dict[tuple[str, str], set[str]] = {key: set() for key in names}
+        for key, column in columns_read(tree):
+            columns[key].add(column)
+    except NotFound as error:
+        raise _placed(error, select.source) from error
+    except RecursionError as error:
+        raise BadStatement("the SELECT is too entangled to be read", hint="make views of its parts") from error
+    except FOREIGN_ERRORS as error:
+        raise BadStatement("the SELECT can't be understood", hint=TABLES_HINT) from error
+    return Bound(
+        select=select,
+        tree=tree,
+        names=tuple(shown.get(fold(name), name) for name in tree.named_selects),
+        columns={key: frozenset(own) for key, own in columns.items()},
+    )
+
+
+def _name_columns(tree: exp.Query) -> None:
+    """A column that has no name is called by what it is, such as COUNT(*)."""
+    first = first_select(tree)
+    for select in first.selects:
+        if not select.is_star and not select.output_name:
+            name = select.sql(DIALECT)
+            select.replace(exp.alias_(select.copy(), name[:_NAME_SHOWN], quoted=True))
+
+
+def _check_stars(source: Source, tree: exp.Query) -> None:
+    """A star of something that is not there stays one."""
+    for star in tree.find_all(exp.Star):
+        if star.parent is not None and not isinstance(star.parent, exp.Count):
+            text = f"the SELECT reads no table or view of that name: {star.parent.sql(DIALECT)[:_NAME_SHOWN]}"
+            raise NotFound(text, code="NO_SUCH_COLUMN", hint=source.hint)
+
+
+def _placed(error: NotFound, source: Source) -> NotFound:
+    """With the place of the column that is not there: that of the first word like it."""
+    named = error.text.rsplit("'", 2)
+    if len(named) == 3:
+        for token in source.tokens:
+            if fold(token.text) == fold(named[1]):
+                return NotFound(f"{error.text} {source.place(token.start)}", code=error.code, hint=error.hint)
+    return error
+
+
+# ---------------------------------------------------------------- for DuckDB
+
+
+def written(bound: Bound, called: Mapping[str, str]) -> str:
+    """In DuckDB's words, each table and view called as `called` says for `database.name`.
+
+    Raises `Refused` with code NOT_ON_THIS_ENGINE.
+    """
+    try:
+        return written_for(bound.tree.copy(), called, "duckdb")
+    except UnsupportedError as error:
+        raise not_here(str(error)[:_SHOWN], bound.select.tree, bound.select.cluster) from error
+    except (*FOREIGN_ERRORS, RecursionError) as error:
+        raise BadStatement("the SELECT is too entangled to be run", hint="make views of its parts") from error
+
+
+def key_of(name: str) -> tuple[str, str]:
+    """The folded parts of `database.name`."""
+    database, _, relation = name.partition(".")
+    return fold(database), fold(relation)
