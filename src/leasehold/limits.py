@@ -263,6 +263,8 @@ TRASH_ROUND_FILES_MAX: Final = 64
 """Trashed files deleted per round: deleting gives way to serving."""
 LOCAL_NODES: Final = 3
 LOCAL_NODES_MAX: Final = 32
+VAULT_FULL_RETRY_NS: Final = SECOND_NS
+"""How often a vault whose disk is full tries whether there is space again."""
 SILENT_SHOWN_NS: Final = 1_500 * MILLISECOND_NS
 """A node with an open session that has said nothing for so long, three renewals, is shown as silent."""
 START_WATCH_NS: Final = 2 * SECOND_NS

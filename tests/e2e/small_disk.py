@@ -28,6 +28,11 @@ class SmallDisk:
         if self._mounted:
             subprocess.run(["umount", "--lazy", str(self.directory)], check=True)
 
+    @property
+    def is_mounted(self) -> bool:
+        """Whether it is a file system of its own."""
+        return self._mounted
+
     def fill(self, *, leave: int) -> None:
         """Leaves about so many bytes for all files, or for each."""
         if not self._mounted:

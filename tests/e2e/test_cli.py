@@ -46,11 +46,14 @@ def unborn(tmp_path: Path) -> Iterator[LocalCluster]:
 
 def test_status_says_what_it_promises(directory: Path) -> None:
     status = leasehold("status", "-o", "json", directory=directory).json()
-    assert set(status) == {"cluster_id", "term", "revision", "bound_ms", "nodes"}
+    assert set(status) == {
+        *("cluster_id", "term", "revision", "bound_ms", "nodes"),
+        *("anybody_may_join", "segments_short", "segments_lost"),
+    }
     assert status["bound_ms"] == 4000
     assert [node["state"] for node in status["nodes"]] == ["ACTIVE", "ACTIVE"]
     keys = {"id", "name", "address", "incarnation", "state", "applied_revision", "lease_remaining_ms"}
-    keys |= {"stage", "recovery", "seen"}
+    keys |= {"stage", "recovery", "seen", "segments_short", "segments_alone", "silent_ms"}
     assert all(set(node) == keys for node in status["nodes"])
     assert all(0 < node["lease_remaining_ms"] <= 3000 for node in status["nodes"])
     assert "node-1" in leasehold("status", directory=directory).out

@@ -35,6 +35,15 @@ def disk(path: Path, why: str) -> OutcomeUnknown:
     )
 
 
+class DiskFull(Exception):
+    """A write found no space, and nothing of it was written."""
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether the file system had no space for a write. SQLite says so before anything of the transaction counts."""
+    return isinstance(error, sqlite3.Error) and result_code(error) == sqlite3.SQLITE_FULL
+
+
 def explain(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
     """Ours for one of theirs: codes NO_ACCESS, LOCKED, DISK and CORRUPT."""
     if isinstance(error, OSError):

@@ -33,16 +33,18 @@ from leasehold.core.staging import Staged, check_same
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits import (
+    SECOND_NS,
     VAULT_BUSY_WAIT_MS,
     VAULT_CACHE_BYTES,
     VAULT_FORMAT_VERSION,
+    VAULT_FULL_RETRY_NS,
     VAULT_LOG_PAGES,
     VAULT_SYNCS_PER_CHECKPOINT,
     VAULT_WHOLE_BYTES_MAX,
 )
 from leasehold.vault import format as file_format
 from leasehold.vault import leap, rows
-from leasehold.vault.causes import SQLITE_ERRORS, corrupt, disk, explain, result_code
+from leasehold.vault.causes import SQLITE_ERRORS, DiskFull, corrupt, disk, explain, is_disk_full, result_code
 from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.logfile import log_kept
@@ -194,9 +196,23 @@ class SqliteVault:
     # ------------------------------------------------------------ on the database thread
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self._closed:
-            raise Refused(f"the vault {self._path} is closed", code="CLOSED")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work)
+        """Runs `work` once there is space for it. A write that finds the disk full changes nothing, so it is repeated,
+        however long that takes: nobody has to start the process again."""
+        is_full = False
+        while True:
+            if self._closed:
+                raise Refused(f"the vault {self._path} is closed", code="CLOSED")
+            try:
+                done = await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work)
+            except DiskFull:
+                if not is_full:
+                    log.warning("no space for the vault %s: it waits until there is some", self._path)
+                is_full = True
+                await asyncio.sleep(VAULT_FULL_RETRY_NS / SECOND_NS)
+            else:
+                if is_full:
+                    log.info("there is space for the vault %s again", self._path)
+                return done
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._fault is not None:
@@ -206,7 +222,9 @@ class SqliteVault:
                 self._database = self._connect()
             return work(self._database)
         except (*SQLITE_ERRORS, OSError, Corrupt) as error:
-            # After a failed write or sync nothing is to be trusted before it is opened and checked anew.
+            if is_disk_full(error):
+                raise DiskFull from error  # its transaction has been rolled back
+            # After another failed write or sync nothing is to be trusted before it is opened and checked anew.
             fault = self._failed(error)
             self._close()
             raise fault from error
