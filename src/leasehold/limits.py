@@ -45,6 +45,8 @@ STATEMENT_CHARACTERS_MAX: Final = 1_000_000
 COLUMNS_MAX: Final = 2_000
 BUCKETS_MAX: Final = 1_024
 REPLICATION_MAX: Final = 7
+REPLICATION_FOR_TWO: Final = 3
+"""A table with so many replicas or more is written with two holders at least, unless `min_in_sync` says otherwise."""
 DECIMAL_PRECISION_MAX: Final = 38
 NODES_MAX: Final = 1_024
 """Nodes that are not removed."""

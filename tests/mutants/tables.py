@@ -126,6 +126,14 @@ MUTANTS = (
         unseen="nobody forgets segments in a random cluster",
     ),
     Mutant(
+        name="one holder for three replicas",
+        invariant="INV-REP-1",
+        rule="where nobody says how many, a table of three replicas is written with two holders",
+        edits=(Edit("core/replication.py", "(2 if table.replication >= REPLICATION_FOR_TWO else 1)", "1"),),
+        hunters=(f"{UNIT}::test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two",),
+        unseen="random clusters set min_in_sync",
+    ),
+    Mutant(
         name="a forged seal taken",
         invariant="INV-REP-1",
         rule="what is said of a segment counts under the seals of its holders",

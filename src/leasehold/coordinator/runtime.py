@@ -45,7 +45,7 @@ DEFAULT_SETTINGS = SettingsRecord(
     lease_margin_ns=LEASE_MARGIN_NS,
     drift_ppm=DRIFT_PPM,
     catch_up_difference=CATCH_UP_DIFFERENCE,
-    min_in_sync=1,
+    min_in_sync=0,
 )
 
 

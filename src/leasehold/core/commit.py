@@ -33,7 +33,7 @@ from leasehold.core.records import (
     TransactionState,
     UseState,
 )
-from leasehold.core.replication import after_commit, after_replacement
+from leasehold.core.replication import after_commit, after_replacement, holders_needed
 from leasehold.core.rewrite import replacing
 from leasehold.core.seals import is_sealed
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
@@ -117,7 +117,7 @@ def commit_transaction(
         bucket = catalog.buckets[table.id, segment.bucket]
         named = _living_holders(segment, bucket, incarnations)
         holders = _proven_holders(segment, record, named, seal_keys)
-        needed = min(catalog.settings.min_in_sync, table.replication)
+        needed = holders_needed(catalog.settings, table)
         if len(holders) < needed <= len(named):
             raise _seal_unknown(segment, [node for node in named if node not in holders])
         if len(holders) < needed:

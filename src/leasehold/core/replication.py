@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.records import BucketRecord, SegmentRecord
+from leasehold.core.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.limits import REPLICATION_FOR_TWO
 
 
 def place(
@@ -55,6 +56,16 @@ def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
     """The nodes that new tables may be placed on, running or not."""
     joined = (node.id for node in catalog.nodes.values() if not node.removed and node.incarnation > 0)
     return [node for node in joined if node not in leaving]
+
+
+def holders_needed(settings: SettingsRecord, table: TableRecord) -> int:
+    """How many nodes must hold a segment for its commit (INV-REP-1).
+
+    Where nobody has said how many: two, if a table has three replicas or more, so that one node may be away while
+    rows are written and another one may then be lost. Two of two would refuse writes while one is away.
+    """
+    wanted = settings.min_in_sync or (2 if table.replication >= REPLICATION_FOR_TWO else 1)
+    return min(wanted, table.replication)
 
 
 def after_commit(bucket: BucketRecord, added: Iterable[SegmentRecord]) -> BucketRecord:

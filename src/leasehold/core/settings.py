@@ -31,12 +31,14 @@ from leasehold.limits import (
     RETENTION_REVISIONS_MIN,
 )
 
+AUTO: Final = "auto"
 _SHOWN: Final = 64
 """Characters of what a person wrote that an error repeats."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting: `name` as people write it, `field` of the record, both ends of the range allowed."""
+    """One setting: `name` as people write it, `field` of the record, both ends of the range allowed. One that has an
+    `automatic` value may be AUTO too, which is kept as 0."""
 
     name: str
     field: str
@@ -44,6 +46,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     largest: int
     is_duration: bool
     meaning: str
+    automatic: bool = False
 
     def value_of(self, settings: SettingsRecord) -> int:
         """Nanoseconds of a duration, else a count."""
@@ -51,12 +54,20 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     def shown(self, value: int) -> str:
         """A value as people write it."""
+        if self.automatic and value == 0:
+            return AUTO
         return render_duration(value) if self.is_duration else str(value)
 
     @property
     def range(self) -> str:
         """Both ends, as people write them."""
-        return f"{self.shown(self.smallest)} to {self.shown(self.largest)}"
+        return f"{self.shown(self.smallest)} to {self.shown(self.largest)}" + (
+            f" or '{AUTO}'" if self.automatic else ""
+        )
+
+    def allows(self, value: int) -> bool:
+        """Whether it is in the range."""
+        return self.smallest <= value <= self.largest or (self.automatic and value == 0)
 
 
 SETTINGS: Final = (
@@ -82,7 +93,8 @@ SETTINGS: Final = (
         smallest=1,
         largest=REPLICATION_MAX,
         is_duration=False,
-        meaning="nodes that must hold what a write commits, or all replicas of its table if they are fewer",
+        meaning="nodes that must hold what a write commits; auto: 2 from replication 3 on, else 1",
+        automatic=True,
     ),
     Setting(
         name="catch_up_difference",
@@ -143,12 +155,15 @@ def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
             value = parse_duration(text)
         except Refused as error:
             raise Refused(f"{setting.name}: {error.text}", code="BAD_SETTING", hint=hint) from error
+    elif setting.automatic and quoted and text.casefold() == AUTO:
+        return 0
     elif text.isascii() and text.isdigit() and len(text) <= len(str(setting.largest)):
         value = int(text)
     else:
         raise Refused(f"{setting.name}: {wrote} is not a whole number in its range", code="BAD_SETTING", hint=hint)
     if not setting.smallest <= value <= setting.largest:
-        text = f"{setting.name} can't be {setting.shown(value)}: its range is {setting.range}"
+        shown = str(value) if setting.automatic else setting.shown(value)
+        text = f"{setting.name} can't be {shown}: its range is {setting.range}"
         raise Refused(text, code="BAD_SETTING", hint=hint)
     return value
 
@@ -160,7 +175,7 @@ def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change
     fields: dict[str, int] = {}
     for name, value in asked.items():
         setting = setting_named(name)
-        assert setting.smallest <= value <= setting.largest, "checked where it was read"
+        assert setting.allows(value), "checked where it was read"
         fields[setting.field] = value
     after = msgspec.structs.replace(catalog.settings, **fields)
     if after == catalog.settings:

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from leasehold.core.claims import CLUSTER
 from leasehold.core.durations import render_duration
 from leasehold.core.records.principals import Right
-from leasehold.core.settings import setting_named
+from leasehold.core.settings import AUTO, setting_named
 from leasehold.core.statements import (
     AddColumns,
     AlterCluster,
@@ -275,7 +275,7 @@ def _condition(condition: Condition) -> str:
 def _setting(name: str, value: int) -> str:
     setting = setting_named(name)
     shown = setting.shown(value)
-    return f"{setting.name} = {spell_text(shown) if setting.is_duration else shown}"
+    return f"{setting.name} = {spell_text(shown) if setting.is_duration or shown == AUTO else shown}"
 
 
 def _rights(rights: tuple[Right, ...]) -> str:

@@ -19,6 +19,7 @@ from leasehold.core.records import (
     TransactionRecord,
     TransactionState,
 )
+from leasehold.core.replication import holders_needed
 from leasehold.core.seals import seal_key, sealed
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.limits import GENERATION_GAP, PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
@@ -434,6 +435,19 @@ def test_a_leader_that_has_not_heard_of_enough_holders_yet_neither_commits_nor_r
 def test_a_forged_seal_is_refused_while_other_holders_are_not_heard_of():
     base = opened(ground(min_in_sync=2))
     assert refused(commit_as_told, base, segment(1, 1, 2), seal_keys={1: KEYS[1]}) == "BAD_SEAL"
+
+
+@pytest.mark.parametrize(("replication", "needed"), [(1, 1), (2, 1), (3, 2), (5, 2)])
+def test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two(replication, needed):
+    base = ground(min_in_sync=0, replication=min(replication, 3))
+    table = msgspec.structs.replace(base.catalog.tables[TABLE], replication=replication)
+    assert holders_needed(base.catalog.settings, table) == needed
+    told = msgspec.structs.replace(base.catalog.settings, min_in_sync=1)
+    assert holders_needed(told, table) == 1, "a cluster that asked for one gets one"
+    opened(base)
+    assert written(commit(base, segment(1, *range(1, needed + 1))))
+    if needed == 2:
+        assert refused(commit, base, segment(1, 1)) == "TOO_FEW_HOLDERS"
 
 
 def test_one_segment_with_too_few_holders_refuses_the_whole_commit():

@@ -23,6 +23,7 @@ from leasehold.sql.render import render
             {"lease_duration": 90 * SECOND_NS, "lease_margin": 300 * MILLISECOND_NS},
         ),
         ("ALTER CLUSTER SET min_in_sync = 2", {"min_in_sync": 2}),
+        ("ALTER CLUSTER SET min_in_sync = 'Auto'", {"min_in_sync": 0}),
         (
             "ALTER CLUSTER SET catch_up_difference = 7, retention = '2h', retention_revisions = 1000",
             {"catch_up_difference": 7, "retention": 7200 * 10**9, "retention_revisions": 1000},
@@ -37,6 +38,7 @@ def test_accepted(text: str, settings: dict[str, int]) -> None:
 
 
 def test_the_canonical_spelling() -> None:
+    assert render(parse("ALTER CLUSTER SET min_in_sync = 'AUTO'")) == "ALTER CLUSTER SET min_in_sync = 'auto'"
     statement = parse("alter cluster set min_in_sync='1', Lease_Duration = '120000ms'")
     assert render(statement) == "ALTER CLUSTER SET lease_duration = '2m', min_in_sync = 1"
 
@@ -65,7 +67,9 @@ def refused(text: str) -> Refused:
         ("lease_duration = 5", "BAD_SETTING", "a unit in quotes, and not '5'"),
         ("lease_margin = '99ms'", "BAD_SETTING", "100ms to 10s"),
         ("lease_margin = '10001ms'", "BAD_SETTING", "100ms to 10s"),
-        ("min_in_sync = 0", "BAD_SETTING", "1 to 7"),
+        ("min_in_sync = 0", "BAD_SETTING", "min_in_sync can't be 0: its range is 1 to 7 or 'auto'"),
+        ("min_in_sync = auto", "BAD_STATEMENT", "a value is a text in quotes"),
+        ("catch_up_difference = 'auto'", "BAD_SETTING", "not a whole number"),
         ("min_in_sync = 8", "BAD_SETTING", "1 to 7"),
         ("min_in_sync = 1.5", "BAD_SETTING", "'1.5' is not a whole number"),
         ("min_in_sync = 1e3", "BAD_SETTING", "not a whole number"),

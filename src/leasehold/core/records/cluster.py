@@ -47,6 +47,7 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     catch_up_difference: int
     """Revisions by which a node may lie behind and still say that its recovery is finished."""
     min_in_sync: int
+    """Nodes that must hold a segment at its commit; 0 where that follows from the table (`core.replication`)."""
     retention_ns: int = RETENTION_NS
     """How long the history of the meta storage is kept at least, unless `retention_revisions` is exceeded."""
     retention_revisions: int = RETENTION_REVISIONS

@@ -1,9 +1,10 @@
 """INV-REP-1: an acknowledged commit survives the loss of any (min_in_sync - 1) nodes.
 
 At its commit each segment lies durably on the disks of at least `min_in_sync` distinct holders (or `replication`, where
-that is less). From then on, until its table is dropped, it never has fewer durable copies than that; each less the
-machines whose disks were lost, and the copies that were damaged, on purpose. Counted on the disks themselves; in a
-world without segment disks only the holders are counted.
+that is less). Where min_in_sync is left to the table, that is two from three replicas on, else one. From then on, until
+its table is dropped, it never has fewer durable copies than that; each less the machines whose disks were lost, and the
+copies that were damaged, on purpose. Counted on the disks themselves; in a world without segment disks only the holders
+are counted.
 """
 
 from collections import Counter
@@ -34,34 +35,35 @@ def check(oracle: Oracle) -> str | None:
     promised = oracle.recall(Promised)
     for damage in oracle.of(Damaged):
         promised.damaged[damage.segment] += 1
-    new: list[tuple[SegmentRecord, int]] = []
+    new: list[tuple[SegmentRecord, list[int]]] = []
     for news in oracle.of(Committed):
-        needed = _min_in_sync(oracle, news)
+        asked = _min_in_sync(oracle, news)
         added = (one for key, one in news.wrote.items() if isinstance(one, SegmentRecord) and key not in news.before)
-        new.extend((one, needed) for one in added)
+        new.extend((one, asked) for one in added)
         for table in news.deleted(TableRecord):
             promised.copies = {spot: count for spot, count in promised.copies.items() if spot[0] != table.id}
         for gone in news.deleted(SegmentRecord):
             promised.copies.pop((gone.table, gone.bucket, gone.id), None)
-    for segment, needed in new:
-        wrong = _at_commit(oracle, promised, segment, needed)
+    for segment, asked in new:
+        wrong = _at_commit(oracle, promised, segment, asked)
         if wrong is not None:
             return wrong
     return _afterwards(oracle, promised)
 
 
-def _min_in_sync(oracle: Oracle, news: Committed) -> int:
+def _min_in_sync(oracle: Oracle, news: Committed) -> list[int]:
     """What a commit of this revision was decided by; where it changed with it, that may have been either."""
     after, before = oracle.history.record_at(news.revision, keys.SETTINGS), news.before.get(keys.SETTINGS)
-    return min((one.min_in_sync for one in (before, after) if isinstance(one, SettingsRecord)), default=0)
+    return [one.min_in_sync for one in (before, after) if isinstance(one, SettingsRecord)]
 
 
-def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord, min_in_sync: int) -> str | None:
+def _at_commit(oracle: Oracle, promised: Promised, segment: SegmentRecord, asked: list[int]) -> str | None:
     table = oracle.history.records.get(keys.table(segment.table))
-    if not isinstance(table, TableRecord) or not min_in_sync:
+    if not isinstance(table, TableRecord) or not asked:
         return None  # dropped in the same pass
     spot = (segment.table, segment.bucket, segment.id)
-    needed = min(min_in_sync, table.replication)
+    by_table = 1 if table.replication <= 2 else 2
+    needed = min(table.replication, *(one or by_table for one in asked))
     holders = set(segment.holders)
     if oracle.disks:
         holders &= _on_disk(oracle, spot)
