@@ -64,6 +64,7 @@ def test_a_leap_ends_in_the_state_that_replay_gives(seed):
         replays, leaps = cluster.nodes[1:]
         tables = Tables(cluster, group)
         await tables.create(replication=3, buckets=3)
+        await cluster.sql("ALTER CLUSTER SET min_in_sync = 1")  # two of three nodes will be away
         await history(cluster, 30, of="early")  # many keys, so that a replay is shorter
         await tables.write(20)
         await settled(cluster)

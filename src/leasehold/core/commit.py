@@ -124,7 +124,8 @@ def commit_transaction(
             raise Refused(
                 f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed",
                 code="TOO_FEW_HOLDERS",
-                hint="write the rows again",
+                hint="write the rows again; `leasehold status` shows which nodes are away, and SHOW CLUSTER the setting"
+                " min_in_sync",
             )
         entry = SegmentRecord(
             id=segment.id,
