@@ -38,6 +38,7 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.core.records import TableRecord, TransactionRecord, TransactionState
+from leasehold.core.replication import holders_needed
 from leasehold.core.rights import check_append
 from leasehold.core.seals import sealed
 from leasehold.errors import Refused, Superseded
@@ -207,7 +208,7 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
     others = [one for one in bucket.replicas if one != node]
     peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
     assert view.settings is not None, "a cluster with tables has settings"
-    return Admitted(view, table, peers, record.order, min(view.settings.min_in_sync, table.replication))
+    return Admitted(view, table, peers, record.order, holders_needed(view.settings, table))
 
 
 def forward_ticket(ticket: WriteTicket, admitted: Admitted, published: Published) -> ForwardTicket:
