@@ -838,3 +838,10 @@ PARSES_PER_USER_MAX: Final = 2
 """Of one user that wait to be parsed on the thread; a further one is refused as BUSY."""
 PARSES_WAITING_MAX: Final = 256
 """Of all users."""
+
+# Logs.
+LOG_REST_MIN_NS: Final = SECOND_NS
+"""A log line that repeats is written again after so long, then after twice as long each time."""
+LOG_REST_MAX_NS: Final = 3600 * SECOND_NS
+LOG_LINES_KEPT: Final = 1_024
+"""Lines whose repetition a process notices."""

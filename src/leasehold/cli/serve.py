@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import uvloop
 
 from leasehold.errors import gravest
+from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.gossip import Gossip
+from leasehold.wire.repeated_lines import RepeatedLines
 
 
 async def leave_beside(gossip: Gossip | None, end: Coroutine[Any, Any, None]) -> None:
@@ -46,7 +48,9 @@ schema change takes, which needs the event loop and the database's thread in tur
 def run(process: Coroutine[Any, Any, None]) -> None:
     """Runs a process until it raises `Stop`. Raises the gravest of what else ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    lines = logging.StreamHandler(sys.stderr)
+    lines.addFilter(RepeatedLines(BoottimeClock().now_ns))
+    logging.basicConfig(handlers=[lines], level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
         uvloop.run(process)
     except BaseExceptionGroup as errors:
