@@ -11,7 +11,7 @@ from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
 from leasehold.cli.wait import not_serving, of_this_process, state_words
 from leasehold.coordinator.overview import waiting
-from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus
+from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus, Silence
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
 NODE = NodeStatus(
@@ -147,3 +147,18 @@ def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["recovery"]["left_ms"] == 2100
     assert set(told["recovery"]) >= set(NodeRecovery.__struct_fields__) - {"left_ns"}
     assert json.loads(shown(capsys, NODE, Output.JSON))["nodes"][0]["recovery"] is None
+
+
+def test_a_node_that_hangs_is_told_from_one_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    status = ClusterStatus(
+        cluster_id=ClusterId("c" * 32),
+        term=Term(1),
+        revision=Revision(9),
+        bound_ns=4_000_000_000,
+        nodes=(msgspec.structs.replace(NODE, state="FENCED", stage="MEMBER"),),
+        silences=(Silence(node=NODE.id, silent_ns=4_200_000_000),),
+    )
+    show_status(status, Output.TABLE)
+    assert "node-1: connected, silent for 4.2 s" in capsys.readouterr().out
+    show_status(status, Output.JSON)
+    assert json.loads(capsys.readouterr().out)["nodes"][0]["silent_ms"] == 4200
