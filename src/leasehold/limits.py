@@ -347,6 +347,12 @@ SCAN_BATCH_TIMEOUT_NS: Final = LEASE_DURATION_NS
 """A replica that has sent nothing for so long is left for the next one; twice as long after each such round."""
 SCAN_PLANS_MAX: Final = 5
 """How many plans a client makes for one query whose rows are taken away before it has shown any."""
+QUERIES_MAX: Final = 10_000
+"""Queries of Spark, for each table that they read, whose cutoff is kept."""
+QUERY_KEPT_NS: Final = 3_600 * SECOND_NS
+"""How long the cutoff of a query is kept after its last task has asked for it."""
+QUERIES_AT_ONCE: Final = 1_000
+"""So many of them are forgotten in one transaction."""
 SCAN_STREAMS: Final = 4
 """Segments that one reader reads at once."""
 SCAN_AHEAD_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -16,6 +16,7 @@ from leasehold.client.places import Refresh
 from leasehold.client.removing import remove_node
 from leasehold.core.messages import (
     AbortTransaction,
+    AgreeCutoff,
     AskReceipts,
     AskStatus,
     AskTable,
@@ -23,6 +24,7 @@ from leasehold.core.messages import (
     ClusterFacts,
     ClusterStatus,
     CommitTransaction,
+    Cutoff,
     Execute,
     Initialise,
     KnownBarrier,
@@ -218,6 +220,14 @@ class Coordinators:
     def plan_query(self, names: Iterable[str]) -> QueryPlan:
         """Pins one revision for all tables and views that a SELECT names, and what to read of each."""
         return self._call(PlanQuery(cluster_id=None, names=tuple(names)), QueryPlan)
+
+    def agree_cutoff(self, plan: ScanPlan, query: str) -> Cutoff:
+        """What is gone of a plan's table for a query, the same for all who ask; `query` is 128 bits in hex."""
+        facts = plan.facts
+        request = AgreeCutoff(cluster_id=facts.cluster_id, table=facts.table, query=query, through=plan.through)
+        return self._until_answered(
+            lambda: self._call(request, Cutoff), "no answer about which rows the query shows", "run the query again"
+        )
 
     def view_facts(self, name: str) -> ViewFacts:
         """A view with all that it reads, as of now."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.queries import Queries
 from leasehold.coordinator.views import relation_named, tables_needed, view_bodies, view_facts
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
@@ -64,6 +65,7 @@ class Data:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
+        self.queries = Queries(writer, clock)
         self._opened: dict[TransactionId, int] = {}
         self._reported = 0
         self._reporting = asyncio.Lock()
@@ -233,7 +235,8 @@ class Data:
         )
 
     async def expire(self) -> None:
-        """Aborts what has been open for too long; the first expiry or commit wins, by comparison."""
+        """Aborts what has been open for too long; the first expiry or commit wins, by comparison. Forgets old queries."""
+        await self.queries.expire()
         now_ns = self._clock.now_ns()
         for record in self._writer.catalog.transactions.values():
             if record.state is TransactionState.OPEN:  # also those whose client was gone before the answer

@@ -36,6 +36,7 @@ from leasehold.core.identity import hash_secret
 from leasehold.core.live_keys import LiveKeys
 from leasehold.core.messages import (
     AbortTransaction,
+    AgreeCutoff,
     Allocate,
     AskIncarnation,
     AskOutcome,
@@ -248,6 +249,8 @@ class Leader:
                 return self._data.plan(request)
             case PlanQuery():
                 return self._data.plan_query(request)
+            case AgreeCutoff():
+                return await self._data.queries.agree(request)
             case OpenTransaction():
                 return await self._data.open(request)
             case CommitTransaction():

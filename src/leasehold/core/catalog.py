@@ -31,6 +31,7 @@ from leasehold.core.records import (
     NodeRecord,
     PrincipalRecord,
     ProcedureRecord,
+    QueryRecord,
     ReplacedRecord,
     SegmentRecord,
     SettingsRecord,
@@ -87,6 +88,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     buckets: "HashTrieMap[BucketKey, BucketRecord]" = HashTrieMap()
     segments: Shelf[SegmentRecord] = Shelf()
     replaced: Shelf[ReplacedRecord] = Shelf()
+    queries: "HashTrieMap[str, QueryRecord]" = HashTrieMap()
+    """By `keys.query_name`."""
     transactions: "HashTrieMap[TransactionId, TransactionRecord]" = HashTrieMap()
     procedures: "HashTrieMap[int, ProcedureRecord]" = HashTrieMap()
     statements: "HashTrieMap[StatementId, StatementRecord]" = HashTrieMap()

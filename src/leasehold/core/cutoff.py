@@ -12,17 +12,25 @@ before and after, so the query goes on.
 | a first or shorter TTL                          | ROWS_TAKEN_AWAY          | released                 |
 | the horizon moved on with time                  | released, rows and all   | released                 |
 
+A query that several processes run has one cutoff for each table, which the first of them has written down
+(`record_cutoff`). Its frame may be older: the cutoff says what is gone, the plan which files are read.
+
 A shorter TTL that is rolled back after the cutoff needs no rule: the cutoff has the horizon as an instant, which hides
 the same rows to the end of the query.
 """
 
 from collections.abc import Collection
 
+from leasehold.core import keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.messages import Cutoff
-from leasehold.core.records import HorizonRecord, TableRecord, UseState
+from leasehold.core.messages import AgreeCutoff, Cutoff
+from leasehold.core.operations import Change
+from leasehold.core.plan import put
+from leasehold.core.records import HorizonRecord, QueryRecord, TableRecord, UseState
 from leasehold.core.rewrite import unspent
-from leasehold.errors import Refused
+from leasehold.errors import NotFound, Refused
+from leasehold.ids import is_hex_128
+from leasehold.limits import QUERIES_MAX, QUERY_KEPT_NS, SECOND_NS
 
 
 def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:
@@ -35,6 +43,45 @@ def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:
         # One that concerns no file leaves no record when it is done, as if it were rolled back.
         undecided=tuple(one.number for one in unspent(undecided, table, catalog)),
         earliest_us=None if horizon is None else horizon.earliest_us,
+    )
+
+
+def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
+    """Writes down what is gone of a table for a query from here on; nothing if that has been done.
+
+    Raises `NotFound` with code TABLE_DROPPED, `Refused` (BAD_MESSAGE, BUSY).
+    """
+    table = catalog.tables.get(request.table)
+    if table is None or table.state is not UseState.IN_USE:
+        raise NotFound(
+            f"table {request.table} was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what is there"
+        )
+    if not is_hex_128(request.query):
+        raise Refused("the id of a query is 128 bits in hex", code="BAD_MESSAGE", hint="upgrade the client")
+    if keys.query_name(request.table, request.query) in catalog.queries:
+        return ()
+    if len(catalog.queries) >= QUERIES_MAX:
+        text = f"{QUERIES_MAX} queries of Spark were begun within {QUERY_KEPT_NS // SECOND_NS} s, the most there may be"
+        raise Refused(text, code="BUSY", hint="run the query again later")
+    gone = cutoff(table, catalog)
+    record = QueryRecord(
+        table=table.id,
+        query=request.query,
+        deletes=gone.deletes,
+        undecided=gone.undecided,
+        earliest_us=gone.earliest_us,
+    )
+    return (put(keys.query(table.id, request.query), record),)
+
+
+def cutoff_of(request: AgreeCutoff, catalog: Catalog) -> Cutoff:
+    """What was written down. Raises `Refused` with code ROWS_TAKEN_AWAY if it was forgotten."""
+    known = catalog.queries.get(keys.query_name(request.table, request.query))
+    if known is None:
+        raise rows_taken_away(str(request.table), "the query was forgotten")
+    # Not the revision of its own: a node that shows this one has applied all that the cutoff names.
+    return Cutoff(
+        revision=catalog.revision, deletes=known.deletes, undecided=known.undecided, earliest_us=known.earliest_us
     )
 
 

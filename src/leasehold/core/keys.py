@@ -33,6 +33,7 @@ PRINCIPALS = b"c/principal/"
 GRANTS = b"c/grant/"
 LOGINS = b"c/login/"
 HORIZONS = b"c/horizon/"
+QUERIES = b"c/query/"
 
 
 def node(node_id: NodeId) -> bytes:
@@ -81,6 +82,14 @@ def dropped(table_id: ObjectId) -> bytes:
 
 def horizon(table_id: ObjectId) -> bytes:
     return b"%s%010d" % (HORIZONS, table_id)
+
+
+def query_name(table_id: ObjectId, query_id: str) -> str:
+    return f"{table_id:010d}/{query_id}"
+
+
+def query(table_id: ObjectId, query_id: str) -> bytes:
+    return QUERIES + query_name(table_id, query_id).encode()
 
 
 def view(object_id: ObjectId) -> bytes:

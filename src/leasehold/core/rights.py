@@ -27,6 +27,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
     AbortTransaction,
+    AgreeCutoff,
     AskOutcome,
     AskReceipts,
     AskStatus,
@@ -357,6 +358,9 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
             reads = all_read(filter(None, found), catalog)
             for one in (*reads.views, *reads.tables):
                 _check_selected(user, one, catalog)
+        case AgreeCutoff(table=table, through=through):
+            _check_selected(user, catalog.tables.get(table), catalog)
+            _check_through(user, through, catalog)
         case OpenTransaction(table=table):
             _check_appended(user, table, catalog)
         case CommitTransaction(transaction=transaction, replaces=replaces):

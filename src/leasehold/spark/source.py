@@ -4,9 +4,12 @@ Spark makes the source, the reader and the writer in a Python process beside the
 the workers. So they carry plain values only: names, numbers, and messages in their own encoding.
 
 A scan is pinned once: when Spark plans the first query over a loaded DataFrame or a view. Spark keeps that plan for
-every later query over the same one, so they all read one revision; load it again to see what was added since.
+every later query over the same one, so they all read the rows of one revision; load it again to see what was added
+since. What was deleted since is gone from a query as a whole: all its tasks ask the leader for one cutoff
+(`core/cutoff.py`), by the id that Spark gives a query.
 """
 
+import hashlib
 import heapq
 import os
 import re
@@ -16,6 +19,7 @@ from typing import ClassVar, Final
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -23,6 +27,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.places import Places
 from leasehold.client.scan import read_segment
 from leasehold.core.codec import decode_message, encode
+from leasehold.core.cutoff import rows_taken_away
 from leasehold.core.messages import ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import BadSettings, Refused
@@ -41,6 +46,9 @@ USER_OPTION: Final = "user"
 PASSWORD_OPTION: Final = "password"  # noqa: S105 - the name of an option, which Spark keeps out of its plans
 CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
 CLUSTER_DEFAULT: Final = "leasehold-data"
+JOB_TAGS: Final = "spark.job.tags"
+QUERY_TAG: Final = re.compile(r"spark-session-[0-9a-f-]{36}-execution-root-id-[0-9]+")
+"""What Spark tags all jobs of one query with; the session's part is random."""
 HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 
 
@@ -161,7 +169,6 @@ class LeaseholdReader(DataSourceReader):
             fields = select_fields(self._schema.names, cluster.facts(self._name).fields, table=self._name)
             plan = cluster.plan(self._name, [field.name for field in fields], through=self._through)
             check_readable(self._schema, plan.fields, table=self._name)
-            plan = msgspec.structs.replace(plan, cutoff=None)
             shares = share_out(plan.segments) or [()]
             return [InputPartition(encode(msgspec.structs.replace(plan, segments=share))) for share in shares]
 
@@ -170,6 +177,7 @@ class LeaseholdReader(DataSourceReader):
         with readable(self._name), Cluster(self._address, token=self._token) as cluster:
             plan = decode_message(partition.value)
             assert isinstance(plan, ScanPlan), "partitions() made it"
+            plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
             places = Places(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
@@ -198,6 +206,23 @@ def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ..
         shares[number].append(segment)
         heapq.heapreplace(lightest, (size_bytes + segment.size_bytes, number))
     return [tuple(share) for share in shares]
+
+
+def _as_of_this_query(plan: ScanPlan, cluster: Cluster) -> ScanPlan:
+    """The plan of a frame with the cutoff that all tasks of the query have.
+
+    Outside of a query (`DataFrame.rdd`) it is that of the plan: after a DELETE such a frame has to be loaded again.
+    """
+    task = TaskContext.get()
+    tags = (None if task is None else task.getLocalProperty(JOB_TAGS)) or ""
+    query = next((one for one in tags.split(",") if QUERY_TAG.fullmatch(one)), None)
+    if query is None or plan.cutoff is None:
+        return plan
+    agreed = cluster.agree_cutoff(plan, hashlib.sha256(query.encode()).hexdigest()[:32])
+    if agreed.deletes < plan.cutoff.deletes:
+        raise rows_taken_away(plan.facts.name, "rows were deleted")  # its files may lack them already
+    facts = msgspec.structs.replace(plan.facts, revision=max(plan.facts.revision, agreed.revision))
+    return msgspec.structs.replace(plan, facts=facts, cutoff=agreed)
 
 
 def _declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,10 +1,15 @@
 """Spark reads and writes a table whose schema changes: files of every age, defaults, DELETE, rewriting, drops."""
 
 import datetime
+import os
+import threading
+from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -85,6 +90,46 @@ def test_deleted_rows_are_gone_from_frames_of_before_too_and_stay_so_when_they_l
     assert cluster.rewrite("e2e.gone").rows_removed == 90
     assert values(frame) == wanted
     assert values(table(spark, "e2e.gone")) == [*wanted, (50,)]
+
+
+def test_a_query_whose_tasks_cross_a_delete_ends_and_its_frame_can_be_queried_again(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The first tasks have read all rows of theirs, and hold every place until the DELETE has returned."""
+    cluster.sql("CREATE TABLE e2e.crossed (id BIGINT) CLUSTERED BY (id) INTO 8 BUCKETS")
+    append(spark.range(1000), "e2e.crossed")
+    frame = table(spark, "e2e.crossed")
+    first = spark.sparkContext.defaultParallelism
+    assert frame.rdd.getNumPartitions() > first, "some tasks come later"
+    for number in range(first):
+        os.mkfifo(tmp_path / f"read-{number}")
+        os.mkfifo(tmp_path / f"go-{number}")
+    folder = str(tmp_path)
+
+    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = TaskContext.get().partitionId()
+        read = list(batches)
+        if number < first:
+            for name, mode in (("read", "w"), ("go", "r")):
+                with open(f"{folder}/{name}-{number}", mode):  # noqa: PTH123 blocks until the other side opens it
+                    pass
+        yield from read
+
+    def delete() -> None:
+        for number in range(first):
+            (tmp_path / f"read-{number}").read_text()
+        with Cluster(cluster.address) as other:
+            other.sql("DELETE FROM e2e.crossed WHERE id >= 10")
+        for number in range(first):
+            (tmp_path / f"go-{number}").write_text("")
+
+    threading.Thread(target=delete, daemon=True).start()
+    with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
+        frame.mapInArrow(held, "id long").collect()
+    assert values(frame) == [(number,) for number in range(10)]
+    with pytest.raises(PySparkException, match="ROWS_TAKEN_AWAY"):
+        frame.rdd.collect()
+    assert table(spark, "e2e.crossed").rdd.count() == 10
 
 
 def test_a_column_with_a_default_may_be_left_out_and_one_without_may_not(spark: SparkSession, cluster: Cluster) -> None:

@@ -30,6 +30,7 @@ from leasehold.core.messages.clients import (
 )
 from leasehold.core.messages.data import (
     AbortTransaction,
+    AgreeCutoff,
     AskTable,
     AskView,
     BucketPlaces,
@@ -100,6 +101,7 @@ from leasehold.core.messages.session import (
 
 __all__ = [
     "AbortTransaction",
+    "AgreeCutoff",
     "Allocate",
     "AllocateAnswer",
     "AskIncarnation",
@@ -228,6 +230,7 @@ Message: TypeAlias = (
     | TransactionFacts
     | StagedSegment
     | CommitTransaction
+    | AgreeCutoff
     | Cutoff
     | AbortTransaction
     | PlanQuery

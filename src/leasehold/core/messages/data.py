@@ -174,6 +174,17 @@ class Cutoff(Base, frozen=True, kw_only=True, tag="cutoff/1"):
     """Microseconds since 1970 UTC; None where no row expires."""
 
 
+class AgreeCutoff(ClientRequest, frozen=True, kw_only=True, tag="agree-cutoff/1"):
+    """Asks for the `Cutoff` of a query that several processes run: all who ask with its id get the same."""
+
+    cluster_id: ClusterId
+    table: ObjectId
+    query: str
+    """128 random bits in hex."""
+    through: tuple[ObjectId, ...] = ()
+    """The views that the table is read through."""
+
+
 class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
     """Pins a revision and the segments of a table; `columns` None means all."""
 

@@ -19,6 +19,7 @@ from leasehold.core.records.cluster import (
 )
 from leasehold.core.records.data import (
     ColumnStatistics,
+    QueryRecord,
     ReplacedRecord,
     SegmentRecord,
     TransactionRecord,
@@ -98,6 +99,7 @@ __all__ = [
     "PrincipalKind",
     "PrincipalRecord",
     "ProcedureRecord",
+    "QueryRecord",
     "Record",
     "ReplacedRecord",
     "Right",
@@ -131,6 +133,7 @@ AnyRecord: TypeAlias = (
     | DroppedRecord
     | SegmentRecord
     | ReplacedRecord
+    | QueryRecord
     | TransactionRecord
     | PrincipalRecord
     | GrantRecord

@@ -38,6 +38,17 @@ class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"
     """Without its statistics: nobody plans with it any more."""
 
 
+class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
+    """What is gone of a table for a query that several processes run; see the message `Cutoff`."""
+
+    table: ObjectId
+    query: str
+    """128 random bits in hex."""
+    deletes: int
+    undecided: tuple[int, ...]
+    earliest_us: int | None
+
+
 class TransactionState(StrEnum):
     """A write transaction is OPEN, then ends once."""
 
