@@ -521,6 +521,12 @@ assert WRONG_PASSWORD_REST_MAX_NS < CALL_TIMEOUT_NS, "whoever waits hears the an
 
 # Recovery and the logical topology (DESIGN sections 2 and 6).
 RETENTION_NS: Final = 3600 * SECOND_NS
+CLOCK_STEP_NS: Final = 600 * SECOND_NS
+"""By how much the leader's wall clock may step ahead, by default, and still make rows expire."""
+CLOCK_STEP_MIN_NS: Final = SECOND_NS
+CLOCK_STEP_MAX_NS: Final = 36_500 * 24 * 3600 * SECOND_NS
+CLOCK_DOWNTIME_MAX_NS: Final = 7 * 24 * 3600 * SECOND_NS
+"""For how long a cluster may have had no leader, and the next one believes its wall clock without being told."""
 RETENTION_MIN_NS: Final = SECOND_NS
 RETENTION_MAX_NS: Final = 30 * 24 * 3600 * SECOND_NS
 RETENTION_REVISIONS: Final = 200_000

@@ -248,6 +248,19 @@ MUTANTS = (
         ),
         hunters=(f"{STEPS}::test_an_additive_statement_is_not_rolled_back_but_left_pending",),
     ),
+    Mutant(
+        name="a rollback told while nodes hide its object",
+        invariant="INV-DDL-1",
+        rule="ROLLED_BACK is told once no node hides any more what the statement had hidden",
+        edits=(
+            Edit(
+                PROCEDURES,
+                "        await asyncio.wait((barrier.verdict,))\n\n    def _touch",
+                "\n    def _touch",
+            ),
+        ),
+        hunters=(f"{RUNNING}::test_a_rollback_is_told_and_followed_once_no_node_hides_its_object",),
+    ),
     # ------------------------------------------------------------ DELETE and TTL
     Mutant(
         name="deleted rows returned",
@@ -311,6 +324,20 @@ MUTANTS = (
         hunters=(f"{CUTOFF}::test_a_scan_planned_under_a_delete_ends_if_that_is_rolled_back_and_only_then",),
     ),
     Mutant(
+        name="each task of a query its own cutoff",
+        invariant="INV-SCAN-1",
+        rule="what is gone for a query of several processes is decided once",
+        edits=(
+            Edit(
+                "core/cutoff.py",
+                "    if keys.query_name(request.table, request.query) in catalog.queries:\n",
+                "    if False:\n",
+            ),
+        ),
+        hunters=("tests/unit/coordinator/test_queries.py::test_all_tasks_of_a_query_get_the_cutoff_of_the_first",),
+        unseen="each reader of the simulator is one process",
+    ),
+    Mutant(
         name="rows that expire during a query",
         invariant="INV-SCAN-1",
         rule="the horizon of a query is that of its plan",
@@ -370,6 +397,34 @@ MUTANTS = (
             ),
         ),
         hunters=(f"{REWRITE}::test_a_delete_hides_first_and_its_number_stays_used_whatever_becomes_of_it",),
+    ),
+    Mutant(
+        name="a wall clock that is believed whatever it says",
+        invariant="INV-SCAN-1",
+        rule="rows expire by real time, measured by the clock of the leases, and a bounded step",
+        edits=(
+            Edit(
+                "core/wallclock.py",
+                "        if wall_us > measured_us + drift_us + step_ns // 1_000:\n",
+                "        if False:\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_wallclock.py::test_a_clock_that_jumps_ahead_and_back_moves_nothing",),
+        unseen="rows of the simulator have no time",
+    ),
+    Mutant(
+        name="a wall clock that no new leader doubts",
+        invariant="INV-SCAN-1",
+        rule="a new leader holds its wall clock against the time that the horizons tell",
+        edits=(
+            Edit(
+                "coordinator/wallclock.py",
+                "WallClock(shown_by_horizons(writer.catalog), clock.now_ns())",
+                "WallClock(None, clock.now_ns())",
+            ),
+        ),
+        hunters=("tests/unit/coordinator/test_wallclock.py",),
+        unseen="rows of the simulator have no time",
     ),
     Mutant(
         name="a shorter TTL that hides nothing yet",

@@ -156,6 +156,7 @@ def test_show_cluster() -> None:
             ("catch_up_difference", "100"),
             ("retention", "1h"),
             ("retention_revisions", "200000"),
+            ("clock_step", "10m"),
             ("largest_lease", "3s"),
             ("generation", "1"),
             ("clock_drift", "1%"),

@@ -3,6 +3,7 @@
 from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
 from leasehold.cli.recovery import recovery_json, recovery_line
+from leasehold.core.durations import render_duration
 from leasehold.core.messages import ClusterStatus
 from leasehold.limits import MILLISECOND_NS, SECOND_NS, SILENT_SHOWN_NS
 
@@ -20,6 +21,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                 "anybody_may_join": status.anybody_may_join,
                 "segments_short": status.segments_short,
                 "segments_lost": status.segments_lost,
+                "clock_ahead_s": status.clock_ahead_ns // SECOND_NS,
                 "nodes": [
                     {
                         "id": node.id,
@@ -49,6 +51,13 @@ def show_status(status: ClusterStatus, output: Output) -> None:
         say(
             "WARNING: anybody who reaches the coordinator's port may join as a node and copy all data: it has no"
             " cluster key (start it with --cluster-key FILE)"
+        )
+    if status.clock_ahead_ns:
+        ahead = render_duration(status.clock_ahead_ns // SECOND_NS * SECOND_NS)
+        say(
+            f"the wall clock of the coordinator is ahead by {ahead}: it is not believed, and rows expire by measured"
+            f" time\nhint: set the clock right; if it is right, ALTER CLUSTER SET clock_step = '..' to more than that,"
+            " and back a minute later"
         )
     columns = ["id", "name", "address", "incarnation", "state", "applied", "lease ms"]
     rows = [

@@ -235,7 +235,8 @@ class Data:
         )
 
     async def expire(self) -> None:
-        """Aborts what has been open for too long; the first expiry or commit wins, by comparison. Forgets old queries."""
+        """Forgets old queries, and aborts writes that have been open for too long; the first expiry or commit wins, by
+        comparison."""
         await self.queries.expire()
         now_ns = self._clock.now_ns()
         for record in self._writer.catalog.transactions.values():

@@ -28,6 +28,7 @@ from leasehold.coordinator.settings import lower_largest_lease
 from leasehold.coordinator.shown import is_large, pages
 from leasehold.coordinator.snapshots import Snapshots
 from leasehold.coordinator.topology import Topology
+from leasehold.coordinator.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog import Catalog
 from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
@@ -134,7 +135,8 @@ class Leader:
         self._leasing = Leasing(engine, clock)
         self._leasing.committed(catalog.revision, catalog.lineage)
         self._data = Data(self._writer, self._leasing, clock)
-        self._housekeeping = Housekeeping(self._writer, clock, threads)
+        self._wall = BelievedClock(clock, self._writer)
+        self._housekeeping = Housekeeping(self._writer, self._wall, threads)
         self._retaining = Retaining(storage, leadership, self._writer, clock)
         self._live_keys = LiveKeys(catalog)
         self._snapshots = Snapshots(storage, self._retaining, lambda: self._live_keys.count, clock.now_ns)
@@ -171,7 +173,7 @@ class Leader:
             storage,
             self._writer,
             self._leasing,
-            clock,
+            self._wall,
             group,
             threads,
             serving=self._serving,
@@ -235,7 +237,8 @@ class Leader:
             case LogOut():
                 return await self._logins.log_out(request)
             case AskStatus():
-                return self._overview.status(self._writer.catalog, self._clock.now_ns())
+                status = self._overview.status(self._writer.catalog, self._clock.now_ns())
+                return msgspec.structs.replace(status, clock_ahead_ns=self._wall.ahead_ns)
             case AskReceipts():
                 return self._overview.receipts(request, self._writer.catalog)
             case AskTable(name=name):

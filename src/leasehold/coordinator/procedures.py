@@ -110,6 +110,8 @@ class Procedures:
             yield unrecorded
             return
         record = self._writer.catalog.statements.get(statement)
+        if record is not None and record.outcome is Outcome.ROLLED_BACK:
+            await self._until_shown_again(self._elected, None)  # an older leader may have waited for it in vain
         if record is None:
             raise NotFound(
                 f"no statement {statement[:64]} is known: it never changed anything, or ended long ago",
@@ -152,6 +154,7 @@ class Procedures:
         running = self._running.get(record.id)
         if running is not None and not running.taken_back.done():
             running.taken_back.set_result(None)
+        await self._until_shown_again(revision, None)
         row = (number, record.id, record.text, record.outcome.value)
         return Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
 
@@ -331,7 +334,7 @@ class Procedures:
         barrier = running.barrier = self._leasing.ask(revision, give_up_ns=running.give_up_ns)
         await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)
         if running.taken_back.done():
-            return self._was_taken_back(running, turn)
+            return await self._was_taken_back(running, turn)
         verdict = barrier.verdict.result()
         if isinstance(verdict, Fail):
             return await self._give_up(procedure, revision, running, turn, verdict)
@@ -341,7 +344,7 @@ class Procedures:
             except Refused as error:
                 if error.code != "ROLLED_BACK":
                     raise
-                return self._was_taken_back(running, turn)
+                return await self._was_taken_back(running, turn)
             running.past_return = True
             self._touch_and_settle(turn.claims, after)
         return await self._close(procedure, verdict, running, bound_ns)
@@ -374,15 +377,25 @@ class Procedures:
         after = await self._insist(decide)
         if procedure.step is Step.PRE_STATE:
             self._touch_and_settle(turn.claims, after)
+            await self._until_shown_again(after, running)
         catalog = self._writer.catalog
         ended = catalog.statements[running.id]
         log.info("%s: %s after its timeout, %s pending", procedure.text, ended.outcome, pending)
         return receipt(ended, catalog)
 
-    def _was_taken_back(self, running: Running, turn: Turn) -> Receipt:
+    async def _was_taken_back(self, running: Running, turn: Turn) -> Receipt:
         catalog = self._writer.catalog
+        ended = catalog.statements[running.id]
         self._touch_and_settle(turn.claims, catalog.revision)
-        return receipt(catalog.statements[running.id], catalog)
+        await self._until_shown_again(catalog.revision, running)
+        return receipt(ended, catalog)
+
+    async def _until_shown_again(self, revision: Revision, running: Running | None) -> None:
+        """Waits until no node hides what a rollback at `revision` brought back; bounded as every barrier."""
+        barrier = self._leasing.ask(revision)
+        if running is not None:
+            running.barrier = barrier
+        await asyncio.wait((barrier.verdict,))
 
     def _touch_and_settle(self, used: Mapping[str, Claim], revision: Revision) -> None:
         self._turns.touch(used, revision)

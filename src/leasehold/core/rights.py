@@ -121,8 +121,10 @@ def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
         raise Unauthenticated("this cluster has users: say who you are", hint=LOG_IN)
     record = catalog.logins.get(login)
     user = None if record is None else catalog.principals.get(record.user)
-    if user is None or user.state is not UseState.IN_USE:
+    if user is None:
         raise Unauthenticated("this login has ended", hint=f"log in again: {LOG_IN}")
+    if user.state is not UseState.IN_USE:
+        raise Unauthenticated(f"user {user.name} is being dropped", hint="SHOW PROCEDURES tells by which statement")
     return user
 
 

@@ -20,6 +20,8 @@ from leasehold.errors import Refused
 from leasehold.ids import FIRST_GENERATION
 from leasehold.limits import (
     CATCH_UP_DIFFERENCE_MAX,
+    CLOCK_STEP_MAX_NS,
+    CLOCK_STEP_MIN_NS,
     LEASE_DURATION_MAX_NS,
     LEASE_DURATION_MIN_NS,
     LEASE_MARGIN_MAX_NS,
@@ -119,6 +121,14 @@ SETTINGS: Final = (
         largest=RETENTION_REVISIONS_MAX,
         is_duration=False,
         meaning="old revisions that are kept at most, but for those that a recovering node needs",
+    ),
+    Setting(
+        name="clock_step",
+        field="clock_step_ns",
+        smallest=CLOCK_STEP_MIN_NS,
+        largest=CLOCK_STEP_MAX_NS,
+        is_duration=True,
+        meaning="how far the leader's wall clock may step ahead and still make rows expire",
     ),
 )
 """All that ALTER CLUSTER SET can change."""

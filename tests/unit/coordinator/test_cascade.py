@@ -9,7 +9,7 @@ from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.limits import SECOND_NS
 from tests.unit.coordinator.office import asked, simulated, term
 from tests.unit.coordinator.statement_cases import DATABASE, TABLE, VIEW, T, V, column
-from tests.unit.coordinator.test_procedures import begin, refusal
+from tests.unit.coordinator.test_procedures import begin, refusal, told
 
 DROP = DropTable(table=T, cascade=True)
 AGAIN = CreateTable(name=V, columns=(column("a"),))
@@ -121,14 +121,17 @@ def test_what_could_not_go_on_is_cancelled(monkeypatch):
         number = office.catalog.statements[asked(5, DROP).id].order
         office.renew()
         hidden = office.catalog.revision
-        await office.procedures.cancel(number)
+        cancelling = office.group.create_task(told(office.procedures.cancel(number)))
+        await office.sleep(SECOND_NS // 10)
         office.renew(hidden)
         assert office.catalog.find_table(T) is not None
         assert office.catalog.statements[asked(5, DROP).id].outcome is Outcome.ROLLED_BACK
         behind = begin(office, 6, AGAIN)
         await office.sleep(SECOND_NS // 10)
         assert not behind.done(), "nodes may hide the view still"
+        assert not cancelling.done()
         office.renew()
+        assert (await cancelling).rows[0][-1] == "ROLLED_BACK"
         assert (await refusal(behind)).code == "ALREADY_EXISTS"
         return True
 

@@ -34,17 +34,22 @@ def office_test(work):
     """Runs `work(office)` where database and table are there and settled, and the node holds a lease."""
 
     async def whole(office):
-        await office.silent()
-        for number, statement in enumerate((DATABASE, TABLE)):
-            assert (await office.execute(asked(number, statement))).outcome is Outcome.COMMITTED
-        await office.silent()
-        assert isinstance(*office.renew(), Grant)
+        await opened(office)
         return await work(office) or True
 
     async def main(store, clock):
         assert await term(store, clock, whole), "the leadership ended"
 
     simulated(main)
+
+
+async def opened(office):
+    """Database and table are there and settled, and the node holds a lease."""
+    await office.silent()
+    for number, statement in enumerate((DATABASE, TABLE)):
+        assert (await office.execute(asked(number, statement))).outcome is Outcome.COMMITTED
+    await office.silent()
+    assert isinstance(*office.renew(), Grant)
 
 
 def begin(office, number, statement, **fields):
@@ -121,15 +126,19 @@ def test_a_destructive_statement_whose_timeout_comes_first_is_rolled_back():
     office_test(work)
 
 
-def test_what_follows_a_statement_that_was_rolled_back_waits_until_no_node_hides_its_object():
+def test_a_rollback_is_told_and_followed_once_no_node_hides_its_object():
     async def work(office):
-        await office.execute(asked(5, DROP, timeout_ns=SECOND_NS // 2))
+        dropping = begin(office, 5, DROP, timeout_ns=SECOND_NS // 2)
+        await office.sleep(SECOND_NS)
         behind = begin(office, 6, ADD)
+        assert office.catalog.find_table(T) is not None, "it is rolled back"
         hidden = office.catalog.revision - 1
         assert isinstance(*office.renew(hidden), RenewalRefused)
         await office.sleep(SECOND_NS // 10)
         assert asked(6, ADD).id not in office.catalog.statements
+        assert not dropping.done(), "the node may hide it still"
         office.renew()
+        assert (await dropping).outcome is Outcome.ROLLED_BACK
         await office.number(asked(6, ADD).id)
         office.renew()
         assert (await behind).outcome is Outcome.COMMITTED
@@ -208,6 +217,28 @@ def test_cancel_rolls_a_statement_back_and_both_hear_of_it():
         assert (await office.procedures.cancel(number)).rows == rows.rows, "asked again, it says the same"
 
     office_test(work)
+
+
+def test_a_rollback_of_an_older_leader_is_told_once_no_node_hides_its_object():
+    async def first(office):
+        await opened(office)
+        begin(office, 5, DROP, timeout_ns=SECOND_NS // 2)
+        await office.sleep(SECOND_NS)
+        return True
+
+    async def second(office):
+        telling = office.group.create_task(office.outcome(asked(5, DROP).id))
+        await office.sleep(SECOND_NS // 10)
+        assert not telling.done()
+        office.renew()
+        assert (await telling).outcome is Outcome.ROLLED_BACK
+        return True
+
+    async def main(store, clock):
+        assert await term(store, clock, first)
+        assert await term(store, clock, second)
+
+    simulated(main)
 
 
 def test_what_is_committed_can_not_be_cancelled():

@@ -63,7 +63,7 @@ def gone(cutoff):
     return msgspec.structs.replace(cutoff, revision=Revision(0))
 
 
-def test_all_tasks_of_a_query_get_the_cutoff_of_the_first_whatever_is_deleted_meanwhile():
+def test_all_tasks_of_a_query_get_the_cutoff_of_the_first():
     leader = Leader()
     first = leader.agree(ask())
     assert first.deletes == 0

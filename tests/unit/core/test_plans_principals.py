@@ -17,6 +17,7 @@ from leasehold.core.records import (
     Right,
     UseState,
 )
+from leasehold.core.rights import user_by
 from leasehold.errors import AlreadyExists, Forbidden, NotFound, Refused, Unauthenticated
 from leasehold.limits import ROLES_PER_USER_MAX
 from leasehold.sql.parse import parse
@@ -136,13 +137,23 @@ def test_a_dropped_user_is_hidden_and_logged_out_and_then_gone_with_his_rights()
     login = log_in(base, USER, 1)
     hidden = HiddenPrincipal(principal=USER)
     going = principal(USER, "u", roles=(ROLE,), state=UseState.PRE_DELETE)
-    assert first(base, "DROP USER u", hidden)[0] == {keys.principal(USER): going, login: None}
+    assert first(base, "DROP USER u", hidden)[0] == {keys.principal(USER): going}
     procedure = base.begin(parse("DROP USER u"), user="root")
     gone = written(ddl.finish(procedure, base.catalog))
     del gone[keys.procedure(procedure.number)]
-    assert gone == {keys.principal(USER): None}
+    assert gone == {keys.principal(USER): None, login: None}
     base.commit(ddl.finish(procedure, base.catalog))
     assert leftovers(base.catalog) == [keys.grant(DATABASE, USER), keys.grant(TABLE, USER)], "which go behind it"
+
+
+def test_a_login_counts_for_nothing_while_its_user_is_being_dropped_and_lives_again():
+    base = ground("GRANT SELECT ON TABLE db.t TO u")
+    login = base.login("u")
+    procedure = base.begin(parse("DROP USER u"), user="root")
+    with pytest.raises(Unauthenticated, match="user u is being dropped"):
+        user_by(login, base.catalog)
+    base.commit(ddl.roll_back(procedure, base.catalog, elapsed_ns=1))
+    assert user_by(login, base.catalog).name == "u"
 
 
 def test_a_user_goes_however_many_rights_he_has():

@@ -106,6 +106,7 @@ def test_what_is_shown():
         ("catch_up_difference", "100", "1 to 1000000"),
         ("retention", "1h", "1s to 30d"),
         ("retention_revisions", "200000", "100 to 100000000"),
+        ("clock_step", "10m", "1s to 36500d"),
         ("largest_lease", "1m30s", "fixed"),
         ("generation", "1", "fixed"),
         ("clock_drift", "0%", "fixed"),

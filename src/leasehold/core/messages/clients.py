@@ -156,6 +156,8 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     """Those among them that no node of the cluster holds: some were removed by force."""
     silences: tuple[Silence, ...] = ()
     """Of the nodes whose session is open; a hint that tells a node that hangs from one that is gone."""
+    clock_ahead_ns: int = 0
+    """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step (`core.wallclock`)."""
 
 
 class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):

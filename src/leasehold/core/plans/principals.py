@@ -66,17 +66,17 @@ def rename_principal(statement: RenamePrincipal, catalog: Catalog, _context: Con
 
 
 def drop_principal(statement: DropPrincipal, catalog: Catalog, _context: Context) -> Plan | None:
-    """Hides a user or role, and logs the user out."""
+    """Hides a user or role. A user's logins end with the point of no return: until then they count for nothing, and
+    they live again if the statement is rolled back."""
     found = catalog.find_principal(statement.name)
     if statement.if_exists and (found is None or found.kind is not statement.kind):
         return None
     found = principal_named(statement.name, statement.kind, catalog)
     _check_unused(found, catalog)
     hidden = put(keys.principal(found.id), msgspec.structs.replace(found, state=UseState.PRE_DELETE))
-    changes = (hidden, *end_logins(found.id, catalog))
     if found.kind is PrincipalKind.USER:
-        keeps_administrator(catalog.changed(changes), dropped=found.id)
-    return Plan(changes=changes, counters=counters(catalog), hides=(HiddenPrincipal(principal=found.id),))
+        keeps_administrator(catalog.changed((hidden,)), dropped=found.id)
+    return Plan(changes=(hidden,), counters=counters(catalog), hides=(HiddenPrincipal(principal=found.id),))
 
 
 def remove_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
@@ -87,7 +87,7 @@ def remove_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change,
 
 
 def restore_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
-    """It is in use again; the user logs in anew."""
+    """It is in use again, and so are the user's logins."""
     record = catalog.principals.get(hidden.principal)
     if record is None or record.state is UseState.IN_USE:
         return ()

@@ -14,7 +14,7 @@ from leasehold.ids import (
     Revision,
     Term,
 )
-from leasehold.limits import RETENTION_NS, RETENTION_REVISIONS
+from leasehold.limits import CLOCK_STEP_NS, RETENTION_NS, RETENTION_REVISIONS
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +52,8 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """How long the history of the meta storage is kept at least, unless `retention_revisions` is exceeded."""
     retention_revisions: int = RETENTION_REVISIONS
     """So many revisions are kept at most, but for what a recovering node holds."""
+    clock_step_ns: int = CLOCK_STEP_NS
+    """By how much the wall clock of a leader may step ahead and still make rows expire (`core.wallclock`)."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):

@@ -1,9 +1,9 @@
 """INV-DDL-1: every statement ends, within the published bound, committed or rolled back, and once.
 
 Whoever asks, and however often: a statement has one outcome at one revision, the store says the same, and a refusal
-was one. A procedure that goes leaves a statement that has ended; one that begins has waited for what came before it on
-its objects (`testing/versions.py`). (That every statement does end once the world has
-healed is `liveness.py`.)
+was one. Where it was rolled back, no node can serve a view any more by which it still hides something. A procedure
+that goes leaves a statement that has ended; one that begins has waited for what came before it on its objects
+(`testing/versions.py`). (That every statement does end once the world has healed is `liveness.py`.)
 
 The bound is measured in real time, from the commit of a statement's first transaction until it is past its barrier in
 the store, or its client was answered, and held against what the oracle reckons by itself (`testing/bounds.py`): the
@@ -56,6 +56,8 @@ class Statements:
         """Those of `begun` that are not past their barrier, as far as anybody can see."""
         self.bounds = Bounds()
         self.versions = Versions()
+        self.rolled_back: dict[StatementId, Revision] = {}
+        """At which revision."""
 
 
 def check(oracle: Oracle) -> str | None:
@@ -95,6 +97,8 @@ def _in_order(oracle: Oracle) -> "Sequence[Committed | Elected]":
 def _committed(oracle: Oracle, known: Statements, news: Committed) -> str | None:
     for one in news.written(StatementRecord):
         wrong = _recorded(known, one)
+        if one.outcome is Outcome.ROLLED_BACK:
+            known.rolled_back.setdefault(one.id, news.revision)
         if wrong is None and one.outcome is Outcome.RUNNING and one.id not in known.begun:
             bound_ns = known.bounds.under_one_leader_ns(oracle, news.real_ns)
             if bound_ns is not None:
@@ -183,6 +187,10 @@ def _answered(oracle: Oracle, known: Statements, told: Answered) -> str | None:
         return f"{answer.text} was {_brief(earlier)} and is told as {_brief(end)}"
     if earlier is None and answer.outcome in DURABLE_FIRST:
         return f"{answer.text} is told as {_brief(end)} before the store says so: another leader could go on with it"
+    back = known.rolled_back.get(told.statement)
+    behind = [] if back is None else [one.name for one in oracle.leased() if one.view.revision < back]
+    if behind:
+        return f"{answer.text} is told as {_brief(end)}, but {', '.join(behind)} can serve what it had hidden at {back}"
     known.heard[told.statement] = answer
     return _late(oracle, told, answer)
 
