@@ -336,7 +336,7 @@ def check_cancel(catalog: Catalog, login: bytes | None) -> None:
 # ---------------------------------------------------------------- requests and rows
 
 
-def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord | None:
+def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
     """The user who asks; raises `Unauthenticated` or `Forbidden` unless he may.
 
     What a statement needs is decided once it has been parsed, and again when its turn comes.
