@@ -1,5 +1,8 @@
 """A damaged vault refuses to start and says so; never is a new one made in its place."""
 
+import asyncio
+import errno
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from leasehold.core.records import Claiming
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown
 from leasehold.ids import LineageHash, Revision, Token
 from leasehold.limits import VAULT_FORMAT_VERSION
+from leasehold.vault import store
 from leasehold.vault.store import FULL, NORMAL, SqliteVault
 
 CLAIMING = Claiming(token=Token("ab" * 16))
@@ -167,16 +171,39 @@ async def test_the_settings_that_make_writes_durable_are_the_ones_sqlite_runs_wi
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-async def test_a_failed_write_closes_the_vault_until_it_is_opened_anew(
+async def test_a_write_that_finds_no_space_changes_nothing_and_waits_for_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(store, "VAULT_FULL_RETRY_NS", 1)
     # A limit on the size of the database stands for a full disk.
     vault = await SqliteVault.open(tmp_path)
     await vault.write_identity(CLAIMING)
-    await vault._run(lambda database: database.execute("PRAGMA max_page_count = 12"))  # pyright: ignore[reportPrivateUsage]
+
+    async def limit(pages: int) -> None:
+        await vault._run(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))  # pyright: ignore[reportPrivateUsage]
+
+    await limit(12)
     big = RevisionChanges(Revision(1), (Change(b"big", bytes(1_000_000)),))
+    writing = asyncio.ensure_future(vault.apply((big,), LineageHash(b"h" * 32)))
+    for _ in range(20):  # it has failed by then: each of these comes behind an attempt
+        assert await vault.identity() == CLAIMING
+        assert (await vault.projection()).applied == 0
+    assert not writing.done()
+    await limit(10_000)
+    await writing
+    assert (await vault.projection()).applied == 1
+    await vault.close()
+
+
+async def test_another_failed_write_closes_the_vault_until_it_is_opened_anew(tmp_path: Path) -> None:
+    vault = await SqliteVault.open(tmp_path)
+    await vault.write_identity(CLAIMING)
+
+    def fail(_database: sqlite3.Connection) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     with pytest.raises(OutcomeUnknown) as caught:
-        await vault.apply((big,), LineageHash(b"h" * 32))
+        await vault._run(fail)  # pyright: ignore[reportPrivateUsage]
     assert caught.value.code == "DISK"
     with pytest.raises(OutcomeUnknown):
         await vault.identity()
@@ -184,5 +211,4 @@ async def test_a_failed_write_closes_the_vault_until_it_is_opened_anew(
     vault = await SqliteVault.open(tmp_path)
     assert await vault.identity() == CLAIMING
     assert (await vault.projection()).applied == 0
-    await vault.apply((big,), LineageHash(b"h" * 32))
     await vault.close()
