@@ -12,6 +12,7 @@ from bench import (
     flight,
     gossip,
     guard,
+    outages,
     recovery,
     renewals,
     results,
@@ -38,6 +39,7 @@ PARTS: dict[str, Run] = {
     "vault": vault.run,
     "flight": flight.run,
     "recovery": recovery.run,
+    "outages": outages.run,
     "fences": fences.run,
 }
 

@@ -93,6 +93,42 @@ class Scanner:
             return error.code, view, rows
 
 
+class Traffic:
+    """One client that scans a table and one that appends to a table, each again and again without a pause."""
+
+    def __init__(self, target: str, scanned: str, appended: str) -> None:
+        self._stopped = threading.Event()
+        self._ended: dict[str, list[int]] = {"reads": [], "appends": []}
+        self._errors: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._run, args=(target, "reads", scanned)),
+            threading.Thread(target=self._run, args=(target, "appends", appended)),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> dict[str, Any]:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+        return {**self._ended, "errors": self._errors}
+
+    def _run(self, target: str, kind: str, name: str) -> None:
+        rows = pa.table({"k": list(range(10)), "v": ["v"] * 10})
+        with connect(target) as cluster:
+            while not self._stopped.wait(SCAN_PAUSE_SECONDS):
+                try:
+                    table = cluster.table(name)
+                    if kind == "reads":
+                        table.scan().read_all()
+                    else:
+                        table.append(rows)
+                except LeaseholdError as error:
+                    self._errors.append(f"{kind} [{error.code}]: {error.text}")
+                else:
+                    self._ended[kind].append(now_ns())
+
+
 class Driver:
     """What it can be told to do: the public methods below, by name."""
 
@@ -101,6 +137,7 @@ class Driver:
         self._idle: dict[tuple[str, bool], list[Cluster]] = {}
         """By address; those that have run a statement know which cluster it is, and send the next one at once."""
         self._scanner: Scanner | None = None
+        self._traffic: Traffic | None = None
 
     # ------------------------------------------------------------ the cluster
 
@@ -134,6 +171,17 @@ class Driver:
         from leasehold.cli.verify import verify
 
         return msgspec.to_builtins(verify(Path(request["directory"])))
+
+    def traffic(self, request: dict[str, Any], cluster: Cluster) -> None:
+        """Begins to scan one table and to append to another, until told to stop."""
+        assert self._traffic is None
+        self._traffic = Traffic(request["target"], request["scanned"], request["appended"])
+
+    def traffic_ended(self, request: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
+        """When each scan and each append ended well, and what the others ended with."""
+        assert self._traffic is not None
+        traffic, self._traffic = self._traffic, None
+        return traffic.stop()
 
     # ------------------------------------------------------------ one node
 

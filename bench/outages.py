@@ -1,0 +1,152 @@
+"""How long nothing is read and nothing is appended once a node is out: killed, paused, or cut off.
+
+One client scans a table and another one appends to a table, each without a pause, while the fault comes and goes. The
+time without reads is that from the last scan that ended before the one that took longest to the end of that one.
+Cutting a node off takes network namespaces, and so root; without it those rows say so.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.netns.remote import Remote
+from tests.soak.grounds import Ground, ground
+
+from bench.faults import NODE
+from bench.figures import Figure, Table, quantile
+from leasehold.limits import SECOND_NS
+from leasehold.local.files import COORDINATOR
+from leasehold.wire.clock import BoottimeClock, sleep_ns
+
+CLIENT = "client"
+CUTS = {
+    "cut off from the coordinator": ((COORDINATOR, NODE), (NODE, COORDINATOR)),
+    "not heard by the coordinator": ((NODE, COORDINATOR),),
+    "does not hear the coordinator": ((COORDINATOR, NODE),),
+    "cut off from the client": ((CLIENT, NODE), (NODE, CLIENT)),
+    "cut off from the other nodes": tuple(
+        pair for other in ("node-2", "node-3") for pair in ((other, NODE), (NODE, other))
+    ),
+    "cut off from everybody": tuple(
+        pair for other in (COORDINATOR, CLIENT, "node-2", "node-3") for pair in ((other, NODE), (NODE, other))
+    ),
+}
+"""Who sends what nobody receives."""
+FAULTS = ("none", "killed", "paused", *CUTS)
+AIM_MS = 500.0
+SCANNED, APPENDED = "bench.scanned", "bench.appended"
+
+
+class Size(NamedTuple):
+    """How often each fault comes, how long it lasts, and how long all is well before and after it."""
+
+    rounds: int = 8
+    out_s: float = 5.0
+    well_s: float = 2.0
+
+
+SMALLEST = Size(rounds=1, out_s=0.5, well_s=0.2)
+
+
+class Bench:
+    """A cluster, its client, and the longest times between two successes, in ms, by fault."""
+
+    def __init__(self, one: Ground, client: Remote) -> None:
+        self._ground = one
+        self._client = client
+        self.reads: dict[str, list[float]] = {}
+        self.appends: dict[str, list[float]] = {}
+
+    def prepare(self) -> None:
+        for number, text in enumerate(
+            (
+                "CREATE DATABASE bench",
+                f"CREATE TABLE {SCANNED} (k BIGINT, v STRING) CLUSTERED BY (k) INTO 6 BUCKETS",
+                f"CREATE TABLE {APPENDED} (k BIGINT, v STRING) CLUSTERED BY (k) INTO 3 BUCKETS",
+            )
+        ):
+            self._client.call("sql", target=self._ground.address(), text=text, statement=f"{number:032x}")
+        rows = {"k": list(range(10_000)), "v": [f"v{number}" for number in range(10_000)]}
+        self._client.call("append", target=self._ground.address(), table=SCANNED, rows=rows)
+
+    def round(self, size: Size) -> None:
+        for fault in FAULTS:
+            if fault not in CUTS or self._ground.hosts is not None:
+                self._one(fault, size)
+
+    def _one(self, fault: str, size: Size) -> None:
+        self._ground.wait_until_active()
+        target = self._ground.address()
+        self._client.call("traffic", target=target, scanned=SCANNED, appended=APPENDED)
+        sleep_ns(round(size.well_s * SECOND_NS))
+        since_ns = BoottimeClock().now_ns()
+        self._break(fault)
+        sleep_ns(round(size.out_s * SECOND_NS))
+        until_ns = BoottimeClock().now_ns()
+        self._mend(fault)
+        sleep_ns(round(size.well_s * SECOND_NS))
+        ended = self._client.call("traffic_ended", target=target)
+        assert not ended["errors"], ended["errors"]
+        for found, instants in ((self.reads, ended["reads"]), (self.appends, ended["appends"])):
+            # The fault may come and go in the middle of one.
+            gaps = [after - before for before, after in pairwise(instants) if after >= since_ns and before <= until_ns]
+            found.setdefault(fault, []).append(max(gaps, default=until_ns - since_ns) / 1e6)
+
+    def _break(self, fault: str) -> None:
+        match fault:
+            case "none":
+                pass
+            case "killed":
+                self._ground.kill(NODE)
+            case "paused":
+                self._ground.pause(NODE)
+            case _:
+                assert self._ground.hosts is not None
+                for sender, receiver in CUTS[fault]:
+                    self._ground.hosts.cut(sender, receiver)
+
+    def _mend(self, fault: str) -> None:
+        match fault:
+            case "none":
+                pass
+            case "killed":
+                self._ground.start(NODE)
+            case "paused":
+                self._ground.resume(NODE)
+            case _:
+                assert self._ground.hosts is not None
+                self._ground.hosts.heal()
+
+    def figures(self) -> Iterator[Figure]:
+        for what, found in (("time without reads", self.reads), ("time without writes", self.appends)):
+            for fault in FAULTS:
+                name = f"{what}, one node {fault}" if fault != "none" else f"{what}, all nodes up"
+                yield _figure(name, found[fault]) if fault in found else Figure(what=name, value="needs root")
+
+
+def _figure(what: str, gaps: list[float]) -> Figure:
+    p99 = quantile(gaps, 0.99)
+    return Figure(
+        what=what,
+        value=f"p50 {quantile(gaps, 0.5):.0f} ms, p99 {p99:.0f} ms, worst {max(gaps):.0f} ms",
+        ratio=f"{p99 / AIM_MS:.2f}",
+        aim=f"p99 under {AIM_MS:.0f} ms",
+        holds=p99 < AIM_MS,
+    )
+
+
+def run(smallest: bool) -> list[Table]:
+    """All faults in turn, round after round."""
+    size = SMALLEST if smallest else Size()
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as scratch, ground(Path(scratch) / "cluster") as one:
+        client = Remote(one.client(), "tests.netns.driver")
+        try:
+            bench = Bench(one, client)
+            bench.prepare()
+            for _ in range(size.rounds):
+                bench.round(size)
+            return [Table(title=f"Without one node: {size.rounds} times each", figures=list(bench.figures()))]
+        finally:
+            client.close()
