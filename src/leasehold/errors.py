@@ -159,9 +159,14 @@ class Unreachable(Indefinite):
 
 
 class OutcomeUnknown(Indefinite):
-    """A statement or commit whose outcome could not be learned in time."""
+    """A statement or commit whose outcome could not be learned in time. Of a statement, `statement_id` is the id by
+    which it can be asked for again."""
 
     default_code = "UNKNOWN"
+
+    def __init__(self, text: str, *, code: str | None = None, hint: str = "", statement_id: str | None = None) -> None:
+        super().__init__(text, code=code, hint=hint)
+        self.statement_id = statement_id
 
 
 def gravest(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -246,6 +246,10 @@ HOUSEKEEPING_INTERVAL_NS: Final = 5 * SECOND_NS
 """How often a leader looks for write transactions that have expired."""
 CATCH_UP_DIFFERENCE: Final = 100
 """A recovering node may lag so many revisions behind when it asks to be let into the logical topology."""
+CLIENT_PATIENCE_NS: Final = STATEMENT_RESOLVE_NS
+"""How long a client asks for a coordinator that does not answer, unless its caller gives a `timeout`."""
+LATE_ANSWER_NS: Final = 5 * SECOND_NS
+"""How much longer than the timeout of a statement a client asks how that ended."""
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
 JOIN_ASK_AGAIN_NS: Final = 5 * SECOND_NS

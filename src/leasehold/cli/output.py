@@ -175,6 +175,15 @@ class Line:
             self._open = False
 
 
+class Retrying(Line):
+    """A coordinator that does not answer, and for how long it is asked yet; on a terminal alone."""
+
+    def update(self, error: LeaseholdError, left_s: float) -> None:
+        """Shows the present state."""
+        if self._terminal:
+            self.show(f"{_one_line(error.text)}; asking again, for {left_s:.0f} s at most")
+
+
 class Countdown(Line):
     """Whom a statement waits for, and for how long at most."""
 

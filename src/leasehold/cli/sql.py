@@ -9,7 +9,7 @@ from pathlib import Path
 
 from leasehold.cli.interrupt import interrupted_by
 from leasehold.cli.login import connected
-from leasehold.cli.output import Countdown, Output, RowsOutput, show_json, show_table
+from leasehold.cli.output import Countdown, Output, Retrying, RowsOutput, show_json, show_table
 from leasehold.cli.receipt import show_receipt
 from leasehold.cli.statement import read_statement, read_timeout_ns
 from leasehold.client.coordinators import Coordinators
@@ -53,17 +53,25 @@ def run_statement(
 
         client = Cluster
     timeout_s = None if timeout is None else read_timeout_ns(timeout) / SECOND_NS
-    countdown = Countdown()
+    countdown, retrying = Countdown(), Retrying()
 
     def waiting(message: WaitingFor) -> None:
         countdown.update(message.nodes, message.at_most_ns)
 
     chosen = statement_id or StatementId(SystemEntropy().hex_128())
-    with connected(client, directory, user) as cluster, interrupted_by(lambda: _unknown(chosen)) as ended:
+    with (
+        connected(client, directory, user, on_retry=retrying.update) as cluster,
+        interrupted_by(lambda: _unknown(chosen)) as ended,
+    ):
         try:
             answer = cluster.sql(text, statement_id=chosen, on_wait=waiting, timeout=timeout_s)
+        except OutcomeUnknown as error:
+            if shown is Output.JSON:
+                show_json({"outcome": "UNKNOWN", "statement_id": chosen, "error": error.code, "text": error.text})
+            raise
         finally:
             countdown.done()
+            retrying.done()
         if isinstance(answer, Receipt):
             ended()
             names: dict[NodeId, str] = {}
@@ -82,4 +90,5 @@ def _unknown(statement: StatementId) -> LeaseholdError:
     return OutcomeUnknown(
         "interrupted: the statement may have happened, or happen yet",
         hint=f"ask again with the same statement and `--id {statement}`: it is never run twice",
+        statement_id=statement,
     )

@@ -1,7 +1,7 @@
 """The Python client: one cluster, its statements and its tables."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, Self, cast
 
@@ -13,9 +13,18 @@ from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
-from leasehold.core.messages import Receipt, Rows, ScanPlan, TableFacts, TransactionFacts, ViewFacts, WaitingFor
+from leasehold.core.messages import (
+    Receipt,
+    Rows,
+    ScanPlan,
+    StagedSegment,
+    TableFacts,
+    TransactionFacts,
+    ViewFacts,
+    WaitingFor,
+)
 from leasehold.core.records import Field, TransactionState, ViewColumn
-from leasehold.errors import LeaseholdError
+from leasehold.errors import Indefinite, LeaseholdError, NotFound, Refused
 from leasehold.ids import Revision, StatementId, TransactionId
 from leasehold.limits import QUERY_MEMORY_BYTES, TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
@@ -111,52 +120,85 @@ class Appended(int):
 
 
 class Table:
-    """A table as it stood when it was looked up; each scan and append looks again."""
+    """A table as it stood when it was looked up; each scan and append looks again, and raises `NotFound` with code
+    TABLE_DROPPED once this very table is gone, though another one has its name."""
 
     def __init__(self, cluster: Cluster, facts: TableFacts) -> None:
         self._cluster = cluster
         self.name = facts.name
         self.fields: tuple[Field, ...] = facts.fields
+        self._id = facts.table
         self.schema: pa.Schema = arrow_schema(facts.fields)
 
     def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
         cluster, chosen = self._cluster, None if columns is None else tuple(columns)
-        return read_again(lambda: cluster.read(cluster.plan(self.name, chosen)))
+
+        def read() -> pa.RecordBatchReader:
+            plan = cluster.plan(self.name, chosen)
+            self._check(plan.facts)
+            return cluster.read(plan)
+
+        return read_again(read)
 
     def append(self, rows: ArrowStream, *, transaction: TransactionId | None = None) -> Appended:
         """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name.
 
         `rows` is a table or stream of Arrow, or anything that gives one, such as a polars DataFrame or the answer of
         `Cluster.query`. Rows that a write transaction of the id `transaction` has committed are not added again.
+        Without such an id an error before the commit is definite: nothing was written.
         """
-        cluster, facts = self._cluster, self._cluster.facts(self.name)
-        transaction = transaction or cluster.new_transaction()
-        opened = cluster.open_transaction(facts, transaction)
-        if opened.state is TransactionState.COMMITTED:
-            return Appended.by(opened, 0)
+        cluster = self._cluster
+        # Under an id that was used before, an earlier attempt may have been committed.
+        with _writing_nothing() if transaction is None else contextlib.nullcontext():
+            facts = cluster.facts(self.name)
+            self._check(facts)
+            chosen = transaction or cluster.new_transaction()
+            opened = cluster.open_transaction(facts, chosen)
+            if opened.state is TransactionState.COMMITTED:
+                return Appended.by(opened, 0)
+            try:
+                segments = self._staged(facts, opened, rows)
+            except BaseException:
+                # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
+                with contextlib.suppress(LeaseholdError):
+                    cluster.try_abort(facts.cluster_id, chosen)
+                raise
+        return Appended.by(cluster.commit(facts.cluster_id, chosen, segments), len(segments))
+
+    def _staged(self, facts: TableFacts, opened: TransactionFacts, rows: ArrowStream) -> tuple[StagedSegment, ...]:
+        cluster = self._cluster
         # What reads Leasehold is taken as it is: through the C interface its errors would be text alone.
         if isinstance(rows, pa.RecordBatchReader | QueryResult):
             batches = cast("Iterable[pa.RecordBatch]", rows)
         else:
             batches = pa.RecordBatchReader.from_stream(rows)
-        try:
-            kept_open = cluster.keeping_open(facts, transaction, batches)
-            segments = stage(
-                facts,
-                transaction,
-                kept_open,
-                opened.revision,
-                refresh=cluster.looking_again(facts),
-                login=cluster.token,
-                known=cluster.known,
+        return stage(
+            facts,
+            opened.transaction,
+            cluster.keeping_open(facts, opened.transaction, batches),
+            opened.revision,
+            refresh=cluster.looking_again(facts),
+            login=cluster.token,
+            known=cluster.known,
+        )
+
+    def _check(self, facts: TableFacts) -> None:
+        if facts.table != self._id:
+            raise NotFound(
+                f"table {self.name} was dropped, and another table has its name now",
+                code="TABLE_DROPPED",
+                hint=f'look the new one up: cluster.table("{self.name}")',
             )
-        except BaseException:
-            # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
-            with contextlib.suppress(LeaseholdError):
-                cluster.try_abort(facts.cluster_id, transaction)
-            raise
-        return Appended.by(cluster.commit(facts.cluster_id, transaction, segments), len(segments))
+
+
+@contextlib.contextmanager
+def _writing_nothing() -> Generator[None]:
+    """Errors of a write that can't be committed any more are definite, whatever was asked and not answered."""
+    try:
+        yield
+    except Indefinite as error:
+        raise Refused(f"nothing was written: {error.text}", code=error.code, hint=error.hint) from error
 
 
 class View:
@@ -172,9 +214,17 @@ class View:
         return self._cluster.query(self._name)
 
 
-def connect(target: str | Path = "leasehold-data", *, user: str | None = None, password: str | None = None) -> Cluster:
+def connect(
+    target: str | Path = "leasehold-data",
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    timeout: float | None = None,
+) -> Cluster:
     """A cluster by its coordinator's `host:port`, or by the directory that `leasehold up` was given.
 
     Where the cluster has users, `user` and `password` say who asks; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD.
+    For `timeout` seconds, by default 30, a coordinator that does not answer is asked again; then `Unreachable` is
+    raised, or what fits the request better.
     """
-    return Cluster(target, user=user, password=password)
+    return Cluster(target, user=user, password=password, timeout=timeout)

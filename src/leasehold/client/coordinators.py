@@ -4,6 +4,7 @@ No rows pass here, so nothing of Arrow is loaded: that is for `client/cluster.py
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 
@@ -60,8 +61,10 @@ from leasehold.errors import (
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
 from leasehold.limits import (
     CALL_TIMEOUT_NS,
+    CLIENT_PATIENCE_NS,
     CONNECT_TIMEOUT_NS,
     DURATION_NS_MAX,
+    LATE_ANSWER_NS,
     PLACES_TIMEOUT_NS,
     RECEIPTS_PAGE_MAX,
     RETRY_PAUSE_NS,
@@ -77,9 +80,21 @@ M = TypeVar("M", bound=Message)
 Errors: TypeAlias = type[LeaseholdError] | tuple[type[LeaseholdError], ...]
 
 
+def _checked_ns(timeout: float) -> int:
+    if not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
+        most_s = DURATION_NS_MAX // SECOND_NS
+        raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
+    return max(1, round(timeout * SECOND_NS))
+
+
 class Coordinators:
     """A connection to a cluster's coordinators; use it as a context manager. Not for use from several threads at once:
-    only what `looking_again` gives is."""
+    only what `looking_again` gives is.
+
+    While no coordinator answers or leads, each method asks again for `timeout` seconds, by default 30; but for
+    `status`, `whoami`, `barriers`, `initialise` and `try_abort`, which ask once. `on_retry` is told what was answered,
+    and for how many seconds it is asked yet.
+    """
 
     def __init__(
         self,
@@ -88,7 +103,11 @@ class Coordinators:
         user: str | None = None,
         password: str | Callable[[], str] | None = None,
         token: LoginToken | None = None,
+        timeout: float | None = None,
+        on_retry: Callable[[LeaseholdError, float], None] | None = None,
     ) -> None:
+        self._patience_ns = CLIENT_PATIENCE_NS if timeout is None else _checked_ns(timeout)
+        self._on_retry = on_retry
         self.target = str(target)
         self.address = locate(target)
         self._connection = LoginConnection(
@@ -138,17 +157,17 @@ class Coordinators:
         waits for. Raises `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range,
         `Unreachable` (the cluster could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
         """
-        if timeout is not None and not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
-            most_s = DURATION_NS_MAX // SECOND_NS
-            raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
+        timeout_ns = None if timeout is None else _checked_ns(timeout)
+        patience_ns = self._patience_ns if timeout_ns is None else timeout_ns + LATE_ANSWER_NS
         statement = statement_id or StatementId(self._entropy.hex_128())
-        unanswered = f"no answer within {STATEMENT_RESOLVE_NS // SECOND_NS} s"
         hint = f"ask again with the same statement id, {statement}: it is never run twice"
+        unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
         if self._cluster_id is None:
             # A coordinator that does not lead yet says nothing about a statement that was sent before.
-            self._cluster_id = self._until_answered(self.whoami, unanswered, hint, retried=NotLeader).cluster_id
+            retried = (Unreachable, NotLeader)
+            self._cluster_id = self._until_answered(self.whoami, unknown, patience_ns, retried=retried).cluster_id
         cluster_id = self._cluster_id
-        ends_ns = None if timeout is None else self._clock.now_ns() + round(timeout * SECOND_NS)
+        ends_ns = None if timeout_ns is None else self._clock.now_ns() + timeout_ns
 
         def ask() -> Receipt | Rows:
             # Each leader counts from when it is asked.
@@ -157,7 +176,7 @@ class Coordinators:
                 Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns), on_wait
             )
 
-        return self._until_answered(ask, unanswered, hint)
+        return self._until_answered(ask, unknown, patience_ns)
 
     def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
         """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
@@ -194,7 +213,7 @@ class Coordinators:
 
     def facts(self, name: str) -> TableFacts:
         """A table's schema and places as of now."""
-        return self._call(AskTable(cluster_id=None, name=name), TableFacts)
+        return self._look_up(AskTable(cluster_id=None, name=name), TableFacts)
 
     def looking_again(self, facts: TableFacts) -> Refresh:
         """For readers and writers under way, on any thread: looks the table up again, within PLACES_TIMEOUT_NS."""
@@ -215,23 +234,23 @@ class Coordinators:
         """
         chosen = None if columns is None else tuple(columns)
         request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite)
-        return self._call(request, ScanPlan)
+        return self._look_up(request, ScanPlan)
 
     def plan_query(self, names: Iterable[str]) -> QueryPlan:
         """Pins one revision for all tables and views that a SELECT names, and what to read of each."""
-        return self._call(PlanQuery(cluster_id=None, names=tuple(names)), QueryPlan)
+        return self._look_up(PlanQuery(cluster_id=None, names=tuple(names)), QueryPlan)
 
     def agree_cutoff(self, plan: ScanPlan, query: str) -> Cutoff:
         """What is gone of a plan's table for a query, the same for all who ask; `query` is 128 bits in hex."""
         facts = plan.facts
         request = AgreeCutoff(cluster_id=facts.cluster_id, table=facts.table, query=query, through=plan.through)
         return self._until_answered(
-            lambda: self._call(request, Cutoff), "no answer about which rows the query shows", "run the query again"
+            lambda: self._call(request, Cutoff), partial(Unreachable, hint="run the query again"), self._patience_ns
         )
 
     def view_facts(self, name: str) -> ViewFacts:
         """A view with all that it reads, as of now."""
-        return self._call(AskView(cluster_id=None, name=name), ViewFacts)
+        return self._look_up(AskView(cluster_id=None, name=name), ViewFacts)
 
     def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
         """Opens a write transaction on a table; the same id again gives the same answer."""
@@ -283,23 +302,34 @@ class Coordinators:
 
     def _resolve(self, request: OpenTransaction | CommitTransaction | AbortTransaction) -> TransactionFacts:
         """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
+        hint = f"ask again for write transaction {request.transaction} before you write the rows again"
         return self._until_answered(
-            lambda: self._call(request, TransactionFacts),
-            f"no answer about write transaction {request.transaction}",
-            "ask again with the same transaction id before you write the rows again",
+            lambda: self._call(request, TransactionFacts), partial(OutcomeUnknown, hint=hint), self._patience_ns
+        )
+
+    def _look_up(self, request: Message, kind: type[M]) -> M:
+        """Asks until a coordinator answers: a question changes nothing."""
+        return self._until_answered(
+            lambda: self._call(request, kind),
+            partial(
+                Unreachable, hint="see that a coordinator runs: `leasehold status` shows what this machine reaches"
+            ),
+            self._patience_ns,
+            retried=(Unreachable, NotLeader),
         )
 
     def _until_answered(
         self,
         ask: Callable[[], A],
-        unanswered: str,
-        hint: str,
+        unanswered: Callable[[str], LeaseholdError],
+        patience_ns: int,
         *,
         retried: Errors = (Indefinite, NotInitialised, NotLeader, SealUnknown),
     ) -> A:
-        """The answer of `ask`, which is called again after an error of the kinds in `retried`. Raises `OutcomeUnknown`
-        after STATEMENT_RESOLVE_NS, or `SealUnknown` if that was the last answer and no other was lost."""
-        deadline_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
+        """The answer of `ask`, which is called again after an error of the kinds in `retried`. After `patience_ns` it
+        raises what `unanswered` makes of the last error, or `SealUnknown` if that was the last and no answer was lost.
+        """
+        deadline_ns = self._clock.now_ns() + patience_ns
         unsure = False
         while True:
             try:
@@ -308,11 +338,14 @@ class Coordinators:
                 if error.code == "TRANSACTION_FORGOTTEN":
                     raise
                 unsure = unsure or isinstance(error, Indefinite)
-                if self._clock.now_ns() >= deadline_ns:
+                left_ns = deadline_ns - self._clock.now_ns()
+                if left_ns <= 0:
                     if isinstance(error, SealUnknown) and not unsure:
                         raise
-                    raise OutcomeUnknown(f"{unanswered}: {error}", hint=hint) from error
-            sleep_ns(RETRY_PAUSE_NS)
+                    raise unanswered(f"no answer within {patience_ns / SECOND_NS:g} s: {error.text}") from error
+                if self._on_retry is not None:
+                    self._on_retry(error, left_ns / SECOND_NS)
+            sleep_ns(min(RETRY_PAUSE_NS, left_ns))
 
     # ------------------------------------------------------------ the cluster itself
 

@@ -47,3 +47,31 @@ def from_failure(failure: Failure) -> LeaseholdError:
 def raise_failure(failure: Failure) -> NoReturn:
     """Raises the error that `failure` describes."""
     raise from_failure(failure)
+
+
+_PLAIN: Final = (
+    ("connection refused", "nothing listens there (connection refused)"),
+    ("no route to host", "there is no way to that host"),
+    ("network is unreachable", "there is no way to that network"),
+    ("name resolution", "its name is not known"),
+    ("dns resolution", "its name is not known"),
+    ("ping timeout", "the process there does not answer"),
+    ("keepalive", "the process there does not answer"),
+    ("timed out", "it could not be connected to in time"),
+    ("timeout", "it could not be connected to in time"),
+    ("deadline", "no answer in time"),
+    ("connection reset", "the connection broke"),
+    ("broken pipe", "the connection broke"),
+    ("socket closed", "the connection broke"),
+    ("goaway", "the connection broke"),
+    ("connection aborted", "the connection broke"),
+    ("cancelled", "the call was broken off"),
+    ("failed to connect", "it can't be connected to"),
+)
+"""What gRPC says when a call has no answer, and how a person says it."""
+
+
+def plainly(details: str) -> str | None:
+    """Why a call had no answer, without the debug text of gRPC; None if it says what nobody foresaw."""
+    text = details.lower()
+    return next((plain for said, plain in _PLAIN if said in text), None)

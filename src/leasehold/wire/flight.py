@@ -31,7 +31,7 @@ from leasehold.limits import (
     SECOND_NS,
     TICKET_BYTES_MAX,
 )
-from leasehold.wire.failures import from_failure
+from leasehold.wire.failures import from_failure, plainly
 
 M = TypeVar("M", bound=Message)
 
@@ -142,7 +142,8 @@ def from_flight(error: Exception, address: str) -> LeaseholdError:
         if isinstance(failure, Failure):
             return from_failure(failure)
     late = isinstance(error, flight.FlightTimedOutError)
-    why = "no answer in time" if late else str(error).split("\n", 1)[0][:300]
+    said = str(error)
+    why = "no answer in time" if late else plainly(said) or said.split("\n", 1)[0].split(". gRPC client", 1)[0][:300]
     return Unreachable(
         f"{address}: {why}",
         code="TIMED_OUT" if late else None,

@@ -44,7 +44,7 @@ from leasehold.limits import (
 from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
-from leasehold.wire.failures import raise_failure, to_failure
+from leasehold.wire.failures import plainly, raise_failure, to_failure
 from leasehold.wire.ports import Service
 from leasehold.wire.requests import EOF, Reading, Requests, frames
 from leasehold.wire.threads import OneThread
@@ -101,7 +101,7 @@ def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
         return "what listens there is no coordinator"
     if code is grpc.StatusCode.CANCELLED:
         return "it turned the call away: too many others wait"
-    return f"no answer ({code.name}: {details})"
+    return plainly(f"{details}") or f"no answer ({code.name})"
 
 
 def call_path(request: Message) -> str:
