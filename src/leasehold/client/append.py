@@ -279,8 +279,8 @@ class _Sender:
             else:
                 arrived.put((node, began_ns, result))
 
-        # As a daemon: a replica that hangs does not hold up the end of the program.
-        threading.Thread(target=run, name=f"append to node {node}", daemon=True).start()
+        # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process.
+        threading.Thread(target=run, name=f"append to node {node}", daemon=False).start()
 
     def _send_to(
         self, address: str, bucket: BucketNumber, share: Share, on_progress: Callable[[], None]

@@ -51,8 +51,9 @@ class Attempt:
         """Puts what comes into the inbox, and how it ended. What it learns of the node is known to the whole client at
         once."""
         arguments = (request, schema, options, inbox, places)
-        # As a daemon: a replica that hangs does not hold up the end of the program.
-        threading.Thread(target=self._run, args=arguments, name=f"scan of node {self.node}", daemon=True).start()
+        # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process. So the
+        # end of the program waits for it, at most until the deadline of its call.
+        threading.Thread(target=self._run, args=arguments, name=f"scan of node {self.node}", daemon=False).start()
 
     def _run(
         self,

@@ -74,7 +74,7 @@ class Peers:
             if peer[0] in self._probed:
                 return
             self._probed.add(peer[0])
-        threading.Thread(target=self._watch, args=(peer,), name=f"probe of node {peer[0]}", daemon=True).start()
+        threading.Thread(target=self._watch, args=(peer,), name=f"probe of node {peer[0]}", daemon=False).start()
 
     def _look_at(self, peer: Peer) -> None:
         if self._probe(peer[1], FORWARD_PATIENCE_MIN_NS):
@@ -86,6 +86,8 @@ class Peers:
     def _watch(self, peer: Peer) -> None:
         pause = threading.Event()
         for _ in range(FORWARD_PROBES):
+            if not threading.main_thread().is_alive():
+                break  # the process ends, and waits for this thread
             if self._probe(peer[1], FORWARD_PATIENCE_MIN_NS):
                 with self._lock:
                     self._silent.answered(peer[0])

@@ -14,6 +14,7 @@ from leasehold.client import scan
 from leasehold.client.append import stage
 from leasehold.client.places import Places
 from leasehold.client.scan import read_plan, read_segment, reading_order
+from leasehold.core import hedging
 from leasehold.core.codec import encode
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Fenced, Unreachable
@@ -24,6 +25,12 @@ from leasehold.wire.flight import expect
 from tests.unit.node.cluster import Cluster, cluster, no_lease, rows
 
 SEGMENTS = 6
+
+
+@pytest.fixture(autouse=True)
+def _no_hedges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is asked here is decided by fences alone, however slow this machine is."""
+    monkeypatch.setattr(hedging, "HEDGE_BURST", 0)
 
 
 @pytest.fixture
