@@ -225,7 +225,23 @@ MUTANTS = (
         ),
         hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
+    Mutant(
+        name="a peer left out that min_in_sync needs",
+        invariant="INV-REP-1",
+        rule="a write waits for a late peer where fewer holders than min_in_sync would remain",
+        edits=(Edit("core/forwarding.py", "    if others < min_in_sync:\n", "    if False:\n"),),
+        hunters=("tests/unit/core/test_forwarding.py",),
+        unseen="the commit refuses a segment with too few holders, so no row is lost: the write fails",
+    ),
     # ------------------------------------------------------------ scans
+    Mutant(
+        name="batches from before what the client has heard of",
+        invariant="INV-SERVE-1",
+        rule="a client hands out nothing that was released before the newest revision that it knows",
+        edits=(Edit("core/scan.py", "        if mark.view_revision < least:\n", "        if False:\n"),),
+        hunters=("tests/unit/core/test_scan.py",),
+        unseen="no client of a random cluster drops the table that it reads",
+    ),
     Mutant(
         name="guard only at the start of a scan",
         invariant="INV-SERVE-1",

@@ -1,4 +1,4 @@
-"""Asking the replicas of one thing in turn, and another one as well while one is silent (docs/decisions/0018).
+"""Asking the replicas of one thing in turn, and another one as well while one is silent.
 
 Any replica that holds a lease may serve, so nobody has to wait for one that hangs. A client that has heard nothing of a
 request for a while asks another replica too, and takes what comes first: a hedged request. The first request is not
