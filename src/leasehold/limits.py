@@ -499,17 +499,15 @@ PASSWORD_MEMORY_KIB: Final = 19 * 1024
 PASSWORD_LANES: Final = 1
 PASSWORDS_AT_ONCE: Final = 2
 """Passwords that a leader hashes or checks at the same time."""
-PASSWORDS_WAITING_MAX: Final = 64
-"""More than so many that wait for that are refused as BUSY."""
+PASSWORDS_WAITING_MAX: Final = 128
+"""Passwords that wait to be checked; the places are divided among lanes in core/password_queue.py."""
 WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
-"""How long a wrong password keeps its user's next attempt waiting; twice as long after each further one."""
+"""How late a wrong password is answered; twice as late after each further one of the same name."""
 WRONG_PASSWORD_REST_MAX_NS: Final = 4 * SECOND_NS
-WRONG_PASSWORDS_LATE_MAX: Final = 4
-"""Wrong passwords of one name whose answers are on their way: from so many on, its others are checked one at a time."""
-WRONG_PASSWORDS_QUEUED_MAX: Final = 32
-"""Passwords of one name that wait for that; about a second's work."""
+WRONG_PASSWORD_RECENT_NS: Final = 60 * SECOND_NS
+"""For how long a wrong password for a user's name keeps that name out of the places for users without one."""
 WRONG_PASSWORDS_KEPT: Final = 4_096
-"""User names whose wrong passwords are counted."""
+"""Names of users, and as many other names, whose wrong passwords are counted."""
 LOGINS_PER_USER_MAX: Final = 1_024
 """A further one ends the oldest of them."""
 LOGINS_MAX: Final = 16_384

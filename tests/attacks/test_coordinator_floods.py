@@ -6,19 +6,20 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import grpc
 import pytest
 
 from leasehold.core.codec import encode
-from leasehold.core.messages import CommitTransaction, Execute, Message, WhoAreYou
+from leasehold.core.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits import HANDSHAKE_NS, REQUEST_BYTES_MAX, SECOND_NS
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
-from tests.attacks.ground import NOBODY, TABLE, Ground
+from tests.attacks.ground import NOBODY, TABLE, WRITER, Ground
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -31,6 +32,8 @@ FAT_BYTES: Final = 64 * 1024 * 1024
 QUESTIONS: Final = 5_000
 SILENT: Final = 200
 PARSERS: Final = 60
+GUESSERS: Final = 80
+GUESSES: Final = 8
 
 
 @contextlib.contextmanager
@@ -131,6 +134,23 @@ def test_large_statements_of_users_without_rights(ground: Ground, scale: int) ->
     with ground.attacked(), ThreadPoolExecutor(PARSERS) as pool:
         ended = Counter(pool.map(ask, range(PARSERS * scale)))
     assert set(ended) <= {"FORBIDDEN", "BUSY"}
+
+
+@pytest.mark.parametrize("of_a_user", [False, True], ids=["made up", "of a user"])
+def test_guessed_passwords_shut_no_other_user_out(ground: Ground, scale: int, of_a_user: bool) -> None:
+    def guess_on(guesser: int) -> Counter[str]:
+        ask = made[guesser % CONNECTIONS].unary_unary(CALL)
+        ended: Counter[str] = Counter()
+        for guess in range(GUESSES * scale):
+            user = WRITER[0] if of_a_user else f"n{guesser}_{guess}"
+            blob = encode(Login(cluster_id=None, user=user, password="a guess"))
+            ended[outcome(partial(ask, blob, timeout=ANSWER_S))] += 1
+        return ended
+
+    with channels(ground, CONNECTIONS) as made, ground.attacked(), ThreadPoolExecutor(GUESSERS) as pool:
+        ended = sum(pool.map(guess_on, range(GUESSERS)), Counter[str]())
+    assert set(ended) <= {"WRONG_PASSWORD", "BUSY"}
+    assert ended["WRONG_PASSWORD"] > 0
 
 
 @pytest.mark.parametrize("connections", [1, 100])

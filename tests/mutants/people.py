@@ -182,6 +182,42 @@ MUTANTS = (
         unseen="no two of a random cluster's people change and try one password at once",
     ),
     Mutant(
+        name="strangers in the places of users",
+        invariant="INV-RIGHT-1",
+        rule="names without a user do not wait in the places of users",
+        edits=(Edit("core/password_queue.py", "            return Lane.STRANGER\n", "            return Lane.USER\n"),),
+        hunters=("tests/unit/core/test_password_queue.py", "tests/unit/coordinator/test_logins.py"),
+        unseen="no strangers ask a random cluster for logins",
+    ),
+    Mutant(
+        name="names that failed in the places of users",
+        invariant="INV-RIGHT-1",
+        rule="a user's name with a recent wrong password waits in another lane",
+        edits=(
+            Edit(
+                "core/password_queue.py",
+                "        return Lane.FAILED if is_recent else Lane.USER\n",
+                "        return Lane.USER\n",
+            ),
+        ),
+        hunters=("tests/unit/core/test_password_queue.py",),
+        unseen="nobody tries wrong passwords at a random cluster",
+    ),
+    Mutant(
+        name="many checks of one name at once",
+        invariant="INV-RIGHT-1",
+        rule="of each name one password is checked at a time",
+        edits=(
+            Edit(
+                "core/password_queue.py",
+                "next((one for one in waiting if one.name not in busy), None)",
+                "next(iter(waiting), None)",
+            ),
+        ),
+        hunters=("tests/unit/core/test_password_queue.py", "tests/unit/coordinator/test_logins.py"),
+        unseen="no user of a random cluster tries passwords at once",
+    ),
+    Mutant(
         name="a statement id that another user has used",
         invariant="INV-RIGHT-1",
         rule="a statement asked for again by another user is refused",

@@ -85,6 +85,7 @@ from leasehold.limits import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.sql.parse import parse, parses_at_once
 from leasehold.sql.secrets import redacted
+from leasehold.wire.peer import PEER
 from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
 
 log = logging.getLogger(__name__)
@@ -233,7 +234,7 @@ class Leader:
             case AskIncarnation():
                 return await self._registration.newest_incarnation(request)
             case Login():
-                return await self._logins.log_in(request)
+                return await self._logins.log_in(request, PEER.get())
             case LogOut():
                 return await self._logins.log_out(request)
             case AskStatus():

@@ -1,16 +1,16 @@
-"""Logging in: a password for a token, which every node knows by its hash as soon as it has applied the login.
+"""Logging in: a password is exchanged for a token, whose hash every node knows once it has applied the login.
 
-A wrong password is answered late, and later after each further one of the same name; the right one is not, whoever
-else tries that name. While WRONG_PASSWORDS_LATE_MAX answers for a name are on their way, its passwords are checked one
-at a time, in the order in which they came: that bounds how many can be tried, and the right one is still found among
-them. An unknown name is treated alike in all of this. Counts are of this leader alone.
+`core.password_queue` decides which password is checked next. A wrong password is answered late, and later after each
+further wrong one of the same name; a right one is answered at once. A name without a user is answered like a wrong
+password. Counts are of this leader alone.
 """
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+import hashlib
 from collections.abc import AsyncGenerator
 from heapq import nsmallest
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import LoggedIn, LoggedOut, Login, LogOut
 from leasehold.core.operations import Change
+from leasehold.core.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
 from leasehold.core.plan import counters, put
 from leasehold.core.records import LoginRecord, PrincipalKind, PrincipalRecord
 from leasehold.core.statements import fold
@@ -31,31 +32,12 @@ from leasehold.limits import (
     LOGINS_MAX,
     LOGINS_PER_USER_MAX,
     PASSWORD_CHARACTERS_MAX,
-    PASSWORDS_AT_ONCE,
-    PASSWORDS_WAITING_MAX,
     PURGE_BATCH,
-    WRONG_PASSWORD_REST_MAX_NS,
-    WRONG_PASSWORD_REST_MIN_NS,
-    WRONG_PASSWORDS_KEPT,
-    WRONG_PASSWORDS_LATE_MAX,
-    WRONG_PASSWORDS_QUEUED_MAX,
 )
 from leasehold.wire.ports import Clock, Entropy, Passwords
 
-
-class _Tries(msgspec.Struct):
-    """What is known of the wrong passwords for one name."""
-
-    failed: int = 0
-    """In all."""
-    in_row: int = 0
-    """Since the last right one."""
-    late: int = 0
-    """Answers on their way."""
-    queued: int = 0
-    """Passwords that are checked one at a time, or wait for that."""
-    turn: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
-    """Of the one that is being checked."""
+_NEW_PASSWORD: Final = NameHash(b"")
+"""Stands for the name where no user is asked for: new passwords, which come from users who have logged in."""
 
 
 class Logins:
@@ -66,39 +48,44 @@ class Logins:
         self._clock = clock
         self._passwords = passwords
         self._entropy = entropy
-        self._free = asyncio.Semaphore(PASSWORDS_AT_ONCE)
-        self._busy = 0
-        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+        self._queue = PasswordQueue()
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        """By ticket: done when the check may begin."""
+        self._wrong = WrongPasswords()
         self._since: dict[bytes, int] = {}
         """When this leader first saw each login: no clock reading outlives its process."""
 
     def failed(self, user: str) -> int:
-        """How many wrong passwords were tried for that name."""
-        tries = self._tries.get(fold(user))
-        return 0 if tries is None else tries.failed
+        """How many wrong passwords were tried for the name of a user."""
+        return self._wrong.count(_hash_name(user))
 
     async def hashed(self, password: str) -> str:
         """What to store of a new password. Raises `Refused` with code BUSY, or BAD_PASSWORD if it is too long."""
         if not 0 < len(password) <= PASSWORD_CHARACTERS_MAX:
             text = f"a password has 1 to {PASSWORD_CHARACTERS_MAX} characters"
             raise Refused(text, code="BAD_PASSWORD", hint="choose another one")
-        async with self._turn():
+        async with self._turn(Lane.USER, "", _NEW_PASSWORD):
             return await self._passwords.hashed(password)
 
-    async def log_in(self, request: Login) -> LoggedIn:
-        """A token for the right password, durable and known to nodes from the revision in the answer on.
+    async def log_in(self, request: Login, peer: str = "") -> LoggedIn:
+        """A token for the right password, durable and known to nodes from the revision in the answer on. `peer` is the
+        address that asks, without its port.
 
         Raises `WrongPassword`, `Refused` (NO_USERS, BUSY).
         """
         if not self._writer.catalog.users:
             text = "this cluster has no users: everybody may do everything"
             raise Refused(text, code="NO_USERS", hint="connect without a user, or CREATE USER first")
-        tries = self._tries_of(request.user)
-        async with _in_turn(tries):
-            user = await self._checked(request)
-        if user is None:
-            raise await self._wrong(tries)
-        tries.in_row = 0
+        user, name = find_user(request.user, self._writer.catalog), _hash_name(request.user)
+        lane = self._wrong.lane(name, is_user=user is not None, now_ns=self._clock.now_ns())
+        async with self._turn(lane, peer, name):
+            matches = await self._matches(user, request.password)
+        if user is None or not matches:
+            now_ns = self._clock.now_ns()
+            rest_ns = self._wrong.failed(name, is_user=user is not None, now_ns=now_ns)
+            await self._clock.sleep_until(now_ns + rest_ns)
+            raise wrong_password()
+        self._wrong.succeeded(name)
         token = LoginToken(self._entropy.hex_128())
         revision = await self._writer.submit(lambda catalog: record_login(token, user, catalog))
         self._since[hash_secret(token)] = self._clock.now_ns()
@@ -120,64 +107,40 @@ class Logins:
 
     # ------------------------------------------------------------ a password
 
-    async def _checked(self, request: Login) -> PrincipalRecord | None:
-        """The user, if that is his password; whether he exists must not show in how long it takes."""
-        user = find_user(request.user, self._writer.catalog)
-        fits = len(request.password) <= PASSWORD_CHARACTERS_MAX
-        async with self._turn():
-            matches = await self._passwords.matches(
-                user.password_hash if user is not None and fits else None, request.password[:PASSWORD_CHARACTERS_MAX]
-            )
-        return user if matches else None
+    async def _matches(self, user: PrincipalRecord | None, password: str) -> bool:
+        """Whether that is the user's password. It takes as long where there is no such user."""
+        fits = len(password) <= PASSWORD_CHARACTERS_MAX
+        stored = user.password_hash if user is not None and fits else None
+        return await self._passwords.matches(stored, password[:PASSWORD_CHARACTERS_MAX])
 
     @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncGenerator[None]:
-        if self._busy >= PASSWORDS_AT_ONCE + PASSWORDS_WAITING_MAX:
-            raise Refused("too many passwords are being checked", code="BUSY", hint="try again in a moment")
-        self._busy += 1
+    async def _turn(self, lane: Lane, peer: str, name: NameHash) -> AsyncGenerator[None]:
+        """Waits for the turn of a check, and holds it. Raises `Refused` with code BUSY."""
+        entered = self._queue.enter(lane, peer, name)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[entered.ticket] = turn
+        if entered.displaced is not None:
+            displaced = self._waiting.pop(entered.displaced)
+            if not displaced.done():
+                displaced.set_exception(too_many_passwords())
+        self._begin_checks()
         try:
-            async with self._free:
-                yield
-        finally:
-            self._busy -= 1
-
-    def _tries_of(self, user: str) -> _Tries:
-        name = fold(user[:IDENTIFIER_CHARACTERS_MAX])
-        tries = self._tries.setdefault(name, _Tries())
-        self._tries.move_to_end(name)
-        if len(self._tries) > WRONG_PASSWORDS_KEPT:
-            self._tries.popitem(last=False)
-        return tries
-
-    async def _wrong(self, tries: _Tries) -> WrongPassword:
-        """Counts it, waits, and only then gives the answer."""
-        rest_ns = min(WRONG_PASSWORD_REST_MIN_NS << min(tries.in_row, 32), WRONG_PASSWORD_REST_MAX_NS)
-        tries.failed += 1
-        tries.in_row += 1
-        tries.late += 1
-        try:
-            await self._clock.sleep_until(self._clock.now_ns() + rest_ns)
-        finally:
-            tries.late -= 1
-        return wrong_password()
-
-
-@contextlib.asynccontextmanager
-async def _in_turn(tries: _Tries) -> AsyncGenerator[None]:
-    """At once, or while many wrong passwords of that name wait for their answers one after the other. Raises `Refused`
-    with code BUSY."""
-    if tries.late < WRONG_PASSWORDS_LATE_MAX:
-        yield
-        return
-    if tries.queued >= WRONG_PASSWORDS_QUEUED_MAX:
-        text = "too many passwords of this user are being tried, most of them wrong"
-        raise Refused(text, code="BUSY", hint="try again in some seconds")
-    tries.queued += 1
-    try:
-        async with tries.turn:
+            await turn
             yield
-    finally:
-        tries.queued -= 1
+        finally:
+            self._waiting.pop(entered.ticket, None)
+            self._queue.leave(entered.ticket)
+            self._begin_checks()
+
+    def _begin_checks(self) -> None:
+        while (ticket := self._queue.next_ticket()) is not None:
+            turn = self._waiting.pop(ticket)
+            if not turn.done():  # else its client has given up, and its task leaves the queue
+                turn.set_result(None)
+
+
+def _hash_name(user: str) -> NameHash:
+    return NameHash(hashlib.sha256(fold(user[:IDENTIFIER_CHARACTERS_MAX]).encode(errors="surrogatepass")).digest())
 
 
 def wrong_password() -> WrongPassword:

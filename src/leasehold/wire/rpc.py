@@ -45,6 +45,7 @@ from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import plainly, raise_failure, to_failure
+from leasehold.wire.peer import set_peer
 from leasehold.wire.ports import Service
 from leasehold.wire.requests import EOF, Reading, Requests, frames
 from leasehold.wire.threads import OneThread
@@ -312,6 +313,7 @@ class Handlers:
         called once gRPC has all of it."""
 
         async def call(_frames: Any, context: Any) -> bytes:
+            set_peer(context.peer())
             return await self.call(requests.reading(context))
 
         async def commit(_frames: Any, context: Any) -> bytes:
