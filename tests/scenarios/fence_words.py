@@ -100,7 +100,7 @@ class Doors:
             "read": self.read(table, **other),
             "write": refusal(lambda: self.flight._appends.write(write_ticket(table, transaction, **other), CutOff())),
             "forward": refusal(
-                lambda: self.flight._appends.accept(forward_ticket(table, transaction, **other), CutOff())
+                lambda: list(self.flight._appends.accept(forward_ticket(table, transaction, **other), CutOff()))
             ),
         }
 

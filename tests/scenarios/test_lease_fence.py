@@ -9,7 +9,7 @@ from leasehold.client.scan import read_plan, reading_order
 from leasehold.core import keys
 from leasehold.core.lease import Holder
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender, Watched
-from leasehold.errors import Unreachable
+from leasehold.errors import LeaseholdError
 from leasehold.limits import MILLISECOND_NS, RENEWAL_INTERVAL_NS, SECOND_NS
 from leasehold.node import agent as agent_module
 from leasehold.node import guarding
@@ -327,7 +327,7 @@ def nobody_waits(_duration_ns):
 
 def test_L15_a_client_that_can_not_ask_refuses_though_it_knows_what_it_was_told_before(tmp_path):
     """Every node serves, the table was looked up a moment ago: without the coordinator there is no new scan of it."""
-    with data_nodes.cluster(tmp_path) as made, Cluster("127.0.0.1:1") as cluster:
+    with data_nodes.cluster(tmp_path) as made, Cluster("127.0.0.1:1", timeout=1) as cluster:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         append(made, data_nodes.rows(0, 10))
         table = Table(cluster, made.facts())
@@ -339,17 +339,19 @@ def test_L15_a_client_that_can_not_ask_refuses_though_it_knows_what_it_was_told_
             lambda: cluster.facts("db.t"),
             lambda: cluster.plan("db.t"),
         ):
-            with pytest.raises(Unreachable):
+            with pytest.raises(LeaseholdError) as raised:
                 use()
+            assert raised.value.code == "UNREACHABLE"
         assert [node.readings for node in made.nodes] == asked, "no node was asked for anything"
 
 
-def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path):
+def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
     from leasehold.spark.source import LeaseholdReader, LeaseholdSource, spark_schema
 
     with data_nodes.cluster(tmp_path) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         schema = spark_schema(made.facts().fields)
+        monkeypatch.setattr("leasehold.client.coordinators.CLIENT_PATIENCE_NS", SECOND_NS)
         source = LeaseholdSource({"table": "db.t", "cluster": "127.0.0.1:1"})
         reader = LeaseholdReader(address="127.0.0.1:1", token=None, table="db.t", through=(), schema=schema)
         for use in (

@@ -92,6 +92,8 @@ def began(base, statement, *hides, **context):
         user=context.get("user") if base.catalog.users else None,
         objects=tuple(sorted(claimed.keys() - {VIEWS})),
         dropped=tuple(one.table for one in hides if isinstance(one, HiddenTable)),
+        login=request.context.login,
+        text_sha256=request.text_sha256,
     )
     after = changes.pop(keys.COUNTERS)
     assert after == msgspec.structs.replace(counters, next_procedure=number + 1, next_object=after.next_object)
