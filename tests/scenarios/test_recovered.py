@@ -15,7 +15,7 @@ from leasehold.core.records import ClusterRecord, CountersRecord
 from leasehold.errors import Corrupt, NotInitialised, Refused
 from leasehold.limits import GENERATION_GAP, SECOND_NS
 from leasehold.node.adopting import Adopting
-from leasehold.testing.cluster import ADDRESS, COORDINATOR, SimulatedCluster
+from leasehold.testing.cluster import ADDRESS, COORDINATOR, KEYS, SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 
@@ -70,7 +70,9 @@ async def adopt(cluster, node):
     """What `leasehold node adopt` does in its directory."""
     vault = node.disk.open()
     host = cluster.network.host("operator")
-    adopting = Adopting(node.name, vault, (ADDRESS,), host, node.clock, lambda _: None, set_aside=lambda: KEPT)
+    adopting = Adopting(
+        node.name, vault, (ADDRESS,), host, node.clock, lambda _: None, set_aside=lambda: KEPT, keys=KEYS
+    )
     adopted = await adopting.adopt()
     await vault.close()
     return adopted

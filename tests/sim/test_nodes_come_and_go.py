@@ -14,11 +14,12 @@ from leasehold.core.messages import (
     NodeRemoved,
     RemoveNode,
 )
+from leasehold.core.proofs import with_proof
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Allocated, BucketRecord
 from leasehold.errors import LeaseholdError
 from leasehold.limits import CALL_TIMEOUT_NS, HOUSEKEEPING_INTERVAL_NS, SECOND_NS
-from leasehold.testing.cluster import CLIENT, SimulatedNode
+from leasehold.testing.cluster import CLIENT, KEYS, SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from tests.sim.data_words import TABLE, Ground, simulate
 
@@ -213,7 +214,8 @@ def test_who_shows_the_token_hears_the_newest_incarnation_once_nobody_lives() ->
         vault = node.disk.copy().open()
         record = await vault.identity()
         assert isinstance(record, Allocated)
-        request = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
+        unproven = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
+        request = with_proof(unproven, KEYS)
 
         async def ask() -> object:
             connection = ground.cluster.network.host(CLIENT).connect(ground.cluster.coordinators[0].address)
