@@ -14,10 +14,12 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | DELETE FROM, a shorter TTL | DROP on the table; for the TTL also ALTER |
 | users, roles, rights, settings, CANCEL PROCEDURE, removing a node | ALTER on the cluster |
 | SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
-| the outcome of a statement, by its id | to be the user who ran it (`core.origin`), or ALTER on the cluster |
+| a statement's receipt once more, by its id and the same text | to be the user who ran it |
+| a statement's outcome by its id alone | to be the user who ran it, or ALTER on the cluster |
 | ALTER USER .. PASSWORD of oneself | a login |
 | a SELECT, a scan | SELECT on the table, and on the views that it is read through |
 | an INSERT, an append | INSERT; one that replaces rows also DROP |
+| any statement longer than 10,000 characters, and CREATE VIEW | any right besides |
 | every other question | a login |
 
 No answer is remembered: each request, each batch and each append is decided on the catalog of its moment.
