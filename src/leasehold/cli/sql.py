@@ -64,7 +64,9 @@ def run_statement(
         interrupted_by(lambda: _unknown(chosen)) as ended,
     ):
         try:
-            answer = cluster.sql(text, statement_id=chosen, on_wait=waiting, timeout=timeout_s)
+            answer = cluster.sql(
+                text, statement_id=chosen, is_new_id=statement_id is None, on_wait=waiting, timeout=timeout_s
+            )
         except OutcomeUnknown as error:
             if shown is Output.JSON:
                 show_json({"outcome": "UNKNOWN", "statement_id": chosen, "error": error.code, "text": error.text})

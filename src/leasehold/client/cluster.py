@@ -66,6 +66,7 @@ class Cluster(Coordinators):
         text: str,
         *,
         statement_id: StatementId | None = None,
+        is_new_id: bool = False,
         on_wait: Callable[[WaitingFor], None] | None = None,
         timeout: float | None = None,
     ) -> Receipt | Rows:
@@ -75,7 +76,7 @@ class Cluster(Coordinators):
             from leasehold.client.insert import insert  # noqa: PLC0415 - few need it, and the parser takes long to load
 
             return insert(self, text, statement_id)
-        return super().sql(text, statement_id=statement_id, on_wait=on_wait, timeout=timeout)
+        return super().sql(text, statement_id=statement_id, is_new_id=is_new_id, on_wait=on_wait, timeout=timeout)
 
     def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
         """The rows of a plan of this client."""

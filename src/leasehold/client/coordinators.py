@@ -80,6 +80,12 @@ M = TypeVar("M", bound=Message)
 Errors: TypeAlias = type[LeaseholdError] | tuple[type[LeaseholdError], ...]
 
 
+_unreachable = partial(
+    Unreachable, hint="see that a coordinator runs: `leasehold status` shows what this machine reaches"
+)
+"""No coordinator has answered, and nothing was sent that could change anything."""
+
+
 def _checked_ns(timeout: float) -> int:
     if not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
         most_s = DURATION_NS_MAX // SECOND_NS
@@ -146,6 +152,7 @@ class Coordinators:
         text: str,
         *,
         statement_id: StatementId | None = None,
+        is_new_id: bool = False,
         on_wait: Callable[[WaitingFor], None] | None = None,
         timeout: float | None = None,
     ) -> Receipt | Rows:
@@ -153,9 +160,10 @@ class Coordinators:
 
         After `timeout` seconds a statement that has not begun is refused (TIMED_OUT), one that takes something away is
         rolled back, and one whose change is committed ends as COMMITTED_PENDING: see the receipt's `outcome`.
-        A statement whose answer is lost is asked for again by its id, so it happens once. `on_wait` is told whom it
-        waits for. Raises `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range,
-        `Unreachable` (the cluster could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
+        A statement whose answer is lost is asked for again by its id, so it happens once. `is_new_id` says that no
+        earlier call can have sent the statement under `statement_id`. `on_wait` is told whom it waits for. Raises
+        `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range, `Unreachable` (the cluster
+        could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
         """
         timeout_ns = None if timeout is None else _checked_ns(timeout)
         patience_ns = self._patience_ns if timeout_ns is None else timeout_ns + LATE_ANSWER_NS
@@ -163,9 +171,10 @@ class Coordinators:
         hint = f"ask again with the same statement id, {statement}: it is never run twice"
         unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
         if self._cluster_id is None:
-            # A coordinator that does not lead yet says nothing about a statement that was sent before.
+            # This call has sent nothing yet. An earlier one may have sent the statement under the same id.
+            failed = _unreachable if statement_id is None or is_new_id else unknown
             retried = (Unreachable, NotLeader)
-            self._cluster_id = self._until_answered(self.whoami, unknown, patience_ns, retried=retried).cluster_id
+            self._cluster_id = self._until_answered(self.whoami, failed, patience_ns, retried=retried).cluster_id
         cluster_id = self._cluster_id
         ends_ns = None if timeout_ns is None else self._clock.now_ns() + timeout_ns
 
@@ -311,9 +320,7 @@ class Coordinators:
         """Asks until a coordinator answers: a question changes nothing."""
         return self._until_answered(
             lambda: self._call(request, kind),
-            partial(
-                Unreachable, hint="see that a coordinator runs: `leasehold status` shows what this machine reaches"
-            ),
+            _unreachable,
             self._patience_ns,
             retried=(Unreachable, NotLeader),
         )
