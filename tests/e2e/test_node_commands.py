@@ -454,7 +454,7 @@ def serving(fresh: RunningCluster, *words: str, **environment: str) -> Iterator[
         command("node", "start", *words),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | environment,
+        env=os.environ | {"LEASEHOLD_CLUSTER_KEY": str(fresh.directory / "cluster.key")} | environment,
     )
     try:
         waited = leasehold("node", "wait", "again", directory=fresh.directory)
