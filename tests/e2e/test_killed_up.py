@@ -46,7 +46,9 @@ def test_up_goes_on_where_a_killed_one_ended(tmp_path: Path, step: str) -> None:
         killed = killed_up(running.directory, step)
         assert killed.returncode == -signal.SIGKILL, killed
         again = leasehold("up", "--nodes", "1", "--detach", "-o", "json", directory=running.directory, timeout=120)
-        assert again.code == 0, again.err
+        # Nothing is left to do where all processes ran already.
+        assert again.code == 0 or "error [RUNNING]" in again.err, again.err
+        running.wait_until_active()
         status = leasehold("status", "-o", "json", directory=running.directory).json()
         assert [(node["id"], node["name"], node["state"]) for node in status["nodes"]] == [(1, "node-1", "ACTIVE")]
 
