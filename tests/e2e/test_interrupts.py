@@ -97,7 +97,7 @@ def test_a_statement_says_its_outcome_or_that_it_is_unknown_or_has_not_begun(
 def test_the_simulator_ends_quietly(tmp_path: Path) -> None:
     instants = random.Random(3)
     for _ in range(5):
-        code, out, err = interrupted("leasehold-sim", ["campaign"], instants.randrange(LONGEST_NS))
+        code, out, err = interrupted("leasehold-sim", ["campaign", "--minutes", "5"], instants.randrange(LONGEST_NS))
         assert code == 130, (code, out, err)
         assert "Traceback" not in err
         assert "Exception ignored" not in err
