@@ -366,6 +366,8 @@ SCAN_DISCARDS_MAX: Final = 4
 """A client that learns of newer revisions faster than a batch travels throws away so many in a row for it."""
 HEDGE_DELAY_MIN_NS: Final = 100 * MILLISECOND_NS
 """A replica that is silent for so long is not waited for alone: another one is asked as well."""
+HEDGE_DELAY_FIRST_NS: Final = 300 * MILLISECOND_NS
+"""The same, until a client has had its first answer."""
 HEDGE_DELAY_MAX_NS: Final = 2 * SECOND_NS
 HEDGE_SLOWER: Final = 4
 """Where answers usually take longer, silence is so many times as long as they take."""
@@ -403,7 +405,7 @@ STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
 assert FLIGHT_BATCH_BYTES < FLIGHT_MESSAGE_BYTES_MAX
 assert FLIGHT_OPENING_MAX + 2 * (FLIGHT_READS_MAX + FLIGHT_WRITES_MAX) + FLIGHT_WAITS_MAX < FLIGHT_CALLS_MAX
 assert FORWARD_CHUNK_BYTES < FLIGHT_MESSAGE_BYTES_MAX
-assert HEDGE_DELAY_MIN_NS < HEDGE_DELAY_MAX_NS < SCAN_BATCH_TIMEOUT_NS
+assert HEDGE_DELAY_MIN_NS < HEDGE_DELAY_FIRST_NS < HEDGE_DELAY_MAX_NS < SCAN_BATCH_TIMEOUT_NS
 assert SCAN_AHEAD_BYTES_MAX > FLIGHT_BATCH_BYTES
 assert SCAN_BATCH_TIMEOUT_NS * 2 < SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
 assert FORWARD_PATIENCE_MIN_NS < FORWARD_PATIENCE_MAX_NS < FORWARD_STALL_NS

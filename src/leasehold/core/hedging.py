@@ -23,6 +23,7 @@ from leasehold.ids import NodeId
 from leasehold.limits import (
     HEDGE_BURST,
     HEDGE_BYTES_PER_SECOND,
+    HEDGE_DELAY_FIRST_NS,
     HEDGE_DELAY_MAX_NS,
     HEDGE_DELAY_MIN_NS,
     HEDGE_EVERY,
@@ -142,13 +143,18 @@ class Patience:
     """How long one client waits for a replica until it asks another one as well, and how often it may."""
 
     def __init__(self) -> None:
-        self._typical_ns = 0
+        self._typical_ns: int | None = None
+        """None before the first answer."""
         self._budget = HEDGE_BURST * HEDGE_EVERY
         """In requests: each request adds one, each hedge takes HEDGE_EVERY."""
 
     def delay_ns(self, size_bytes: int = 0) -> int:
         """For a request that handles so many bytes before it answers."""
-        usual_ns = min(max(HEDGE_DELAY_MIN_NS, HEDGE_SLOWER * self._typical_ns), HEDGE_DELAY_MAX_NS)
+        if self._typical_ns is None:
+            # It opens the connection, and nobody knows yet how fast this cluster is.
+            usual_ns = HEDGE_DELAY_FIRST_NS
+        else:
+            usual_ns = min(max(HEDGE_DELAY_MIN_NS, HEDGE_SLOWER * self._typical_ns), HEDGE_DELAY_MAX_NS)
         return usual_ns + size_bytes * SECOND_NS // HEDGE_BYTES_PER_SECOND
 
     @property
@@ -163,4 +169,7 @@ class Patience:
 
     def answered(self, took_ns: int) -> None:
         """An answer came so long after its request."""
-        self._typical_ns += (took_ns - self._typical_ns) // 8
+        if self._typical_ns is None:
+            self._typical_ns = took_ns
+        else:
+            self._typical_ns += (took_ns - self._typical_ns) // 8

@@ -7,9 +7,11 @@ from leasehold.core.hedging import Ask, GiveUp, Hedging, Patience, Pause, Wait
 from leasehold.limits import (
     HEDGE_BURST,
     HEDGE_BYTES_PER_SECOND,
+    HEDGE_DELAY_FIRST_NS,
     HEDGE_DELAY_MAX_NS,
     HEDGE_DELAY_MIN_NS,
     HEDGE_EVERY,
+    HEDGE_SLOWER,
     SECOND_NS,
 )
 
@@ -104,13 +106,15 @@ def test_it_gives_up_so_long_after_the_first_failure_but_never_while_one_is_aske
 
 def test_the_delay_follows_how_long_answers_take_and_how_much_is_asked_for():
     one = Patience()
+    assert one.delay_ns() == HEDGE_DELAY_FIRST_NS
+    assert one.delay_ns(HEDGE_BYTES_PER_SECOND) == HEDGE_DELAY_FIRST_NS + SECOND_NS
+    one.answered(HEDGE_DELAY_MIN_NS)
+    assert one.delay_ns() == HEDGE_SLOWER * HEDGE_DELAY_MIN_NS, "the first answer tells how fast the cluster is"
+    for _ in range(40):
+        one.answered(0)
     assert one.delay_ns() == HEDGE_DELAY_MIN_NS
-    assert one.delay_ns(HEDGE_BYTES_PER_SECOND) == HEDGE_DELAY_MIN_NS + SECOND_NS
     one.answered(2 * HEDGE_DELAY_MIN_NS)
     assert one.delay_ns() <= 2 * HEDGE_DELAY_MIN_NS, "one slow answer is not yet what is usual"
-    for _ in range(20):
-        one.answered(HEDGE_DELAY_MIN_NS)
-    assert one.delay_ns() > 3 * HEDGE_DELAY_MIN_NS
     for _ in range(20):
         one.answered(60 * SECOND_NS)
     assert one.delay_ns() == HEDGE_DELAY_MAX_NS
