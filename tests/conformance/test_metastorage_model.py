@@ -253,7 +253,7 @@ class MemoryMachine(Machine):
         return MemoryMetaStorage(self.store)
 
 
-bounded = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None)
+bounded = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, database=None)
 TestSqliteModel = SqliteMachine.TestCase
 TestSqliteModel.settings = bounded
 TestMemoryModel = MemoryMachine.TestCase

@@ -277,7 +277,7 @@ def test_a_cluster_that_is_down_is_unreachable(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     assert leasehold("up", "--nodes", "1", "--detach", directory=directory).code == 0
     assert leasehold("down", "-o", "json", directory=directory).json() == {"stopped": ["node-1", "coordinator"]}
-    leasehold("sql", "SHOW NODES", directory=directory).refused(5, "UNREACHABLE")
+    leasehold("sql", "--timeout", "2s", "SHOW NODES", directory=directory).refused(5, "UNREACHABLE")
     leasehold("chaos", "kill", "node-1", directory=directory).refused(3, "NOT_RUNNING")
     assert leasehold("up", "--nodes", "1", "--detach", directory=directory).code == 0
     for verb, process in (("pause", "node-1"), ("kill", "coordinator")):

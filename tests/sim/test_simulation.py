@@ -22,7 +22,7 @@ from leasehold.node import scans
 from leasehold.testing.ambush import Place
 from leasehold.testing.simulation import simulate
 
-SEEDS = range(100, 130)
+SEEDS = range(100, 120)
 HASH_SEEDS = ("1", "2")
 DIGEST = "from leasehold.testing.simulation import simulate; print(simulate({seed}).digest)"
 
@@ -38,7 +38,7 @@ def test_every_invariant_holds_in_a_cluster_that_is_broken_at_random(seed: int) 
     assert sum(outcome.faults.values()) > 5
 
 
-@pytest.mark.parametrize("seed", [100, 101])
+@pytest.mark.parametrize("seed", [100])
 def test_the_same_seed_gives_the_same_trace_under_any_hash_seed(seed: int) -> None:
     digests = {
         subprocess.run(
@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_trace_under_any_hash_seed(seed: int) -> No
 
 def test_the_campaign_is_not_idle() -> None:
     """What the fixed seeds come to together: every kind of work is done, and most kinds of fault happen."""
-    outcomes = [simulated(seed) for seed in SEEDS[:20]]
+    outcomes = [simulated(seed) for seed in SEEDS]
     assert {one.coordinators for one in outcomes} == {1, 2, 3}
     assert sum(one.writes for one in outcomes) > 20
     assert sum(one.scans for one in outcomes) > 100

@@ -14,7 +14,7 @@ from leasehold.testing.oracle import InvariantViolated
 from tests.sim.broken import BREAKS, NO_MARGIN, Parts
 
 STEPS = 3_000
-CAMPAIGN_SEEDS = range(60)
+CAMPAIGN_SEEDS = range(30)
 BREAK_SEEDS_MAX = 60
 
 DIGESTS = """

@@ -63,7 +63,11 @@ class Peers:
         self._silent.left_out(peer[0])
         if peer[0] not in self._probed:
             self._probed.add(peer[0])
-            self._group.create_task(self._watch(peer))
+            watching = self._watch(peer)
+            try:
+                self._group.create_task(watching)
+            except RuntimeError:  # the process ends, and nobody asks any more
+                watching.close()
 
     async def is_answering(self, peer: Peer, timeout_ns: int) -> bool:
         """Whether its process answers anything at all in time."""
