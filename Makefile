@@ -7,7 +7,7 @@ MINUTES ?= 10
 # Processes start a third faster where Python may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java demo test test-processes test-nodes test-pure test-attacks test-documents test-spark test-netns lint format bench soak mutants clean
+.PHONY: setup java demo test test-processes test-nodes test-pure test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -31,17 +31,19 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 # Processes mostly wait, the rest mostly computes: four at once, the longest first.
-PARTS := test-nodes test-processes test-pure test-attacks test-documents test-spark test-netns
-test: lint java
+PARTS := test-processes test-nodes test-pure test-spark test-documents test-benches test-attacks lint test-netns
+test: setup java
 	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
 
 # How nodes come, go and come back; all else of processes is in `test-processes`.
 NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py gossip.py identity.py node_commands.py removal.py)
 DOCUMENTS := tests/e2e/test_documents.py
+BENCHES := tests/e2e/test_bench.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
-test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(DOCUMENTS))
+test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(DOCUMENTS) $(BENCHES))
 test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns --ignore=tests/attacks
 test-documents: setup java ; $(BIN)/python -m pytest $(DOCUMENTS)
+test-benches: setup ; $(BIN)/python -m pytest $(BENCHES)
 test-spark: setup java ; $(BIN)/python -m pytest tests/e2e/spark
 test-netns: setup ; $(BIN)/python -m pytest tests/netns
 test-attacks: setup ; $(BIN)/python -m pytest tests/attacks
