@@ -158,6 +158,14 @@ class Unreachable(Indefinite):
     default_code = "UNREACHABLE"
 
 
+class NotWritten(Refused):
+    """Rows that were not written, and never will be by this request: the cluster could not be reached. Its code says
+    how."""
+
+    exit_code = ExitCode.UNREACHABLE
+    default_code = "NOT_WRITTEN"
+
+
 class OutcomeUnknown(Indefinite):
     """A statement or commit whose outcome could not be learned in time. Of a statement, `statement_id` is the id by
     which it can be asked for again."""

@@ -231,14 +231,14 @@ PURGE_BATCH: Final = 256
 """Ended statements or write transactions forgotten at once, so that finding the oldest costs little each."""
 SCAN_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two rounds over the replicas of a segment."""
-SCAN_GIVE_UP_NS: Final = 30 * SECOND_NS
-"""A reader that no replica has served for so long fails."""
 LINEAGES_KEPT: Final = 10_000
 """Recent revisions whose hash a leader compares with what renewals report."""
 SESSION_QUEUE_MESSAGES_MAX: Final = 4_096
 """What waits for one node; a node that reads no faster is cut off and comes back."""
 PROGRESS_INTERVAL_NS: Final = 250 * MILLISECOND_NS
 """How often a waiting client is told whom its statement waits for."""
+PROGRESS_SHOWN_NS: Final = 500 * MILLISECOND_NS
+"""How often a command shows on a terminal how many rows it has read."""
 RECEIPTS_PAGE_MAX: Final = 1_000
 HISTORY_ROWS_MAX: Final = 1_000
 """Newest statements that SHOW HISTORY lists."""
@@ -247,7 +247,8 @@ HOUSEKEEPING_INTERVAL_NS: Final = 5 * SECOND_NS
 CATCH_UP_DIFFERENCE: Final = 100
 """A recovering node may lag so many revisions behind when it asks to be let into the logical topology."""
 CLIENT_PATIENCE_NS: Final = STATEMENT_RESOLVE_NS
-"""How long a client asks for a coordinator that does not answer, unless its caller gives a `timeout`."""
+"""How long a client asks again while nobody answers who could, unless its caller gives a `timeout`."""
+SCAN_GIVE_UP_NS: Final = CLIENT_PATIENCE_NS
 LATE_ANSWER_NS: Final = 5 * SECOND_NS
 """How much longer than the timeout of a statement a client asks how that ended."""
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
@@ -394,8 +395,6 @@ APPEND_BATCHES_MAX: Final = 1_024
 """A writer that holds more batches than this joins them."""
 APPEND_STREAMS: Final = 4
 """Segments that one writer sends at once."""
-STAGE_GIVE_UP_NS: Final = 30 * SECOND_NS
-"""A writer that no replica has taken a segment from for so long fails."""
 STAGE_CALL_NS: Final = 60 * SECOND_NS
 FORWARD_CALL_NS: Final = STAGE_CALL_NS
 """A node forwards for as long as its client may write."""

@@ -217,9 +217,9 @@ def test_a_statement_comes_from_stdin_too(running: RunningCluster) -> None:
         (["SELECT id FROM db.trips SORT BY id"], 3, "spark.sql('SELECT id FROM db_trips SORT BY id').show()"),
         (["SELECT id, count(*) FROM db.trips"], 3, "QUERY_FAILED"),
         (["SELECT 1", "-o", "table", "--to", "x"], 2, "-o csv"),
-        (["SELECT 1", "--timeout", "2s"], 2, "--timeout"),
+        (["SELECT 1", "--timeout", "soon"], 2, "--timeout"),
         (["DROP TABLE db.trips", "-o", "csv"], 2, "-o csv"),
-        (["INSERT INTO db.trips (id) VALUES (4)", "--timeout", "2s"], 2, "--timeout"),
+        (["INSERT INTO db.trips (id) VALUES (4)", "--timeout", "0s"], 2, "--timeout"),
         (["SELECT 1", "-o", "csv", "--to", "/nowhere/x"], 1, "/nowhere"),
     ],
 )

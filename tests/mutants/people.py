@@ -16,7 +16,7 @@ MUTANTS = (
         edits=(
             Edit(
                 "client/login.py",
-                "            user, password = known\n            self._prove()\n",
+                "            user, password = known\n            self._prove(timeout_ns)\n",
                 "            user, password = known\n",
             ),
         ),

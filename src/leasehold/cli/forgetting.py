@@ -13,7 +13,7 @@ from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.errors import BadSettings, Refused
 
 
-def forget(directory: Path, user: str | None, table: str, *, yes: bool, output: Output) -> None:
+def forget(directory: Path, user: str | None, table: str, *, yes: bool, output: Output, timeout: str | None) -> None:
     """Says how much is lost and asks, unless `yes`. Raises NEEDS_YES, NOT_CONFIRMED, and what the leader says."""
 
     def confirm(found: Forgotten) -> None:
@@ -28,7 +28,7 @@ def forget(directory: Path, user: str | None, table: str, *, yes: bool, output: 
         if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
             raise Refused("nothing was given up", code="NOT_CONFIRMED", hint="answer y to go on")
 
-    with connected(Coordinators, directory, user) as cluster:
+    with connected(Coordinators, directory, user, timeout=timeout) as cluster:
         done = forget_lost(cluster, table, confirm)
     if output is Output.JSON:
         show_json({"table": table, **msgspec.structs.asdict(done)})

@@ -12,8 +12,8 @@ from leasehold.errors import ExitCode, LeaseholdError
 
 
 @contextlib.contextmanager
-def interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[Callable[[], None]]:
-    """Ends this process on Ctrl-C, with `error`, from the signal handler itself.
+def interrupted_by(error: Callable[[], LeaseholdError | None]) -> Generator[Callable[[], None]]:
+    """Ends this process on Ctrl-C, with `error`, from the signal handler itself; in silence where that is None.
 
     A KeyboardInterrupt could come up inside gRPC with one of its locks held, and the way out would wait for that lock.
     Call what it yields once the outcome is known: from then on Ctrl-C is ignored for the rest of the block, since the
@@ -23,7 +23,8 @@ def interrupted_by(error: Callable[[], LeaseholdError]) -> Generator[Callable[[]
     def end() -> int:
         code = int(ExitCode.UNKNOWN)
         with contextlib.suppress(RuntimeError, OSError):
-            code = report(error())
+            unknown = error()
+            code = EXIT_INTERRUPTED if unknown is None else report(unknown)
         return code
 
     with ended_by(end):

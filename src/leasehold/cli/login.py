@@ -1,28 +1,42 @@
 """Who runs a command: `--user`, with the password from the environment or typed without echo, never an argument."""
 
+import contextlib
 import getpass
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
 
+from leasehold.cli.output import Retrying
+from leasehold.cli.statement import read_timeout_s
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.credentials import PASSWORD_VARIABLE
-from leasehold.errors import LeaseholdError
 
 C = TypeVar("C", bound=Coordinators)
 
 
+@contextlib.contextmanager
 def connected(
     kind: type[C],
     directory: Path,
     user: str | None,
     *,
-    on_retry: Callable[[LeaseholdError, float], None] | None = None,
-) -> C:
-    """The cluster of a directory, asked by `user`; at a terminal a password that is not set is asked for at once."""
+    timeout: str | None = None,
+    on_new_id: Callable[[str], None] = lambda _: None,
+) -> Generator[C]:
+    """The cluster of a directory, asked by `user`; at a terminal a password that is not set is asked for at once.
+
+    A terminal shows what does not answer, and for how long it is asked again: for `timeout`, as `--timeout` has it.
+    """
+    timeout_s = read_timeout_s(timeout)
     password: str | None = None
     if user and PASSWORD_VARIABLE not in os.environ and sys.stdin.isatty():
         password = getpass.getpass(f"password of {user}: ", stream=sys.stderr)
-    return kind(directory, user=user, password=password, on_retry=on_retry)
+    with (
+        Retrying() as told,
+        kind(
+            directory, user=user, password=password, timeout=timeout_s, on_retry=told.update, on_new_id=on_new_id
+        ) as cluster,
+    ):
+        yield cluster

@@ -23,6 +23,7 @@ from leasehold.cli.node import node as node_commands
 from leasehold.cli.options import (
     DEFAULT_DIR,
     Advertise,
+    Asking,
     ClusterKey,
     ConfigFile,
     CoordinatorDir,
@@ -189,8 +190,9 @@ def sql(
     timeout: Annotated[
         str | None,
         typer.Option(
-            help="As 2s. Until then it waits for its turn and for nodes; then what takes something away is rolled back"
-            " (exit 3), and what was committed says which nodes are pending (exit 6)."
+            help="As 2s, default 30s: how long it asks again while nothing answers that could (exit 5 or 4). A"
+            " definition waits no longer than that for its turn and for nodes, where it is given: what takes something"
+            " away is rolled back (exit 3), and what was committed says which nodes are pending (exit 6)."
         ),
     ] = None,
 ) -> None:
@@ -211,12 +213,13 @@ def rewrite(
     table: Annotated[str, typer.Argument(help="The table, as database.table.")],
     directory: Dir = DEFAULT_DIR,
     user: User = None,
+    timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Take the rows that are deleted or expired out of a table's files. Interrupted, what was replaced stays so."""
     from leasehold.cli.rewrite import rewrite as run
 
-    run(directory, user, table, output)
+    run(directory, user, table, output, timeout)
 
 
 @app.command()
@@ -225,16 +228,17 @@ def forget_lost(
     directory: Dir = DEFAULT_DIR,
     user: User = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Give up the rows of a table that no node holds any more, so that the rest can be read. Says first how many."""
     from leasehold.cli.forgetting import forget
 
-    forget(directory, user, table, yes=yes, output=output)
+    forget(directory, user, table, yes=yes, output=output, timeout=timeout)
 
 
 @app.command()
-def verify(directory: Dir = DEFAULT_DIR, user: User = None, output: Out = Output.TABLE) -> None:
+def verify(directory: Dir = DEFAULT_DIR, user: User = None, timeout: Asking = None, output: Out = Output.TABLE) -> None:
     """Hold the batches in the serve logs against the receipts; exit 1 if one was stale.
 
     Checked for each: it was released before its lease's deadline, and on a view no older than what its grant required.
@@ -242,7 +246,7 @@ def verify(directory: Dir = DEFAULT_DIR, user: User = None, output: Out = Output
     """
     from leasehold.cli.verify import verify as run
 
-    found = run(directory, user)
+    found = run(directory, user, timeout)
     if output is Output.JSON:
         show_json({"batches": found.batches, "statements": found.statements, "stale_serves": found.stale_serves})
     else:

@@ -8,6 +8,7 @@ import typer
 from leasehold.cli.options import (
     DEFAULT_DIR,
     Advertise,
+    Asking,
     ClusterKey,
     ConfigFile,
     Dir,
@@ -150,6 +151,7 @@ def remove(
     force: Annotated[
         bool, typer.Option("--force", help="Even if too few nodes are left, or rows are lost that only it holds.")
     ] = False,
+    timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
     """Take a node out of the cluster for good: its buckets get other replicas, its name is free for another one.
@@ -158,7 +160,7 @@ def remove(
     """
     from leasehold.cli.removing import remove as run
 
-    run(directory, user, name, force=force, output=output)
+    run(directory, user, name, force=force, output=output, timeout=timeout)
 
 
 @node.command()

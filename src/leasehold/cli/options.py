@@ -35,6 +35,12 @@ User = Annotated[
     str | None,
     typer.Option("--user", "-u", envvar=USER_VARIABLE, help=f"Who asks; {PASSWORD_VARIABLE} has the password."),
 ]
+Asking = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout", help="As 10s: how long it asks again while nothing answers that could.", show_default="30s"
+    ),
+]
 NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
 DEFAULT_DIR: Final = Path("leasehold-data")
 

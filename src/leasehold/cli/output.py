@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from leasehold.errors import LeaseholdError
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits import MILLISECOND_NS, PROGRESS_SHOWN_NS, SECOND_NS
 
 RULED_ROWS_MAX = 1_000
 """Drawing rules takes about a millisecond for each row."""
@@ -147,12 +147,19 @@ def _one_line(text: str) -> str:
 
 
 class Line:
-    """How something stands, as one line that changes on a terminal, and as a line for each change elsewhere."""
+    """How something stands, as one line that changes on a terminal, and as a line for each change elsewhere; a context
+    manager that ends the line."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._said: object = None
         self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done()
 
     def show(self, line: str, change: object = None) -> None:
         """Shows it; elsewhere than on a terminal only if `change`, by default the line, is not what it was."""
@@ -176,12 +183,33 @@ class Line:
 
 
 class Retrying(Line):
-    """A coordinator that does not answer, and for how long it is asked yet; on a terminal alone."""
+    """What does not answer, and for how long it is asked yet; on a terminal alone."""
 
-    def update(self, error: LeaseholdError, left_s: float) -> None:
-        """Shows the present state."""
-        if self._terminal:
+    def update(self, error: LeaseholdError | None, left_s: float) -> None:
+        """Shows the present state; nothing once it has answered."""
+        if error is None:
+            self.done()
+        elif self._terminal:
             self.show(f"{_one_line(error.text)}; asking again, for {left_s:.0f} s at most")
+
+
+class Reading(Line):
+    """How many rows a SELECT has read; on a terminal alone."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        super().__init__()
+        from leasehold.wire.clock import BoottimeClock  # it loads asyncio, which few commands need
+
+        self._terminal = self._terminal and is_shown
+        self._clock = BoottimeClock()
+        self._due_ns = self._clock.now_ns() + PROGRESS_SHOWN_NS
+
+    def update(self, rows: int, of: int) -> None:
+        """Shows the present state, now and then."""
+        now_ns = self._clock.now_ns()
+        if self._terminal and now_ns >= self._due_ns:
+            self._due_ns = now_ns + PROGRESS_SHOWN_NS
+            self.show(f"{rows:,} of {of:,} rows read")
 
 
 class Countdown(Line):

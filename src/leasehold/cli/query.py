@@ -18,7 +18,7 @@ from pyarrow import csv, parquet
 from leasehold.cli.entry import EXIT_INTERRUPTED
 from leasehold.cli.interrupt import ended_by
 from leasehold.cli.login import connected
-from leasehold.cli.output import RowsOutput, ending_unread, note, show_table
+from leasehold.cli.output import Reading, RowsOutput, ending_unread, note, show_table
 from leasehold.client.cluster import Cluster
 from leasehold.client.query import QueryResult
 from leasehold.errors import BadSettings, Refused
@@ -27,10 +27,13 @@ from leasehold.limits import QUERY_ROWS_SHOWN_MAX
 _UTC: Final = "+00:00"
 
 
-def show_query(directory: Path, user: str | None, text: str, output: RowsOutput, to: Path | None) -> None:
+def show_query(
+    directory: Path, user: str | None, text: str, output: RowsOutput, to: Path | None, timeout: str | None
+) -> None:
     """Runs a SELECT, and shows its rows as `output` says, or writes them `to` a file. Ctrl-C ends it at once.
 
-    A file is there once all rows are in it; until then it is what it was.
+    A file is there once all rows are in it; until then it is what it was. A terminal shows how far it is, unless the
+    rows themselves go there as they come.
     """
     if output is RowsOutput.TABLE and to is not None:
         raise BadSettings("a table is for people", hint="write a file with -o csv, -o json or -o parquet")
@@ -44,9 +47,14 @@ def show_query(directory: Path, user: str | None, text: str, output: RowsOutput,
                 part.unlink()
         return EXIT_INTERRUPTED
 
-    with connected(Cluster, directory, user) as cluster, ended_by(end), cluster.query(text) as answer:
+    with (
+        connected(Cluster, directory, user, timeout=timeout) as cluster,
+        ended_by(end),
+        Reading(is_shown=to is not None or output is RowsOutput.TABLE or not sys.stdout.isatty()) as reading,
+        cluster.query(text, on_read=reading.update) as answer,
+    ):
         if output is RowsOutput.TABLE:
-            _show(answer)
+            _show(answer, reading)
         elif to is None:
             with ending_unread():
                 _write(answer, output, sys.stdout.buffer)
@@ -54,13 +62,14 @@ def show_query(directory: Path, user: str | None, text: str, output: RowsOutput,
         else:
             with _file(to, part) as out:
                 rows = _write(answer, output, out)
+            reading.done()
             note(f"{rows} rows written to {to}")
 
 
 # ---------------------------------------------------------------- for people
 
 
-def _show(answer: QueryResult) -> None:
+def _show(answer: QueryResult, reading: Reading) -> None:
     """The first rows as a table; how many more there are is told on stderr."""
     rows: list[list[str]] = []
     more = 0
@@ -68,6 +77,7 @@ def _show(answer: QueryResult) -> None:
         shown = batch.slice(0, QUERY_ROWS_SHOWN_MAX - len(rows))
         rows.extend([_text(value) for value in row] for row in _values(shown))
         more += batch.num_rows - shown.num_rows
+    reading.done()
     show_table(answer.schema.names, rows)
     if more:
         note(f"{more} more rows: -o csv, -o json and -o parquet give all of them, LIMIT takes fewer")

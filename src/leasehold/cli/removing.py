@@ -18,14 +18,14 @@ from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.rpc import GrpcTransport
 
 
-def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output) -> None:
+def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output, timeout: str | None) -> None:
     """Raises what the leader says."""
     countdown = Countdown()
 
     def waiting(message: WaitingFor) -> None:
         countdown.update(message.nodes, message.at_most_ns)
 
-    with connected(Coordinators, directory, user) as cluster:
+    with connected(Coordinators, directory, user, timeout=timeout) as cluster:
         try:
             removed = cluster.remove_node(name, force=force, on_wait=waiting)
         finally:

@@ -12,13 +12,13 @@ from leasehold.client.rewrite import Rewritten
 from leasehold.errors import LeaseholdError, OutcomeUnknown
 
 
-def rewrite(directory: Path, user: str | None, table: str, output: Output) -> None:
+def rewrite(directory: Path, user: str | None, table: str, output: Output, timeout: str | None) -> None:
     """See `client/rewrite.py`."""
 
     def told(done: Rewritten) -> None:
         note(f"{done.segments_replaced} segments replaced, {done.rows_removed} rows taken out")
 
-    with interrupted_by(_interrupted), connected(Cluster, directory, user) as cluster:
+    with interrupted_by(_interrupted), connected(Cluster, directory, user, timeout=timeout) as cluster:
         done = cluster.rewrite(table, told)
     if output is Output.JSON:
         show_json(msgspec.structs.asdict(done))

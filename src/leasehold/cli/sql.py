@@ -9,16 +9,14 @@ from pathlib import Path
 
 from leasehold.cli.interrupt import interrupted_by
 from leasehold.cli.login import connected
-from leasehold.cli.output import Countdown, Output, Retrying, RowsOutput, show_json, show_table
+from leasehold.cli.output import Countdown, Output, RowsOutput, show_json, show_table
 from leasehold.cli.receipt import show_receipt
-from leasehold.cli.statement import read_statement, read_timeout_ns
+from leasehold.cli.statement import read_statement, read_timeout_s
 from leasehold.client.coordinators import Coordinators
 from leasehold.core.messages import Receipt, WaitingFor
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, OutcomeUnknown
 from leasehold.ids import NodeId, StatementId
-from leasehold.limits import SECOND_NS
 from leasehold.sql.kind import StatementKind, kind_of
-from leasehold.wire.entropy import SystemEntropy
 
 
 def run_statement(
@@ -36,44 +34,38 @@ def run_statement(
         text = read_statement(sys.stdin)
     kind = kind_of(text)
     if kind is StatementKind.SELECT:
-        if statement_id or timeout:
-            raise BadSettings("a SELECT takes no --id and no --timeout", hint="Ctrl-C ends it")
+        if statement_id:
+            raise BadSettings("a SELECT takes no --id", hint="Ctrl-C ends it")
         from leasehold.cli.query import show_query
 
-        show_query(directory, user, text, output, to)
+        show_query(directory, user, text, output, to, timeout)
         return ExitCode.DONE
     if to is not None or output not in {RowsOutput.TABLE, RowsOutput.JSON}:
         raise BadSettings(f"--to and -o {output} are for the rows of a SELECT", hint="use -o table or -o json")
     shown = Output(output.value)
     client = Coordinators
     if kind is StatementKind.INSERT:
-        if timeout:
-            raise BadSettings("an INSERT takes no --timeout", hint="Ctrl-C ends it, --id tells what became of it")
         from leasehold.client.cluster import Cluster
 
         client = Cluster
-    timeout_s = None if timeout is None else read_timeout_ns(timeout) / SECOND_NS
-    countdown, retrying = Countdown(), Retrying()
+    timeout_s, countdown = read_timeout_s(timeout), Countdown()
+    sent = [statement_id] if statement_id else []
 
     def waiting(message: WaitingFor) -> None:
         countdown.update(message.nodes, message.at_most_ns)
 
-    chosen = statement_id or StatementId(SystemEntropy().hex_128())
     with (
-        connected(client, directory, user, on_retry=retrying.update) as cluster,
-        interrupted_by(lambda: _unknown(chosen)) as ended,
+        connected(client, directory, user, on_new_id=lambda drawn: sent.append(StatementId(drawn))) as cluster,
+        interrupted_by(lambda: _unknown(sent[0]) if sent else None) as ended,
     ):
         try:
-            answer = cluster.sql(
-                text, statement_id=chosen, is_new_id=statement_id is None, on_wait=waiting, timeout=timeout_s
-            )
+            answer = cluster.sql(text, statement_id=statement_id, on_wait=waiting, timeout=timeout_s)
         except OutcomeUnknown as error:
             if shown is Output.JSON:
-                show_json({"outcome": "UNKNOWN", "statement_id": chosen, "error": error.code, "text": error.text})
+                show_json({"outcome": "UNKNOWN", "statement_id": sent[0], "error": error.code, "text": error.text})
             raise
         finally:
             countdown.done()
-            retrying.done()
         if isinstance(answer, Receipt):
             ended()
             names: dict[NodeId, str] = {}

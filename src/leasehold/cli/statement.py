@@ -4,7 +4,7 @@ from typing import TextIO
 
 from leasehold.core.durations import parse_duration
 from leasehold.errors import BadSettings, Refused
-from leasehold.limits import STATEMENT_CHARACTERS_MAX
+from leasehold.limits import SECOND_NS, STATEMENT_CHARACTERS_MAX
 
 
 def read_statement(stdin: TextIO) -> str:
@@ -24,6 +24,11 @@ def read_timeout_ns(text: str) -> int:
     if timeout_ns == 0:
         raise BadSettings("--timeout: it is more than nothing", hint="write 2s or 500ms")
     return timeout_ns
+
+
+def read_timeout_s(text: str | None) -> float | None:
+    """What `--timeout` says, in seconds; None where it is not given. Raises `BadSettings`."""
+    return None if text is None else read_timeout_ns(text) / SECOND_NS
 
 
 def read_duration_ns(option: str, text: str) -> int:

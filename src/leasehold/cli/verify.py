@@ -22,10 +22,10 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     examples: tuple[StaleServe, ...]
 
 
-def verify(directory: Path, user: str | None = None) -> Verified:
+def verify(directory: Path, user: str | None = None, timeout: str | None = None) -> Verified:
     """Reads the serve logs of all nodes, dead ones included, and the receipts of all statements still known."""
     local = LocalCluster(directory)
-    with connected(Coordinators, directory, user) as cluster:
+    with connected(Coordinators, directory, user, timeout=timeout) as cluster:
         known = cluster.barriers()
     rule = StaleServeRule(one.barrier for one in known)
     batches, stale = 0, 0

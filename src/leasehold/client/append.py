@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, assert_never
 
 import pyarrow as pa
 
+from leasehold.client.asking import Asking
 from leasehold.client.known import Known
 from leasehold.client.places import Places, Refresh, boottime_ns, pause, silent
 from leasehold.core.codec import encode
@@ -32,7 +33,6 @@ from leasehold.limits import (
     BATCH_ROWS,
     SECOND_NS,
     STAGE_CALL_NS,
-    STAGE_GIVE_UP_NS,
     STAGE_PAUSE_NS,
 )
 from leasehold.storage.buckets import split
@@ -81,13 +81,14 @@ def stage(
     buffer_bytes: int = APPEND_BUFFER_BYTES,
     login: LoginToken | None = None,
     known: Known | None = None,
+    asking: Asking | None = None,
 ) -> tuple[StagedSegment, ...]:
     """Writes rows to the nodes as part of an open `transaction`; what to commit. No rows give no segments.
 
     Columns are matched by name. `revision` is the newest that the caller has seen, that of the opened transaction.
     Holds about `buffer_bytes` of rows for each bucket, at most APPEND_BUFFERS_BYTES_MAX in all, and as much on its way.
     Raises `Refused` with code ROWS_DO_NOT_FIT and other definite refusals at once, `Unreachable` with code NO_REPLICA
-    once no replica has taken a segment for STAGE_GIVE_UP_NS. Then the transaction should be aborted.
+    once no replica has taken a segment for as long as `asking` says. Then the transaction should be aborted.
     """
     load_bytes_max = min(buffer_bytes * len(facts.buckets), APPEND_BUFFERS_BYTES_MAX)
     place = _cluster_place(facts)
@@ -103,6 +104,7 @@ def stage(
         is_stopped=stopped.is_set,
         login=login,
         known=known,
+        asking=asking or Asking(),
     )
     pool = ThreadPoolExecutor(APPEND_STREAMS, thread_name_prefix="append")
     sending: list[Future[StagedSegment]] = []
@@ -177,6 +179,7 @@ class _Sender:
         is_stopped: Callable[[], bool],
         login: LoginToken | None,
         known: Known | None,
+        asking: Asking,
     ) -> None:
         self._facts = facts
         self._places = Places(facts, refresh, now_ns=now_ns, known=known)
@@ -186,6 +189,7 @@ class _Sender:
         self._sleep = sleep
         self._is_stopped = is_stopped
         self._login = login
+        self._patience = asking
         self._entropy = SystemEntropy()
 
     def send(self, bucket: BucketNumber, share: Share) -> StagedSegment:
@@ -195,7 +199,7 @@ class _Sender:
         """
         arrived: SimpleQueue[_Arrived] = SimpleQueue()
         size_bytes = sum(batch.nbytes for batch in share)
-        asking = Hedging(self._order(bucket), give_up_ns=STAGE_GIVE_UP_NS, pause_ns=STAGE_PAUSE_NS)
+        asking = Hedging(self._order(bucket), give_up_ns=self._patience.for_ns, pause_ns=STAGE_PAUSE_NS)
         reasons: dict[NodeId, LeaseholdError] = {}
         writes = self._places.known.writes
         while True:
@@ -216,10 +220,13 @@ class _Sender:
                 case Pause(until_ns=until_ns):
                     if self._is_stopped():
                         raise self._nobody(bucket, reasons)
+                    if asking.gives_up_ns is not None:
+                        self._patience.again(self._nobody(bucket, reasons), asking.gives_up_ns - now_ns)
                     self._sleep(max(0, until_ns - now_ns))
                     self._places.look_again()
                     asking.moved(self._order(bucket))
                 case GiveUp():
+                    reasons |= {node: silent(now_ns - since_ns) for node, since_ns in asking.asked.items()}
                     raise self._nobody(bucket, reasons)
                 case _:
                     assert_never(step)
@@ -245,6 +252,7 @@ class _Sender:
                     self._places.failed(other, silent(now_ns - began_ns))
                 self._places.served(node)
                 self._places.known.writes.answered(now_ns - began_ns)
+                self._patience.answered()
                 return what
             case LeaseholdError() if what.code not in FINAL:
                 reasons[node] = what

@@ -14,17 +14,15 @@ from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.scan import read_again, read_plan
 from leasehold.core.messages import (
-    Receipt,
     Rows,
     ScanPlan,
     StagedSegment,
     TableFacts,
     TransactionFacts,
     ViewFacts,
-    WaitingFor,
 )
 from leasehold.core.records import Field, TransactionState, ViewColumn
-from leasehold.errors import Indefinite, LeaseholdError, NotFound, Refused
+from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId
 from leasehold.limits import QUERY_MEMORY_BYTES, TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
@@ -49,38 +47,39 @@ class Cluster(Coordinators):
         """The view `database.view`. Raises `NotFound`."""
         return View(self, self.view_facts(name))
 
-    def query(self, select: str, *, memory_bytes: int = QUERY_MEMORY_BYTES) -> QueryResult:
+    def query(
+        self,
+        select: str,
+        *,
+        memory_bytes: int = QUERY_MEMORY_BYTES,
+        timeout: float | None = None,
+        on_read: Callable[[int, int], None] = lambda *_: None,
+    ) -> QueryResult:
         """The rows of a SELECT, which DuckDB runs in this process; all tables are read at one revision.
 
         The name of a table or view stands for all of its rows. DuckDB holds at most `memory_bytes`, and what it gives
-        out is streamed. Answers once the first rows are there. Raises `BadStatement`, `NotFound`, `Forbidden`, or
-        `Refused` (NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, QUERY_FAILED ..).
+        out is streamed. Answers once the first rows are there. `timeout` as of `connect`, for this query. `on_read` is
+        told how many rows were read so far and how many its tables have, from another thread. Raises `BadStatement`,
+        `NotFound`, `Forbidden`, or `Refused` (NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, QUERY_FAILED ..).
         """
         from leasehold.client.query import run_query  # noqa: PLC0415 - few need it, and DuckDB takes long to load
         from leasehold.sql.select import read_select  # noqa: PLC0415
 
-        return run_query(read_select(select, cluster=self.address), self.plan_query, self.read, memory_bytes)
+        cluster = self.within(timeout)
+        prepared = read_select(select, cluster=self.address)
+        return run_query(prepared, cluster.plan_query, cluster.read, memory_bytes, on_read)
 
-    def sql(
-        self,
-        text: str,
-        *,
-        statement_id: StatementId | None = None,
-        is_new_id: bool = False,
-        on_wait: Callable[[WaitingFor], None] | None = None,
-        timeout: float | None = None,
-    ) -> Receipt | Rows:
-        """Runs one statement; see `Coordinators.sql`. INSERT INTO .. VALUES runs in this process and answers `Rows`;
-        for it there is no `timeout`. SELECT is for `query`."""
-        if kind_of(text) is StatementKind.INSERT:
-            from leasehold.client.insert import insert  # noqa: PLC0415 - few need it, and the parser takes long to load
+    def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
+        if kind_of(text) is not StatementKind.INSERT:
+            return None
+        from leasehold.client.insert import insert  # noqa: PLC0415 - few need it, and the parser takes long to load
 
-            return insert(self, text, statement_id)
-        return super().sql(text, statement_id=statement_id, is_new_id=is_new_id, on_wait=on_wait, timeout=timeout)
+        return insert(self.within(timeout), text, statement_id)
 
     def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
         """The rows of a plan of this client."""
-        return read_plan(plan, refresh=self.looking_again(plan.facts), login=self.token, known=self.known)
+        refresh = self.looking_again(plan.facts)
+        return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking)
 
     def keeping_open(
         self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
@@ -131,9 +130,12 @@ class Table:
         self._id = facts.table
         self.schema: pa.Schema = arrow_schema(facts.fields)
 
-    def scan(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
-        """All rows visible now, as a stream of Arrow batches; `columns` by name, default all."""
-        cluster, chosen = self._cluster, None if columns is None else tuple(columns)
+    def scan(self, columns: Iterable[str] | None = None, *, timeout: float | None = None) -> pa.RecordBatchReader:
+        """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
+
+        `timeout` as of `connect`, for this scan.
+        """
+        cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
 
         def read() -> pa.RecordBatchReader:
             plan = cluster.plan(self.name, chosen)
@@ -142,14 +144,17 @@ class Table:
 
         return read_again(read)
 
-    def append(self, rows: ArrowStream, *, transaction: TransactionId | None = None) -> Appended:
+    def append(
+        self, rows: ArrowStream, *, transaction: TransactionId | None = None, timeout: float | None = None
+    ) -> Appended:
         """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name.
 
         `rows` is a table or stream of Arrow, or anything that gives one, such as a polars DataFrame or the answer of
         `Cluster.query`. Rows that a write transaction of the id `transaction` has committed are not added again.
-        Without such an id an error before the commit is definite: nothing was written.
+        Without such an id an error before the commit is definite: nothing was written. `timeout` as of `connect`, for
+        this append.
         """
-        cluster = self._cluster
+        cluster = self._cluster.within(timeout)
         # Under an id that was used before, an earlier attempt may have been committed.
         with _writing_nothing() if transaction is None else contextlib.nullcontext():
             facts = cluster.facts(self.name)
@@ -159,30 +164,13 @@ class Table:
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
             try:
-                segments = self._staged(facts, opened, rows)
+                segments = _staged(cluster, facts, opened, rows)
             except BaseException:
                 # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
                 with contextlib.suppress(LeaseholdError):
                     cluster.try_abort(facts.cluster_id, chosen)
                 raise
         return Appended.by(cluster.commit(facts.cluster_id, chosen, segments), len(segments))
-
-    def _staged(self, facts: TableFacts, opened: TransactionFacts, rows: ArrowStream) -> tuple[StagedSegment, ...]:
-        cluster = self._cluster
-        # What reads Leasehold is taken as it is: through the C interface its errors would be text alone.
-        if isinstance(rows, pa.RecordBatchReader | QueryResult):
-            batches = cast("Iterable[pa.RecordBatch]", rows)
-        else:
-            batches = pa.RecordBatchReader.from_stream(rows)
-        return stage(
-            facts,
-            opened.transaction,
-            cluster.keeping_open(facts, opened.transaction, batches),
-            opened.revision,
-            refresh=cluster.looking_again(facts),
-            login=cluster.token,
-            known=cluster.known,
-        )
 
     def _check(self, facts: TableFacts) -> None:
         if facts.table != self._id:
@@ -193,13 +181,34 @@ class Table:
             )
 
 
+def _staged(
+    cluster: Cluster, facts: TableFacts, opened: TransactionFacts, rows: ArrowStream
+) -> tuple[StagedSegment, ...]:
+    # What reads Leasehold is taken as it is: through the C interface its errors would be text alone.
+    if isinstance(rows, pa.RecordBatchReader | QueryResult):
+        batches = cast("Iterable[pa.RecordBatch]", rows)
+    else:
+        batches = pa.RecordBatchReader.from_stream(rows)
+    return stage(
+        facts,
+        opened.transaction,
+        cluster.keeping_open(facts, opened.transaction, batches),
+        opened.revision,
+        refresh=cluster.looking_again(facts),
+        login=cluster.token,
+        known=cluster.known,
+        asking=cluster.asking,
+    )
+
+
 @contextlib.contextmanager
 def _writing_nothing() -> Generator[None]:
     """Errors of a write that can't be committed any more are definite, whatever was asked and not answered."""
     try:
         yield
     except Indefinite as error:
-        raise Refused(f"nothing was written: {error.text}", code=error.code, hint=error.hint) from error
+        code = error.code if isinstance(error, Unreachable) else Unreachable.default_code
+        raise NotWritten(f"nothing was written: {error.text}", code=code) from error
 
 
 class View:
@@ -210,9 +219,9 @@ class View:
         self._name = facts.views[-1].name
         self.columns: tuple[ViewColumn, ...] = facts.views[-1].columns
 
-    def scan(self) -> QueryResult:
+    def scan(self, *, timeout: float | None = None) -> QueryResult:
         """All rows of it now, as `Cluster.query` reads them."""
-        return self._cluster.query(self._name)
+        return self._cluster.query(self._name, timeout=timeout)
 
 
 def connect(
@@ -225,7 +234,8 @@ def connect(
     """A cluster by its coordinator's `host:port`, or by the directory that `leasehold up` was given.
 
     Where the cluster has users, `user` and `password` say who asks; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD.
-    For `timeout` seconds, by default 30, a coordinator that does not answer is asked again; then `Unreachable` is
-    raised, or what fits the request better.
+    While nobody answers who could (no coordinator that leads, no replica of a bucket), each call asks again for
+    `timeout` seconds, by default 30; then it raises `Unreachable`, or what fits the request better. The time counts
+    anew after each answer, so it does not bound how long a call takes that makes progress.
     """
     return Cluster(target, user=user, password=password, timeout=timeout)

@@ -3,11 +3,13 @@
 No rows pass here, so nothing of Arrow is loaded: that is for `client/cluster.py`, which adds tables and views.
 """
 
+import copy
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 
+from leasehold.client.asking import Asking, Told
 from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials
 from leasehold.client.known import Known
@@ -48,7 +50,6 @@ from leasehold.core.messages import (
     WhoAreYou,
 )
 from leasehold.errors import (
-    BadSettings,
     Indefinite,
     LeaseholdError,
     NotInitialised,
@@ -61,14 +62,11 @@ from leasehold.errors import (
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
 from leasehold.limits import (
     CALL_TIMEOUT_NS,
-    CLIENT_PATIENCE_NS,
     CONNECT_TIMEOUT_NS,
-    DURATION_NS_MAX,
     LATE_ANSWER_NS,
     PLACES_TIMEOUT_NS,
     RECEIPTS_PAGE_MAX,
     RETRY_PAUSE_NS,
-    SECOND_NS,
     STATEMENT_RESOLVE_NS,
 )
 from leasehold.wire.blocking import BlockingConnection
@@ -86,20 +84,15 @@ _unreachable = partial(
 """No coordinator has answered, and nothing was sent that could change anything."""
 
 
-def _checked_ns(timeout: float) -> int:
-    if not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
-        most_s = DURATION_NS_MAX // SECOND_NS
-        raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
-    return max(1, round(timeout * SECOND_NS))
-
-
 class Coordinators:
     """A connection to a cluster's coordinators; use it as a context manager. Not for use from several threads at once:
     only what `looking_again` gives is.
 
-    While no coordinator answers or leads, each method asks again for `timeout` seconds, by default 30; but for
-    `status`, `whoami`, `barriers`, `initialise` and `try_abort`, which ask once. `on_retry` is told what was answered,
-    and for how many seconds it is asked yet.
+    While nobody answers who could (no coordinator that leads, no replica of a bucket), each method asks again for
+    `timeout` seconds, by default 30, counted anew after each answer; but for `status`, `whoami`, `initialise` and
+    `try_abort`, which ask once. `on_retry` is told what was answered, and for how many seconds it is asked yet, then
+    None once an answer has come; from any thread. `on_new_id` is told each id that is drawn for a statement or a write
+    transaction, before anything is sent under it.
     """
 
     def __init__(
@@ -110,10 +103,11 @@ class Coordinators:
         password: str | Callable[[], str] | None = None,
         token: LoginToken | None = None,
         timeout: float | None = None,
-        on_retry: Callable[[LeaseholdError, float], None] | None = None,
+        on_retry: Told = lambda *_: None,
+        on_new_id: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._patience_ns = CLIENT_PATIENCE_NS if timeout is None else _checked_ns(timeout)
-        self._on_retry = on_retry
+        self.asking = Asking.of(timeout, on_retry)
+        self._on_new_id = on_new_id
         self.target = str(target)
         self.address = locate(target)
         self._connection = LoginConnection(
@@ -136,6 +130,14 @@ class Coordinators:
         Idempotent."""
         self._connection.close()
 
+    def within(self, timeout: float | None) -> Self:
+        """The same connection for calls that ask again for `timeout` seconds; None leaves it. Raises `BadSettings`."""
+        if timeout is None:
+            return self
+        other = copy.copy(self)
+        other.asking = Asking.of(timeout, self.asking.tell)
+        return other
+
     @property
     def token(self) -> LoginToken | None:
         """What nodes are shown; a secret. None where no login was needed."""
@@ -152,46 +154,56 @@ class Coordinators:
         text: str,
         *,
         statement_id: StatementId | None = None,
-        is_new_id: bool = False,
         on_wait: Callable[[WaitingFor], None] | None = None,
         timeout: float | None = None,
     ) -> Receipt | Rows:
-        """Runs one statement. DDL answers a `Receipt`, SHOW and DESCRIBE answer `Rows`.
+        """Runs one statement. DDL answers a `Receipt`, SHOW and DESCRIBE answer `Rows`. So does INSERT INTO .. VALUES,
+        which a `Cluster` runs in this process; for it `timeout` is that of `Table.append`. SELECT is for `query`.
 
         After `timeout` seconds a statement that has not begun is refused (TIMED_OUT), one that takes something away is
         rolled back, and one whose change is committed ends as COMMITTED_PENDING: see the receipt's `outcome`.
-        A statement whose answer is lost is asked for again by its id, so it happens once. `is_new_id` says that no
-        earlier call can have sent the statement under `statement_id`. `on_wait` is told whom it waits for. Raises
+        A statement whose answer is lost is asked for again by its id, so it happens once; `statement_id` is that of an
+        earlier call, or one that the caller has drawn. `on_wait` is told whom it waits for. Raises
         `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range, `Unreachable` (the cluster
         could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
         """
-        timeout_ns = None if timeout is None else _checked_ns(timeout)
-        patience_ns = self._patience_ns if timeout_ns is None else timeout_ns + LATE_ANSWER_NS
-        statement = statement_id or StatementId(self._entropy.hex_128())
+        asking = self.within(timeout).asking
+        inserted = self._insert(text, statement_id, timeout)
+        if inserted is not None:
+            return inserted
+        statement = statement_id or StatementId(self._new_id())
         hint = f"ask again with the same statement id, {statement}: it is never run twice"
         unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
         if self._cluster_id is None:
             # This call has sent nothing yet. An earlier one may have sent the statement under the same id.
-            failed = _unreachable if statement_id is None or is_new_id else unknown
+            failed = _unreachable if statement_id is None else unknown
             retried = (Unreachable, NotLeader)
-            self._cluster_id = self._until_answered(self.whoami, failed, patience_ns, retried=retried).cluster_id
+            self._cluster_id = self._until_answered(self._who, failed, asking, retried=retried).cluster_id
         cluster_id = self._cluster_id
-        ends_ns = None if timeout_ns is None else self._clock.now_ns() + timeout_ns
+        ends_ns = None if timeout is None else self._clock.now_ns() + asking.for_ns
 
-        def ask() -> Receipt | Rows:
+        def ask(silence_ns: int) -> Receipt | Rows:
             # Each leader counts from when it is asked.
             left_ns = None if ends_ns is None else max(1, ends_ns - self._clock.now_ns())
-            return self._run(
-                Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns), on_wait
-            )
+            request = Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
+            return self._run(request, on_wait, silence_ns)
 
-        return self._until_answered(ask, unknown, patience_ns)
+        return self._until_answered(ask, unknown, asking, late_ns=0 if timeout is None else LATE_ANSWER_NS)
 
-    def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows:
+    def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
+        """Runs an INSERT; None for any other statement, or where rows can't be written."""
+        del text, statement_id, timeout
+
+    def _new_id(self) -> str:
+        drawn = self._entropy.hex_128()
+        self._on_new_id(drawn)
+        return drawn
+
+    def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None, silence_ns: int) -> Receipt | Rows:
         """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
         into one message are asked for again, all of one catalog: a SHOW is asked for so in the first place."""
         if request.text.lstrip()[:4].upper() != "SHOW":
-            answer = self._heard(self._connection.call(request, STATEMENT_RESOLVE_NS), on_wait)
+            answer = self._heard(self._connection.call(request, min(STATEMENT_RESOLVE_NS, silence_ns)), on_wait)
             if isinstance(answer, Receipt) or (answer is not None and not answer.more):
                 return answer
         pages: list[Rows] = []
@@ -254,7 +266,7 @@ class Coordinators:
         facts = plan.facts
         request = AgreeCutoff(cluster_id=facts.cluster_id, table=facts.table, query=query, through=plan.through)
         return self._until_answered(
-            lambda: self._call(request, Cutoff), partial(Unreachable, hint="run the query again"), self._patience_ns
+            self._question(request, Cutoff), partial(Unreachable, hint="run the query again"), self.asking
         )
 
     def view_facts(self, name: str) -> ViewFacts:
@@ -307,40 +319,42 @@ class Coordinators:
 
     def new_transaction(self) -> TransactionId:
         """A fresh id for a write transaction."""
-        return TransactionId(self._entropy.hex_128())
+        return TransactionId(self._new_id())
 
     def _resolve(self, request: OpenTransaction | CommitTransaction | AbortTransaction) -> TransactionFacts:
         """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
         hint = f"ask again for write transaction {request.transaction} before you write the rows again"
         return self._until_answered(
-            lambda: self._call(request, TransactionFacts), partial(OutcomeUnknown, hint=hint), self._patience_ns
+            self._question(request, TransactionFacts), partial(OutcomeUnknown, hint=hint), self.asking
         )
 
     def _look_up(self, request: Message, kind: type[M]) -> M:
         """Asks until a coordinator answers: a question changes nothing."""
         return self._until_answered(
-            lambda: self._call(request, kind),
-            _unreachable,
-            self._patience_ns,
-            retried=(Unreachable, NotLeader),
+            self._question(request, kind), _unreachable, self.asking, retried=(Unreachable, NotLeader)
         )
+
+    def _question(self, request: Message, kind: type[M]) -> Callable[[int], M]:
+        return lambda left_ns: self._call(request, kind, timeout_ns=min(CALL_TIMEOUT_NS, left_ns))
 
     def _until_answered(
         self,
-        ask: Callable[[], A],
+        ask: Callable[[int], A],
         unanswered: Callable[[str], LeaseholdError],
-        patience_ns: int,
+        asking: Asking,
         *,
         retried: Errors = (Indefinite, NotInitialised, NotLeader, SealUnknown),
+        late_ns: int = 0,
     ) -> A:
-        """The answer of `ask`, which is called again after an error of the kinds in `retried`. After `patience_ns` it
-        raises what `unanswered` makes of the last error, or `SealUnknown` if that was the last and no answer was lost.
+        """The answer of `ask`, which is given the time that is left, and called again after an error of the kinds in
+        `retried`. As long and `late_ns` after that as `asking` says; then it raises what `unanswered` makes of the last
+        error, or `SealUnknown` if that was the last and no answer was lost.
         """
-        deadline_ns = self._clock.now_ns() + patience_ns
+        deadline_ns = self._clock.now_ns() + asking.for_ns + late_ns
         unsure = False
         while True:
             try:
-                return ask()
+                answer = ask(max(1, deadline_ns - self._clock.now_ns()))
             except retried as error:
                 if error.code == "TRANSACTION_FORGOTTEN":
                     raise
@@ -349,9 +363,11 @@ class Coordinators:
                 if left_ns <= 0:
                     if isinstance(error, SealUnknown) and not unsure:
                         raise
-                    raise unanswered(f"no answer within {patience_ns / SECOND_NS:g} s: {error.text}") from error
-                if self._on_retry is not None:
-                    self._on_retry(error, left_ns / SECOND_NS)
+                    raise unanswered(f"no answer within {asking.seconds(late_ns)}: {error.text}") from error
+                asking.again(error, left_ns)
+            else:
+                asking.answered()
+                return answer
             sleep_ns(min(RETRY_PAUSE_NS, left_ns))
 
     # ------------------------------------------------------------ the cluster itself
@@ -367,14 +383,14 @@ class Coordinators:
 
         Raises `NotFound`, `Refused` (LAST_NODE, TOO_FEW_NODES, ONLY_HOLDER: `force` gives up what it says).
         """
-        return remove_node(self._connection, name, force=force, on_wait=on_wait)
+        return remove_node(self._connection, name, force=force, on_wait=on_wait, asking=self.asking)
 
     def barriers(self) -> list[KnownBarrier]:
         """Every barrier that proceeded, of the statements still known, in their order."""
         found: list[KnownBarrier] = []
         after: int | None = 0
         while after is not None:
-            page = self._call(AskReceipts(after=after, limit=RECEIPTS_PAGE_MAX), Receipts)
+            page = self._look_up(AskReceipts(after=after, limit=RECEIPTS_PAGE_MAX), Receipts)
             found.extend(page.barriers)
             after = page.next_after
         return found
@@ -386,7 +402,10 @@ class Coordinators:
     def whoami(self) -> ClusterFacts:
         """Which cluster this is. Raises `Unreachable`, `NotInitialised`, or `NotLeader` (also of a coordinator that
         still reads its meta storage)."""
-        return self._call(WhoAreYou(), ClusterFacts, timeout_ns=CONNECT_TIMEOUT_NS)
+        return self._who(CONNECT_TIMEOUT_NS)
+
+    def _who(self, left_ns: int) -> ClusterFacts:
+        return self._call(WhoAreYou(), ClusterFacts, timeout_ns=min(CONNECT_TIMEOUT_NS, left_ns))
 
     def _call(self, request: Message, kind: type[M], *, timeout_ns: int = CALL_TIMEOUT_NS) -> M:
         answer = self._connection.call(request, timeout_ns)

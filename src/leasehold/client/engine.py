@@ -59,9 +59,14 @@ class Prepared:
 class Run:
     """One run of a SELECT. `schema` and the first batch are there once `first` has answered."""
 
-    def __init__(self, prepared: Prepared, open_plan: Open) -> None:
+    def __init__(
+        self, prepared: Prepared, open_plan: Open, on_read: Callable[[int, int], None] = lambda *_: None
+    ) -> None:
         self._prepared = prepared
         self._open = open_plan
+        self._on_read = on_read
+        self._rows = sum(segment.rows for plan in prepared.plans.values() for segment in plan.segments)
+        self._rows_read = 0
         self._ended_by: BaseException | None = None
         self._stopped = threading.Event()
         self._queue: queue.Queue[pa.RecordBatch | pa.Schema | BaseException | None] = queue.Queue(QUERY_BATCHES_AHEAD)
@@ -137,6 +142,8 @@ class Run:
             for batch in self._open(plan):
                 if self._stopped.is_set():
                     return
+                self._rows_read += batch.num_rows
+                self._on_read(self._rows_read, self._rows)
                 yield batch
         except GeneratorExit:
             raise

@@ -58,7 +58,7 @@ class LoginConnection:
         try:
             return self._send(request, token, timeout_ns)
         except Unauthenticated as error:
-            self._log_in(token, error)
+            self._log_in(token, error, timeout_ns)
         return self._send(request, self.token, timeout_ns)
 
     def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
@@ -68,13 +68,13 @@ class LoginConnection:
             # Nothing has been answered where it is raised: who asks is decided first.
             yield from self._send_stream(request, token, timeout_ns)
         except Unauthenticated as error:
-            self._log_in(token, error)
+            self._log_in(token, error, timeout_ns)
         else:
             return
         yield from self._send_stream(request, self.token, timeout_ns)
 
     def _send(self, request: Message, token: LoginToken | None, timeout_ns: int) -> Message:
-        self._prove_before(request, token)
+        self._prove_before(request, token, timeout_ns)
         try:
             return self._connection.call(_signed(request, token), timeout_ns)
         except Indefinite:
@@ -82,24 +82,24 @@ class LoginConnection:
             raise
 
     def _send_stream(self, request: Message, token: LoginToken | None, timeout_ns: int) -> Iterator[Message]:
-        self._prove_before(request, token)
+        self._prove_before(request, token, timeout_ns)
         try:
             yield from self._connection.stream(_signed(request, token), timeout_ns)
         except Indefinite:
             self._proven_until_ns = 0
             raise
 
-    def _prove_before(self, request: Message, token: LoginToken | None) -> None:
+    def _prove_before(self, request: Message, token: LoginToken | None, timeout_ns: int) -> None:
         if self._check is None or (token is None and not isinstance(request, Execute)):
             return
         if _now_ns() >= self._proven_until_ns:
-            self._prove()
+            self._prove(timeout_ns)
 
-    def _prove(self) -> None:
+    def _prove(self, timeout_ns: int) -> None:
         """Raises `Refused` (COORDINATOR_UNPROVEN) before anything secret is sent."""
         if self._check is not None:
             asked_ns = _now_ns()
-            self._check.ask(self._connection)
+            self._check.ask(self._connection, min(CALL_TIMEOUT_NS, timeout_ns))
             self._proven_until_ns = asked_ns + COORDINATOR_PROOF_NS
 
     def hand_on(self) -> LoginToken | None:
@@ -120,7 +120,7 @@ class LoginConnection:
         finally:
             self._connection.close()
 
-    def _log_in(self, refused: LoginToken | None, error: Unauthenticated) -> None:
+    def _log_in(self, refused: LoginToken | None, error: Unauthenticated, timeout_ns: int) -> None:
         """Makes another login than the one that was refused; raises `error` where nobody is named."""
         with self._lock:
             if self.token != refused:
@@ -129,8 +129,9 @@ class LoginConnection:
             if known is None:
                 raise error
             user, password = known
-            self._prove()
-            answer = self._send(Login(cluster_id=None, user=user, password=password), None, CALL_TIMEOUT_NS)
+            self._prove(timeout_ns)
+            login = Login(cluster_id=None, user=user, password=password)
+            answer = self._send(login, None, min(CALL_TIMEOUT_NS, timeout_ns))
             if not isinstance(answer, LoggedIn):
                 raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
             self.token = answer.token

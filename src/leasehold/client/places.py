@@ -34,8 +34,8 @@ boottime_ns: Final = BoottimeClock().now_ns
 
 
 def silent(waited_ns: int) -> Unreachable:
-    """What is said of a replica that another one overtook."""
-    return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms, so others were asked", code="SILENT")
+    """What is said of a replica that another one overtook, or that was waited for in vain."""
+    return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms", code="SILENT")
 
 
 def pause(duration_ns: int) -> None:

@@ -29,17 +29,22 @@ _WIDE_BITS: Final = 2**31
 
 
 def run_query(
-    select: Select, plan: Callable[[Sequence[str]], QueryPlan], open_plan: Open, memory_bytes: int
+    select: Select,
+    plan: Callable[[Sequence[str]], QueryPlan],
+    open_plan: Open,
+    memory_bytes: int,
+    on_read: Callable[[int, int], None] = lambda *_: None,
 ) -> QueryResult:
     """Runs a SELECT, and answers once its first rows are there. `plan` pins what it names, by `database.name`.
 
-    Raises what `plan` and `sql.select` raise; what ends a scan as it is, but ROWS_TAKEN_AWAY only once it has come
-    SCAN_PLANS_MAX times; `Refused` with code NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, or QUERY_FAILED with what DuckDB
-    says. Rows that are read later may raise so too.
+    `on_read` is told how many rows were read so far and how many the tables have, on another thread. Raises what `plan`
+    and `sql.select` raise; what ends a scan as it is, but ROWS_TAKEN_AWAY only once it has come SCAN_PLANS_MAX times;
+    `Refused` with code NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, or QUERY_FAILED with what DuckDB says. Rows that are read
+    later may raise so too.
     """
     attempt = 1
     while True:
-        run = Run(prepare(select, plan([str(name) for name in select.reads]), memory_bytes), open_plan)
+        run = Run(prepare(select, plan([str(name) for name in select.reads]), memory_bytes), open_plan, on_read)
         try:
             schema, first = run.take(), run.take()
         except BaseException as error:

@@ -104,6 +104,7 @@ def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, .
             refresh=cluster.looking_again(facts),
             login=cluster.token,
             known=cluster.known,
+            asking=cluster.asking,
         )
         replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in portion)
         committed = cluster.commit(facts.cluster_id, transaction, staged, replaces=replaces, deletes=plan.deletes)

@@ -17,6 +17,7 @@ from typing import Final, assert_never
 import msgspec
 import pyarrow as pa
 
+from leasehold.client.asking import Asking
 from leasehold.client.attempts import Attempt, Inbox, Marked
 from leasehold.client.known import Known
 from leasehold.client.lost import check_nothing_lost
@@ -29,7 +30,6 @@ from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId
 from leasehold.limits import (
     SCAN_BATCH_TIMEOUT_NS,
-    SCAN_GIVE_UP_NS,
     SCAN_PLANS_MAX,
     SCAN_STREAMS,
 )
@@ -75,11 +75,11 @@ def read_segment(
 
     A caller that reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each.
     Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code
-    SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for
-    SCAN_GIVE_UP_NS.
+    SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for as long as
+    `Asking` says.
     """
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
-    reader = _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login)
+    reader = _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login, asking=Asking())
     return reader.batches()
 
 
@@ -95,10 +95,12 @@ class _SegmentReader:
         now_ns: Callable[[], int],
         sleep: Callable[[int], None],
         login: LoginToken | None,
+        asking: Asking,
     ) -> None:
         check_nothing_lost(plan.facts.name, (segment,))
         self._plan = plan
         self._login = login
+        self._asking = asking
         self._segment = segment
         self._places = places
         self._known = places.known
@@ -108,13 +110,14 @@ class _SegmentReader:
         self._schema = arrow_schema(plan.fields)
         # What only people and writers look at does not travel.
         self._asked = tuple(msgspec.structs.replace(one, default=None, comment="") for one in plan.fields)
-        self._timeout_ns = SCAN_BATCH_TIMEOUT_NS
+        self._timeout_ns = min(SCAN_BATCH_TIMEOUT_NS, asking.for_ns)
         self._was_late = False
         self._reasons: dict[NodeId, LeaseholdError] = {}
         self._attempts: dict[NodeId, Attempt] = {}
         self._inbox = Inbox()
         holders = places.in_turn(reading_order(segment))
-        self._reading = SegmentReading(msgspec.structs.replace(segment, holders=holders))
+        record = msgspec.structs.replace(segment, holders=holders)
+        self._reading = SegmentReading(record, give_up_ns=asking.for_ns)
 
     def start(self) -> None:
         """Asks the first replica, so that its rows are on their way when they are wanted."""
@@ -154,20 +157,28 @@ class _SegmentReader:
             case Wait(until_ns=until_ns):
                 return max(0, until_ns - self._now_ns())
             case Pause(until_ns=until_ns):
+                gives_up_ns = self._reading.gives_up_ns
+                if gives_up_ns is not None:
+                    self._asking.again(self._nobody(), gives_up_ns - self._now_ns())
                 self._sleep(max(0, until_ns - self._now_ns()))
                 if self._was_late:
                     # A replica that is slow, not stopped, gets its chance in a later round.
-                    self._timeout_ns = min(2 * self._timeout_ns, SCAN_GIVE_UP_NS)
+                    self._timeout_ns = min(2 * self._timeout_ns, self._asking.for_ns)
                 self._was_late = False
                 self._look_again()
             case Done():
                 return None
             case GiveUp():
-                what = f"no replica serves segment {self._segment.id} of {self._plan.facts.name}"
-                raise self._places.nobody(what, self._reasons)
+                now_ns = self._now_ns()
+                self._reasons |= {one.node: silent(now_ns - one.began_ns) for one in self._attempts.values()}
+                raise self._nobody()
             case _:
                 assert_never(move)
         return 0
+
+    def _nobody(self) -> Unreachable:
+        what = f"no replica serves segment {self._segment.id} of {self._plan.facts.name}"
+        return self._places.nobody(what, self._reasons)
 
     def _ask(self, node: NodeId) -> None:
         address = self._places.address(node)
@@ -240,6 +251,7 @@ class _SegmentReader:
             self._places.failed(other, error)
         if not attempt.has_answered:
             attempt.has_answered = True
+            self._asking.answered()
             self._known.reads.answered(now_ns - attempt.began_ns)
         return batch
 
@@ -281,6 +293,7 @@ def read_plan(
     streams: int = SCAN_STREAMS,
     login: LoginToken | None = None,
     known: Known | None = None,
+    asking: Asking | None = None,
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
 
@@ -288,11 +301,12 @@ def read_plan(
     Errors as of `read_segment`.
     """
     assert streams >= 1
+    patient = asking or Asking()
     check_nothing_lost(plan.facts.name, plan.segments)
     places = Places(plan.facts, refresh, now_ns=now_ns, known=known)
 
     def one(segment: SegmentRecord) -> _SegmentReader:
-        return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login)
+        return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login, asking=patient)
 
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan, one, streams))
 

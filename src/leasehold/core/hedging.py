@@ -7,14 +7,17 @@ given up by that. On a machine that is only slow it may still win, so no short d
 | state                       | event  | next                                                                        |
 | nobody is asked             | move   | `Ask` the next replica; once all have failed, `Pause`; in the end, `GiveUp` |
 | asked, silent for the delay | move   | `Ask` another one as well, if the budget allows; else `Wait`                |
+| asked, silent for a quarter | move   | `Ask` another one as well, whatever the budget; in the end, `GiveUp`        |
 | asked                       | heard  | that replica alone is asked; the others are overtaken                       |
 | asked                       | failed | that replica comes last; the next one is asked at once                      |
 | asked                       | ended  | nobody is asked, and the same replica is the next one                       |
 
 `Patience` bounds the load of it: the delay follows how long answers take on this cluster, and of all requests at most
-one in HEDGE_EVERY is a hedge, after a burst of HEDGE_BURST.
+one in HEDGE_EVERY is a hedge, after a burst of HEDGE_BURST. After a quarter of the time in which it gives up has passed
+in silence, the budget does not count: before it gives up it has asked others too.
 """
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -59,7 +62,10 @@ Step: TypeAlias = Ask | Wait | Pause | GiveUp
 
 
 class Hedging:
-    """Whom to ask next for one thing that all of `nodes` have; it gives up `give_up_ns` after the first failure."""
+    """Whom to ask next for one thing that all of `nodes` have.
+
+    It gives up `give_up_ns` after the first failure, or once all that are asked have been silent for so long.
+    """
 
     def __init__(self, nodes: tuple[NodeId, ...], *, give_up_ns: int, pause_ns: int) -> None:
         self._nodes = nodes
@@ -67,10 +73,22 @@ class Hedging:
         self._pause_ns = pause_ns
         self._asked: dict[NodeId, int] = {}
         """Who is asked, and since when it has been silent."""
+        self._silent_since_ns = 0
+        """All that are asked."""
         self._failed: set[NodeId] = set()
         """In this round."""
         self._has_failures = False
         self._failing_since_ns: int | None = None
+
+    @property
+    def gives_up_ns(self) -> int | None:
+        """The instant, where no replica answers any more."""
+        return None if self._failing_since_ns is None else self._failing_since_ns + self._give_up_ns
+
+    @property
+    def asked(self) -> Mapping[NodeId, int]:
+        """Who is asked, and since when it has been silent."""
+        return self._asked
 
     def is_asked(self, node: NodeId) -> bool:
         """Whether its answer counts."""
@@ -80,8 +98,12 @@ class Hedging:
         """What to do next; an `Ask` counts as done."""
         following = next((one for one in self._nodes if one not in self._asked and one not in self._failed), None)
         if self._asked:
+            delay_ns = min(delay_ns, self._give_up_ns // 4)
+            silent_ns = now_ns - self._silent_since_ns
+            if silent_ns >= self._give_up_ns:
+                return GiveUp()
             due_ns = max(self._asked.values()) + delay_ns
-            if following is None or not may_hedge:
+            if following is None or not (may_hedge or silent_ns >= self._give_up_ns // 4):
                 return Wait(until_ns=max(due_ns, now_ns + delay_ns))
             if now_ns < due_ns:
                 return Wait(until_ns=due_ns)
@@ -96,13 +118,13 @@ class Hedging:
         if following is None:
             self._failed.clear()
             return Pause(until_ns=now_ns + self._pause_ns)
-        self._asked[following] = now_ns
+        self._asked[following] = self._silent_since_ns = now_ns
         return Ask(node=following)
 
     def progressed(self, node: NodeId, now_ns: int) -> None:
         """It is at work on the request: its silence is counted anew."""
         if node in self._asked:
-            self._asked[node] = now_ns
+            self._asked[node] = self._silent_since_ns = now_ns
 
     def heard(self, node: NodeId, now_ns: int, *, progress: bool = True) -> tuple[NodeId, ...]:
         """An answer of a replica that is asked. The others that were asked are overtaken, and returned.
@@ -111,7 +133,7 @@ class Hedging:
         """
         assert node in self._asked, "only who is asked is heard"
         overtaken = tuple(one for one in self._asked if one != node)
-        self._asked = {node: now_ns}
+        self._asked, self._silent_since_ns = {node: now_ns}, now_ns
         self._to_the_end(overtaken)
         if progress:
             self._failed.clear()

@@ -48,12 +48,17 @@ Move: TypeAlias = Step | Done
 class SegmentReading:
     """One reader of one segment."""
 
-    def __init__(self, segment: SegmentRecord) -> None:
+    def __init__(self, segment: SegmentRecord, *, give_up_ns: int = SCAN_GIVE_UP_NS) -> None:
         self._rows = segment.rows
-        self._hedging = Hedging(segment.holders, give_up_ns=SCAN_GIVE_UP_NS, pause_ns=SCAN_PAUSE_NS)
+        self._hedging = Hedging(segment.holders, give_up_ns=give_up_ns, pause_ns=SCAN_PAUSE_NS)
         self._discards = 0
         self.row = 0
         """The first one that was not handed on: where a replica that is asked now begins."""
+
+    @property
+    def gives_up_ns(self) -> int | None:
+        """See `Hedging`."""
+        return self._hedging.gives_up_ns
 
     def move(self, now_ns: int, *, delay_ns: int, may_hedge: bool) -> Move:
         """What to do next."""

@@ -28,7 +28,7 @@ from leasehold.core.messages import (
 from leasehold.core.records import TransactionState
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
-from leasehold.limits import MILLISECOND_NS, SECOND_NS, STAGE_CALL_NS, STAGE_GIVE_UP_NS, STAGE_PAUSE_NS
+from leasehold.limits import CLIENT_PATIENCE_NS, MILLISECOND_NS, SECOND_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
 from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, rows_message
 from leasehold.wire.ports import Clock, Duplex, Entropy, Transport
@@ -221,7 +221,7 @@ class Writer:
         self, task: "_Task", bucket: BucketNumber, share: tuple[RowId, ...], places: Places, lookup: Lookup
     ) -> StagedSegment:
         """Tries the replicas in order, round after round, until one has answered for the rows."""
-        give_up_ns = self._clock.now_ns() + STAGE_GIVE_UP_NS
+        give_up_ns = self._clock.now_ns() + CLIENT_PATIENCE_NS
         reasons: dict[NodeId, LeaseholdError] = {}
         while True:
             for node in places.in_turn(places.replicas(bucket)):

@@ -16,7 +16,7 @@ from leasehold.ids import ClusterId, ObjectId, StatementId, TransactionId
 from leasehold.limits import CLIENT_PATIENCE_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.failures import plainly
-from tests.unit.client.test_places import pair  # noqa: F401 - a fixture
+from tests.unit.client.test_places import pair  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture
 from tests.unit.node.cluster import Cluster as Nodes
 from tests.unit.node.cluster import rows
 

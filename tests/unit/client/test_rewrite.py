@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from typing import Literal as OneOf
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from leasehold.client import rewrite as module
+from leasehold.client.asking import Asking
 from leasehold.client.known import Known
 from leasehold.client.rewrite import Rewritten, first_portion, rewrite
 from leasehold.client.scan import read_plan
@@ -19,7 +21,7 @@ from leasehold.core.records import SegmentRecord, TransactionState
 from leasehold.core.rewrite import worth_rewriting
 from leasehold.core.statements import Condition, DeleteRows, Literal
 from leasehold.errors import Refused
-from leasehold.ids import ClusterId, TransactionId
+from leasehold.ids import BucketNumber, ClusterId, ObjectId, SchemaVersion, SegmentId, TransactionId
 from leasehold.limits import (
     RETRY_PAUSE_NS,
     REWRITE_ATTEMPTS,
@@ -41,6 +43,7 @@ class Coordinated:
         self.before_commit: list[Callable[[], None]] = []
         self.plans = 0
         self.known = Known()
+        self.asking = Asking()
 
     def plan(self, name: str, *, rewrite: bool) -> ScanPlan:
         assert (name, rewrite) == (str(NAME), True)
@@ -101,7 +104,7 @@ class Coordinated:
         return sorted(read_plan(self.made.plan()).read_all()["k"].to_pylist())
 
 
-def delete(sign: str, number: int) -> DeleteRows:
+def delete(sign: OneOf["=", "<", "<=", ">", ">="], number: int) -> DeleteRows:
     return DeleteRows(table=NAME, where=(Condition(column="k", operator=sign, value=Literal("number", str(number))),))
 
 
@@ -229,10 +232,10 @@ def portions(segments: list[SegmentRecord], divisor: int = 1) -> Iterator[tuple[
 def test_a_portion_has_its_bounds_and_at_least_one_segment() -> None:
     def segment(size_bytes: int) -> SegmentRecord:
         return SegmentRecord(
-            id="s",
-            table=1,
-            bucket=0,
-            schema_version=1,
+            id=SegmentId("s"),
+            table=ObjectId(1),
+            bucket=BucketNumber(0),
+            schema_version=SchemaVersion(1),
             rows=1,
             size_bytes=size_bytes,
             sha256=b"",
