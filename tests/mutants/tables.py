@@ -243,6 +243,20 @@ MUTANTS = (
         unseen="no client of a random cluster drops the table that it reads",
     ),
     Mutant(
+        name="rows of a query from before what the client has heard of",
+        invariant="INV-SERVE-1",
+        rule="a query hands out nothing of what a statement of its client has taken away, computed or not",
+        edits=(
+            Edit(
+                "client/query.py",
+                "        if returned == self._judged:\n            return\n",
+                "        if True:\n            return\n",
+            ),
+        ),
+        hunters=("tests/unit/client/test_query_judged.py",),
+        unseen="a random cluster has no DuckDB",
+    ),
+    Mutant(
         name="guard only at the start of a scan",
         invariant="INV-SERVE-1",
         rule="the guard runs again before each batch",

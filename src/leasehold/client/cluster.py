@@ -67,7 +67,7 @@ class Cluster(Coordinators):
 
         cluster = self.within(timeout)
         prepared = read_select(select, cluster=self.address)
-        return run_query(prepared, cluster.plan_query, cluster.read, memory_bytes, on_read)
+        return run_query(prepared, cluster.plan_query, cluster.read, memory_bytes, on_read, self.known)
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         if kind_of(text) is not StatementKind.INSERT:

@@ -117,6 +117,11 @@ class Known:
             if revision is not None and revision > self._revision:
                 self._revision = revision
 
+    @property
+    def returned(self) -> Revision:
+        """The newest revision that a statement of this client has returned."""
+        return self._returned
+
     def needed(self, asked: Revision) -> Needed:
         """Of a batch that was asked for when this client knew of revision `asked`."""
         with self._lock:

@@ -5,19 +5,21 @@ one revision. Of each table the columns that are named are read, nothing else. A
 before it has given out a row is planned and run again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from leasehold.client.engine import Open, Prepared, Run
+from leasehold.client.known import Known
 from leasehold.client.result import QueryResult
 from leasehold.client.scan import next_plan
+from leasehold.core.cutoff import rows_taken_away
 from leasehold.core.messages import QueryPlan, ScanPlan
 from leasehold.core.records import Field
 from leasehold.core.statements import fold
-from leasehold.errors import Refused
+from leasehold.errors import NotFound, Refused
 from leasehold.sql.binder import words
 from leasehold.sql.select import Bound, Select, bind, key_of, spark_line, written
 from leasehold.sql.views import written as written_view
@@ -34,28 +36,137 @@ def run_query(
     open_plan: Open,
     memory_bytes: int,
     on_read: Callable[[int, int], None] = lambda *_: None,
+    known: Known | None = None,
 ) -> QueryResult:
     """Runs a SELECT, and answers once its first rows are there. `plan` pins what it names, by `database.name`.
 
+    `known` is what the client knows: what a statement of it has taken away is not handed out once that has returned.
     `on_read` is told how many rows were read so far and how many the tables have, on another thread. Raises what `plan`
     and `sql.select` raise; what ends a scan as it is, but ROWS_TAKEN_AWAY only once it has come SCAN_PLANS_MAX times;
     `Refused` with code NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, or QUERY_FAILED with what DuckDB says. Rows that are read
     later may raise so too.
     """
-    attempt = 1
-    while True:
-        run = Run(prepare(select, plan([str(name) for name in select.reads]), memory_bytes), open_plan, on_read)
+    return QueryResult(_Query(select, plan, open_plan, memory_bytes, on_read, known or Known()))
+
+
+class _Query:
+    """A SELECT under way, from its first plan to the last batch that is handed out.
+
+    Rows lie in the buffers of DuckDB and of this process after nodes have released them. So a batch that is handed out
+    after a statement of this client has returned is judged first: everything that was read is planned anew, and if any
+    of it was taken away, the query ends. One that has handed out nothing is run again instead where rows were deleted.
+    """
+
+    schema: pa.Schema
+    """Of all batches."""
+
+    def __init__(
+        self,
+        select: Select,
+        plan: Callable[[Sequence[str]], QueryPlan],
+        open_plan: Open,
+        memory_bytes: int,
+        on_read: Callable[[int, int], None],
+        known: Known,
+    ) -> None:
+        self._select = select
+        self._plan = plan
+        self._open = open_plan
+        self._memory_bytes = memory_bytes
+        self._on_read = on_read
+        self._known = known
+        self._attempt = 1
+        self._has_handed_out = False
+        self._begin()
+
+    def _begin(self) -> None:
+        while True:
+            self._judged = self._known.returned
+            self._pinned = self._plan([str(name) for name in self._select.reads])
+            self._prepared = prepare(self._select, self._pinned, self._memory_bytes)
+            self._run = Run(self._prepared, self._open, self._on_read)
+            try:
+                schema, first = self._run.take(), self._run.take()
+            except BaseException as error:
+                self._run.stop()
+                if not isinstance(error, Refused):
+                    raise
+                self._attempt = next_plan(error, self._attempt)
+            else:
+                assert isinstance(schema, pa.Schema), "the schema comes first"
+                self.schema, self._ahead = schema, [first]
+                return
+
+    def take(self) -> pa.RecordBatch | None:
+        """The next batch, None at the end. Raises what ended the query."""
+        while True:
+            batch = self._ahead.pop() if self._ahead else self._run.take()
+            assert not isinstance(batch, pa.Schema), "it came first"
+            try:
+                if batch is not None:
+                    self._judge()
+            except Refused as error:
+                if self._has_handed_out:
+                    raise
+                self._attempt = next_plan(error, self._attempt)
+                schema = self.schema
+                self._run.stop()
+                self._begin()
+                if not self.schema.equals(schema):
+                    raise
+            else:
+                self._has_handed_out = True
+                return batch
+
+    def _judge(self) -> None:
+        """Raises `Refused` if anything that the rows come from was taken away."""
+        returned = self._known.returned
+        if returned == self._judged:
+            return
         try:
-            schema, first = run.take(), run.take()
-        except BaseException as error:
-            run.stop()
-            if not isinstance(error, Refused):
-                raise
-            attempt = next_plan(error, attempt)
-        else:
-            assert isinstance(schema, pa.Schema), "the schema comes first"
-            assert not isinstance(first, pa.Schema), "and once"
-            return QueryResult(run, schema, first)
+            now = self._plan([str(name) for name in self._select.reads])
+        except NotFound as error:
+            raise self._gone(error) from error
+        if now.revision < returned:
+            raise Refused("a coordinator answered on an older revision", code="BEHIND", hint="run the query again")
+        check_still(self._pinned, self._prepared.plans.values(), now)
+        self._judged = returned
+
+    def _gone(self, error: NotFound) -> NotFound:
+        """Which of the names it is that nothing has any more."""
+        views = {key_of(view.name) for view in self._pinned.views}
+        for name in map(str, self._select.reads):
+            try:
+                self._plan([name])
+            except NotFound:
+                code = "VIEW_DROPPED" if key_of(name) in views else "TABLE_DROPPED"
+                return NotFound(f"{name} was dropped or renamed", code=code, hint=error.hint)
+        return error
+
+    def stop(self) -> None:
+        """Ends the query. Idempotent."""
+        self._run.stop()
+
+
+def check_still(pinned: QueryPlan, read: Iterable[ScanPlan], now: QueryPlan) -> None:
+    """Raises `Refused` (TABLE_DROPPED, VIEW_DROPPED, COLUMN_DROPPED, ROWS_TAKEN_AWAY) if something that was `read` is
+    not there any more in the plan of `now`."""
+    views = {view.view for view in now.views}
+    for view in pinned.views:
+        if view.view not in views:
+            raise Refused(f"{view.name} was dropped", code="VIEW_DROPPED", hint="SHOW VIEWS lists those that are there")
+    tables = {plan.facts.table: plan for plan in now.plans}
+    for plan in read:
+        name, left = plan.facts.name, tables.get(plan.facts.table)
+        if left is None:
+            raise Refused(f"{name} was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what is there")
+        there = {field.id for field in left.fields}
+        for field in plan.fields:
+            if field.id not in there:
+                text = f"column {field.name} of {name} was dropped"
+                raise Refused(text, code="COLUMN_DROPPED", hint="run the query again")
+        if plan.cutoff is not None and left.cutoff is not None and left.cutoff.deletes != plan.cutoff.deletes:
+            raise rows_taken_away(name, "rows were deleted or a TTL was shortened")
 
 
 def prepare(select: Select, plan: QueryPlan, memory_bytes: int) -> Prepared:

@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 
 class Running(Protocol):
-    """A query under way."""
+    """A query under way, whose first rows are there."""
 
-    def take(self) -> pa.RecordBatch | pa.Schema | None:
+    @property
+    def schema(self) -> pa.Schema:
+        """Of all batches."""
+        ...
+
+    def take(self) -> pa.RecordBatch | None:
         """The next batch, None at the end. Raises what ended the query."""
         ...
 
@@ -31,27 +36,23 @@ class QueryResult:
     query when it is closed or forgotten; a context manager.
     """
 
-    def __init__(self, run: Running, schema: pa.Schema, first: pa.RecordBatch | None) -> None:
-        self.schema = schema
+    def __init__(self, run: Running) -> None:
+        self.schema = run.schema
         self._run = run
-        self._first = first
-        self._ended = first is None
+        self._ended = False
         self._stop = weakref.finalize(self, run.stop)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The batches that were not taken yet. Raises what ends the query."""
         while not self._ended:
-            batch, self._first = self._first, None
+            try:
+                batch = self._run.take()
+            except BaseException:
+                self.close()
+                raise
             if batch is None:
-                try:
-                    item = self._run.take()
-                except BaseException:
-                    self.close()
-                    raise
-                if not isinstance(item, pa.RecordBatch):
-                    self.close()
-                    return
-                batch = item
+                self.close()
+                return
             yield batch
 
     def read_all(self) -> pa.Table:
