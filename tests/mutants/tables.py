@@ -240,7 +240,6 @@ MUTANTS = (
         rule="a client hands out nothing that was released before the newest revision that it knows",
         edits=(Edit("core/scan.py", "        if mark.view_revision < least:\n", "        if False:\n"),),
         hunters=("tests/unit/core/test_scan.py",),
-        unseen="no client of a random cluster drops the table that it reads",
     ),
     Mutant(
         name="rows of a query from before what the client has heard of",

@@ -112,8 +112,8 @@ class Client:
                 )
             await asyncio.sleep(self._random.random() * CLIENT_PAUSE_MAX_S)
 
-    async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> None:
-        """One statement, to its end or until patience ends."""
+    async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> Receipt | None:
+        """One statement, to its end or until patience ends; its receipt."""
         cluster = self._cluster
         one = Asked(id=StatementId(cluster.entropy.hex_128()), text=text)
         self._asked.append(one)
@@ -129,6 +129,7 @@ class Client:
             one.heard = answer
         if one.heard is not None:
             self._on_end(one, one.heard)
+        return one.heard if isinstance(one.heard, Receipt) else None
 
     async def take_and_give_back(self, ways: tuple[tuple[str, ...], ...]) -> None:
         """Takes away what a reader needs by the first statement of one of `ways`, and gives it back by the others, for

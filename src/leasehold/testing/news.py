@@ -317,6 +317,13 @@ class Scanned(msgspec.Struct, frozen=True, kw_only=True):
     by_segment: bool
 
 
+class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A client was handed a batch that was released on this revision, when `returned` had returned to it."""
+
+    released: Revision
+    returned: Revision
+
+
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
     """A client put these rows into a write transaction, whatever becomes of it."""
 
@@ -344,6 +351,7 @@ News: TypeAlias = (
     | Crossed
     | Answered
     | Scanned
+    | HandedOut
     | Wrote
     | Committed
     | Elected

@@ -29,6 +29,7 @@ from leasehold.testing.news import (
     Crossed,
     Damaged,
     DisksShrank,
+    HandedOut,
     LeaderSeen,
     News,
     Passed,
@@ -360,6 +361,10 @@ class Oracle:
     def wrote(self, transaction: TransactionId, table: ObjectId, rows: "Counter[str]") -> None:
         """A client is about to commit these rows under a write transaction."""
         self.saw(Wrote(transaction=transaction, table=table, rows=rows))
+
+    def handed_out(self, released: Revision, returned: Revision) -> None:
+        """A client was handed a batch, released on one revision when statements up to another had returned to it."""
+        self.saw(HandedOut(released=released, returned=returned))
 
     def scanned(
         self,

@@ -6,17 +6,17 @@ blocks threads and reads Arrow.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import NoReturn, TypeAlias, assert_never
+from typing import Final, NoReturn, TypeAlias, assert_never
 
 import msgspec
 
 from leasehold.client.places import Places, silent
 from leasehold.client.scan import FINAL, reading_order
 from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
-from leasehold.core.messages import BatchMark, PlanScan, ReadTicket, ScanPlan
+from leasehold.core.messages import BatchMark, PlanScan, ReadTicket, Receipt, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Done, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -25,6 +25,12 @@ from leasehold.limits import MILLISECOND_NS, SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP
 from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, batch_in, closing
 from leasehold.wire.ports import Clock, Entropy, Transport
+
+TAKE_CHANCE: Final = 0.1
+"""After each batch, of a reader that takes away what it reads."""
+
+Take: TypeAlias = Callable[[str], Awaitable[Receipt | None]]
+"""Runs a statement on a table; its receipt, None if it was not heard of."""
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +45,12 @@ class Scanned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader:
-    """One client that reads, and thinks for `think_ns` after each batch. `on_handed_out` is told of each batch,
-    `on_scanned` of each scan that came to its end, `on_failed` of the others."""
+    """One client that reads, and thinks for `think_ns` after each batch.
+
+    After some batches it runs a statement on the table that it reads: `take` does that, and answers what has returned.
+    `on_handed_out` is told for each batch on which revision it was released and which one had returned to this client,
+    `on_scanned` of each scan that came to its end, `on_failed` of the others.
+    """
 
     def __init__(
         self,
@@ -53,7 +63,6 @@ class Reader:
         pause_max_ns: int = 500 * MILLISECOND_NS,
         think_ns: int = 0,
         account: Account | None = None,
-        on_handed_out: Callable[[tuple[RowId, ...]], None] = lambda _: None,
         on_scanned: Callable[[Scanned], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
     ) -> None:
@@ -64,7 +73,9 @@ class Reader:
         self._random = random
         self._pause_max_ns = pause_max_ns
         self._think_ns = think_ns
-        self._on_handed_out = on_handed_out
+        self.take: Take | None = None
+        self._returned = Revision(0)
+        self.on_handed_out: Callable[[Revision, Revision], None] = lambda *_: None
         self._on_scanned = on_scanned
         self._on_failed = on_failed
 
@@ -111,13 +122,21 @@ class Reader:
                 think_ns=self._think_ns,
             )
             async with aclosing(reading.batches()) as batches:
-                async for batch in batches:
+                async for batch, released in batches:
                     rows.extend(batch)
-                    self._on_handed_out(batch)
+                    self.on_handed_out(released, self._returned)
+                    if self.take is not None and self._random.random() < TAKE_CHANCE:
+                        await self._run(self.take, name)
         revision, cutoff = plan.facts.revision, plan.cutoff.revision
         scanned = Scanned(table=plan.facts.table, name=name, revision=revision, cutoff=cutoff, rows=tuple(rows))
         self._on_scanned(scanned)
         return scanned
+
+    async def _run(self, take: Take, name: str) -> None:
+        receipt = await take(name)
+        if receipt is not None:
+            self.asking.known.heard(receipt)
+            self._returned = max(self._returned, receipt.revision or self._returned)
 
 
 class _Attempt:
@@ -133,6 +152,8 @@ class _Attempt:
 
 
 Marked: TypeAlias = tuple[tuple[RowId, ...], BatchMark]
+Handed: TypeAlias = tuple[tuple[RowId, ...], Revision]
+"""Rows, and on which revision they were released."""
 
 
 class _SegmentReader:
@@ -171,8 +192,8 @@ class _SegmentReader:
         holders = places.in_turn(reading_order(segment))
         self._reading = SegmentReading(msgspec.structs.replace(segment, holders=holders))
 
-    async def batches(self) -> AsyncGenerator[tuple[RowId, ...], None]:
-        """Every row of the segment, once."""
+    async def batches(self) -> AsyncGenerator[Handed, None]:
+        """Every row of the segment, once, and on which revision it was released."""
         await self._group.__aenter__()
         try:
             while True:
@@ -181,9 +202,9 @@ class _SegmentReader:
                     if wait_until_ns is None:
                         return
                     await self._wait(wait_until_ns)
-                rows = self._take(*self._inbox.popleft()) if self._inbox else None
-                if rows:
-                    yield rows
+                taken = self._take(*self._inbox.popleft()) if self._inbox else None
+                if taken is not None and taken[0]:
+                    yield taken
                     await self._clock.sleep_until(self._clock.now_ns() + self._think_ns)
         finally:
             for attempt in tuple(self._attempts.values()):
@@ -264,7 +285,7 @@ class _SegmentReader:
         self._inbox.append((attempt, what))
         self._arrival.set()
 
-    def _take(self, attempt: _Attempt, what: Marked | LeaseholdError | None) -> tuple[RowId, ...] | None:
+    def _take(self, attempt: _Attempt, what: Marked | LeaseholdError | None) -> Handed | None:
         node = attempt.node
         if self._attempts.get(node) is not attempt:
             return None
@@ -289,7 +310,7 @@ class _SegmentReader:
                 raise what
         return None
 
-    def _received(self, attempt: _Attempt, batch: tuple[RowId, ...], mark: BatchMark) -> tuple[RowId, ...] | None:
+    def _received(self, attempt: _Attempt, batch: tuple[RowId, ...], mark: BatchMark) -> Handed | None:
         node, row, now_ns = attempt.node, self._reading.row, self._clock.now_ns()
         if not row < mark.next_row <= self._segment.rows or len(batch) > mark.next_row - row:
             self._leave(attempt)
@@ -311,7 +332,7 @@ class _SegmentReader:
         if not attempt.has_answered:
             attempt.has_answered = True
             self._known.reads.answered(now_ns - attempt.began_ns)
-        return batch
+        return batch, mark.view_revision
 
     def _leave(self, attempt: _Attempt) -> None:
         del self._attempts[attempt.node]

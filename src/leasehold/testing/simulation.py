@@ -37,7 +37,17 @@ from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, Oracle
 from leasehold.testing.readers import Reader, Scanned
 from leasehold.testing.rows import RowId
-from leasehold.testing.statements import DATABASES, IN_SYNC, READING_ROLE, TABLES, TIMED, USERS, reading, ways_to_take
+from leasehold.testing.statements import (
+    DATABASES,
+    IN_SYNC,
+    READING_ROLE,
+    TABLES,
+    TIMED,
+    USERS,
+    reading,
+    taking,
+    ways_to_take,
+)
 from leasehold.testing.writers import Fate, Habits, Writer, Written
 
 SECONDS: Final = 80
@@ -55,6 +65,9 @@ NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table i
 HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS)
 READ_PAUSE_MAX_NS: Final = SECOND_NS
 """Short: what it reads, and that it may, is taken away now and then, and its scans have to be under way when it is."""
+TAKING_EVERY: Final = 3
+"""One seed in so many has a reader that takes away what it reads."""
+GIVEN_BACK_MAX_S: Final = 4.0
 VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 BATCH_ROWS: Final = (1, 4)
@@ -172,7 +185,7 @@ class Simulation:
         return Account(user, PASSWORDS) if self._people else None
 
     def _work(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
-        clients = [
+        clients: list[Coroutine[Any, Any, None]] = [
             Client(self.cluster, self._fork(), self.asked, self._on_end, self._login).run() for _ in range(CLIENTS)
         ]
         if self._people:
@@ -185,6 +198,8 @@ class Simulation:
             for number in range(1, WRITERS + 1)
         ]
         readers = [self._reader(f"r{number}", self._account(READER)).run(NAMES) for number in range(1, READERS + 1)]
+        if self._seed % TAKING_EVERY == 0:
+            clients.extend(self._taking_reader("r0"))
         return [*clients, *writers, *readers]
 
     def _writer(self, host: str, rows: Iterator[int], group: asyncio.TaskGroup, account: Account | None) -> Writer:
@@ -213,6 +228,29 @@ class Simulation:
             account=account,
             on_scanned=self._on_scanned,
         )
+
+    def _taking_reader(self, host: str) -> list[Coroutine[Any, Any, None]]:
+        """A client that takes away what it reads while it reads it, and what gives that back some time later."""
+        random, asking = self._fork(), Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
+        reader = self._reader(host, self._account(READER))
+        giving: list[str] = []
+        user = READER if self._people and not self._by_role else None
+
+        async def take(name: str) -> Receipt | None:
+            taken, *given = taking(random, name, user)
+            receipt = await asking.ask(taken, patience_s=SETUP_S)
+            giving.extend(given)
+            return receipt
+
+        async def give_back() -> None:
+            while True:
+                await asyncio.sleep(random.random() * GIVEN_BACK_MAX_S)
+                while giving:
+                    await asking.ask(giving.pop(), patience_s=SETUP_S)
+
+        reader.take = take
+        reader.on_handed_out = self._oracle.handed_out
+        return [reader.run(NAMES), give_back()]
 
     def _fork(self) -> Random:
         """A generator of its own for each actor, so that what one draws does not depend on another's turn."""

@@ -148,6 +148,22 @@ def _people(random: Random) -> Choices:
     )
 
 
+def taking(random: Random, table: str, user: str | None) -> tuple[str, ...]:
+    """What takes away what a reader of a table reads, then what gives it back, if anything does.
+
+    `user` is the reader, if he reads by a right of his own.
+    """
+    low = random.randrange(60)
+    ways: list[tuple[str, ...]] = [
+        (f"DROP TABLE {table} CASCADE", f"CREATE TABLE {table} (a INT, b INT)"),
+        (f"DELETE FROM {table} WHERE a >= {low}",),
+        (f"DELETE FROM {table} WHERE a < {low}",),
+    ]
+    if user is not None:
+        ways.append((f"REVOKE SELECT ON CLUSTER FROM {user}", f"GRANT SELECT ON CLUSTER TO {user}"))
+    return random.choice(ways)
+
+
 def reading(user: str, *, by_role: bool) -> str:
     """What lets a user read everything."""
     return f"GRANT ROLE {READING_ROLE} TO {user}" if by_role else f"GRANT SELECT ON CLUSTER TO {user}"
