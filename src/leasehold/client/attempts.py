@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from pyarrow import flight
 from leasehold.client.places import Places
 from leasehold.core.messages import BatchMark, ReadTicket
 from leasehold.errors import LeaseholdError
-from leasehold.ids import NodeId, Revision
+from leasehold.ids import NodeId
 from leasehold.limits import SCAN_AHEAD_BYTES_MAX, SECOND_NS
 from leasehold.wire.flight import calling, expect, reader_to, ticket
 
@@ -19,19 +20,22 @@ Marked: TypeAlias = tuple[pa.RecordBatch | None, BatchMark]
 """A batch and what its node says of it."""
 
 
+@dataclass(eq=False)
 class Attempt:
-    """One request for a segment's rows from `row` on, on a thread of its own."""
+    """One request for a segment's rows, on a thread of its own. It holds nothing of the reader that it is made for: one
+    that is not read to its end goes, and its threads end."""
 
-    def __init__(self, node: NodeId, address: str, row: int, revision: Revision, began_ns: int) -> None:
-        self.node = node
-        self._address = address
-        self.row = row
-        self.revision = revision
-        """The newest that the client knew when it asked."""
-        self.began_ns = began_ns
-        self.has_answered = False
-        self.is_dropped = False
-        self._stream: flight.FlightStreamReader | None = None
+    node: NodeId
+    address: str
+    request: ReadTicket
+    began_ns: int
+    schema: pa.Schema
+    options: flight.FlightCallOptions
+    inbox: "Inbox"
+    places: Places
+    has_answered: bool = False
+    is_dropped: bool = False
+    _stream: flight.FlightStreamReader | None = None
 
     def drop(self) -> None:
         """Its answer counts no more. A call that waits for its first message ends by its deadline alone."""
@@ -40,51 +44,36 @@ class Attempt:
         if stream is not None:
             stream.cancel()
 
-    def start(
-        self,
-        request: ReadTicket,
-        schema: pa.Schema,
-        options: flight.FlightCallOptions,
-        inbox: "Inbox",
-        places: Places,
-    ) -> None:
+    def start(self) -> None:
         """Puts what comes into the inbox, and how it ended. What it learns of the node is known to the whole client at
         once."""
-        arguments = (request, schema, options, inbox, places)
         # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process. So the
         # end of the program waits for it, at most until the deadline of its call.
-        threading.Thread(target=self._run, args=arguments, name=f"scan of node {self.node}", daemon=False).start()
+        threading.Thread(target=self._run, name=f"scan of node {self.node}", daemon=False).start()
 
-    def _run(
-        self,
-        request: ReadTicket,
-        schema: pa.Schema,
-        options: flight.FlightCallOptions,
-        inbox: "Inbox",
-        places: Places,
-    ) -> None:
+    def _run(self) -> None:
         ended_by: BaseException | None = None
         try:
-            for marked in self._batches(request, schema, options):
-                places.served(self.node)
-                if not inbox.put(self, marked):
+            for marked in self._batches():
+                self.places.served(self.node)
+                if not self.inbox.put(self, marked):
                     return
         except LeaseholdError as error:
             if not self.is_dropped:
-                places.failed(self.node, error)
+                self.places.failed(self.node, error)
             ended_by = error
         except BaseException as error:  # noqa: BLE001 it is raised where the rows are taken
             ended_by = error
-        inbox.put(self, ended_by)
+        self.inbox.put(self, ended_by)
 
-    def _batches(self, request: ReadTicket, schema: pa.Schema, options: flight.FlightCallOptions) -> Iterator[Marked]:
+    def _batches(self) -> Iterator[Marked]:
         """What the replica sends. Raises why it sends no more, unless it says that this was all."""
-        with calling(self._address):
-            self._stream = stream = reader_to(self._address).do_get(ticket(request), options)
+        with calling(self.address):
+            self._stream = stream = reader_to(self.address).do_get(ticket(self.request), self.options)
         try:
             while not self.is_dropped:
-                with calling(self._address):
-                    if not stream.schema.equals(schema, check_metadata=True):
+                with calling(self.address):
+                    if not stream.schema.equals(self.schema, check_metadata=True):
                         raise pa.ArrowInvalid("the replica serves another schema than was asked for")
                     try:
                         chunk = stream.read_chunk()

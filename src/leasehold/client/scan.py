@@ -185,8 +185,6 @@ class _SegmentReader:
         if address is None:
             self._failed(node, Unreachable("nobody knows its address", code="NO_ADDRESS"))
             return
-        attempt = Attempt(node, address, self._reading.row, self._places.revision, self._now_ns())
-        self._attempts[node] = attempt
         request = ReadTicket(
             cluster_id=self._plan.facts.cluster_id,
             request=self._request,
@@ -194,17 +192,18 @@ class _SegmentReader:
             bucket=self._segment.bucket,
             segment=self._segment.id,
             sha256=self._segment.sha256,
-            row_offset=attempt.row,
+            row_offset=self._reading.row,
             fields=self._asked,
-            revision=attempt.revision,
+            revision=self._places.revision,
             through=self._plan.through,
             login=self._login,
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
         )
-        timeout = within(self._timeout_ns)
-        # It holds nothing of this object: a reader that is not read to its end goes, and its threads end.
-        attempt.start(request, self._schema, timeout, self._inbox, self._places)
+        options, now_ns = within(self._timeout_ns), self._now_ns()
+        attempt = Attempt(node, address, request, now_ns, self._schema, options, self._inbox, self._places)
+        self._attempts[node] = attempt
+        attempt.start()
 
     def _take(self, attempt: Attempt, what: Marked | BaseException | None) -> pa.RecordBatch | None:
         """What has arrived: rows to hand on, or how an attempt ended."""
@@ -221,7 +220,7 @@ class _SegmentReader:
                 self._failed(node, Unreachable(text, code="BROKEN_STREAM"))
             case None:
                 self._reading.ended(node)
-            case LeaseholdError() if what.code == "TIMED_OUT" and row > attempt.row:
+            case LeaseholdError() if what.code == "TIMED_OUT" and row > attempt.request.row_offset:
                 self._reading.ended(node)
             case LeaseholdError() if what.code not in FINAL:
                 self._was_late = self._was_late or what.code == "TIMED_OUT"
@@ -236,12 +235,12 @@ class _SegmentReader:
             text = f"a batch up to row {mark.next_row} came at row {row} of {rows}"
             self._leave(attempt, Refused(text, code="BAD_BATCH"))
             return None
-        needed = self._known.needed(attempt.revision)
+        needed = self._known.needed(attempt.request.revision)
         overtaken = self._reading.received(node, mark, batch.num_rows, now_ns, needed)
         if overtaken is None:
             text = f"a batch was released on revision {mark.view_revision}, an older one"
             # One that was new enough when it was asked for has only been on its way for too long: it is asked for anew.
-            is_fault = mark.view_revision < attempt.revision
+            is_fault = mark.view_revision < attempt.request.revision
             self._leave(attempt, Refused(text, code="BEHIND") if is_fault else None)
             return None
         for other in overtaken:

@@ -49,7 +49,7 @@ from leasehold.limits import (
     SEGMENT_BYTES_MAX,
 )
 from leasehold.node.forwarding import Forwarding, Peer, Peers
-from leasehold.node.guarding import assigned_bucket, busy, check_node, guarded, table_in_use, wait_until_shown
+from leasehold.node.guarding import assigned_bucket, check_node, guarded, place, table_in_use, wait_until_shown
 from leasehold.node.published import Published
 from leasehold.storage.conforming import realign, written_fields
 from leasehold.storage.files import SegmentFiles
@@ -92,12 +92,8 @@ class Appends:
         # Before it takes a place: a client that may not write keeps nobody out.
         wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         admitted = self._admit(ticket)
-        if not self._writing.acquire(blocking=False):
-            raise busy("writes", FLIGHT_WRITES_MAX)
-        try:
+        with place(self._writing, "writes", FLIGHT_WRITES_MAX):
             return encode(self._write(ticket, admitted, incoming))
-        finally:
-            self._writing.release()
 
     def _write(self, ticket: WriteTicket, admitted: Admitted, incoming: Incoming) -> StagedSegment:
         fields = written_fields(incoming.schema, admitted.table)
@@ -153,13 +149,9 @@ class Appends:
         `SegmentStored`."""
         wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
         self._admit_forward(ticket)
-        if not self._accepting.acquire(blocking=False):
-            raise busy("forwarded writes", FLIGHT_WRITES_MAX)
-        try:
+        with place(self._accepting, "forwarded writes", FLIGHT_WRITES_MAX):
             yield encode(ForwardAdmitted())
             yield encode(self._accept(ticket, incoming))
-        finally:
-            self._accepting.release()
 
     def _accept(self, ticket: ForwardTicket, incoming: Incoming) -> SegmentStored:
         digest = hashlib.sha256()

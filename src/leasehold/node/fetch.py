@@ -26,7 +26,7 @@ from leasehold.limits import (
     SEGMENT_BYTES_MAX,
     SEGMENT_ROWS_MAX,
 )
-from leasehold.node.guarding import busy, check_node, missing
+from leasehold.node.guarding import check_node, missing, place
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.storage.segment import verify_segment
@@ -57,20 +57,17 @@ class Fetches:
         return Outgoing(BYTES_SCHEMA, self._guarding(path))
 
     def _guarding(self, path: Path) -> Iterator[tuple[pa.RecordBatch, None]]:
-        if not self._reading.acquire(blocking=False):
-            raise busy("fetches", FLIGHT_READS_MAX)
-        try:
-            with path.open("rb", buffering=0) as file:
-                while chunk := file.read(FORWARD_CHUNK_BYTES):
-                    with self._counting:
-                        self.bytes_given += len(chunk)
-                    yield bytes_batch(chunk), None
+        with place(self._reading, "fetches", FLIGHT_READS_MAX):
+            try:
+                with path.open("rb", buffering=0) as file:
+                    while chunk := file.read(FORWARD_CHUNK_BYTES):
+                        with self._counting:
+                            self.bytes_given += len(chunk)
+                        yield bytes_batch(chunk), None
+            except OSError as error:
+                raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
             with self._counting:
                 self.segments_given += 1
-        except OSError as error:
-            raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
-        finally:
-            self._reading.release()
 
 
 def _unheard(node: NodeId, error: LeaseholdError | None) -> None:

@@ -5,7 +5,9 @@ that the catalog says about a request is decided on the view of a `Pass` that `g
 `docs/protocols.md` has the table of all paths. Whatever else reads `published.view` only waits, or words an error.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
+from threading import BoundedSemaphore
 
 from leasehold.core.catalog import BucketKey, Catalog
 from leasehold.core.generations import generation_changed, generation_of
@@ -105,12 +107,8 @@ def wait_until_shown(
     """
     if published.view.revision >= revision:
         return
-    if not published.waiting.acquire(blocking=False):
-        raise busy("calls waiting for a revision", FLIGHT_WAITS_MAX)
-    try:
+    with place(published.waiting, "calls waiting for a revision", FLIGHT_WAITS_MAX):
         _wait_until_shown(published, now_ns, revision, bucket, generation)
-    finally:
-        published.waiting.release()
 
 
 def _wait_until_shown(
@@ -187,6 +185,17 @@ def missing(published: Published, segment: SegmentId) -> Definite:
         code="SEGMENT_MISSING",
         hint="Another replica may serve; this node fetches what it lacks.",
     )
+
+
+@contextlib.contextmanager
+def place(places: BoundedSemaphore, what: str, most: int) -> Generator[None]:
+    """One of the `most` places for `what`. Raises `Refused` with code BUSY if none is free."""
+    if not places.acquire(blocking=False):
+        raise busy(what, most)
+    try:
+        yield
+    finally:
+        places.release()
 
 
 def busy(what: str, most: int) -> Definite:

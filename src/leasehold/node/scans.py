@@ -34,7 +34,7 @@ from leasehold.limits import (
     LITERAL_CHARACTERS_MAX,
     SEGMENTS_VERIFIED_MAX,
 )
-from leasehold.node.guarding import busy, check_generation, guarded, missing, table_in_use, wait_until_shown
+from leasehold.node.guarding import check_generation, guarded, missing, place, table_in_use, wait_until_shown
 from leasehold.node.hiding import Hiding, Hidings
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
@@ -83,12 +83,8 @@ class Scans:
         return Outgoing(schema, self._guarding(ticket, hidings, _Rest(ticket.row_offset, telling)))
 
     def _guarding(self, ticket: ReadTicket, hidings: Hidings, rest: "_Rest") -> Iterator[Released]:
-        if not self._reading.acquire(blocking=False):
-            raise busy("scans", FLIGHT_READS_MAX)
-        try:
+        with place(self._reading, "scans", FLIGHT_READS_MAX):
             yield from self._stream(ticket, hidings, rest)
-        finally:
-            self._reading.release()
 
     def _stream(self, ticket: ReadTicket, hidings: Hidings, begin: "_Rest") -> Iterator[Released]:
         try:

@@ -11,12 +11,15 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.client.attempts import Attempt, Inbox
 from leasehold.client.known import Known
+from leasehold.client.places import Places
 from leasehold.client.scan import read_plan
-from leasehold.core.messages import BatchMark, Receipt, TableFacts
+from leasehold.core.messages import BatchMark, ReadTicket, Receipt, TableFacts
 from leasehold.core.records import Outcome
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, NodeId, Revision, Sequence, StatementId, Term
 from leasehold.limits import PLACE_REST_MIN_NS, SCAN_AHEAD_BYTES_MAX
+from leasehold.storage.schema import arrow_schema
+from leasehold.wire.flight import within
 from tests.unit.node.cluster import DROP_TABLE, Cluster, add, cluster, rows
 
 SEGMENTS = 6
@@ -86,10 +89,30 @@ def test_what_takes_nothing_away_costs_a_reader_a_question_and_no_row(pair: Clus
     assert sum(node.readings for node in pair.nodes) - before >= 15, "all but the first batch was released anew"
 
 
-def test_what_waits_for_a_reader_is_bounded_in_bytes() -> None:
+def attempt_into(inbox: Inbox, made: Cluster) -> Attempt:
+    """One that was never started."""
+    plan = made.plan()
+    segment = plan.segments[0]
+    request = ReadTicket(
+        cluster_id=plan.facts.cluster_id,
+        request="r",
+        table=segment.table,
+        bucket=segment.bucket,
+        segment=segment.id,
+        sha256=segment.sha256,
+        row_offset=0,
+        fields=plan.fields,
+        revision=plan.facts.revision,
+    )
+    places, schema = Places(plan.facts), arrow_schema(plan.fields)
+    return Attempt(NodeId(1), "n:1", request, 0, schema, within(1), inbox, places)
+
+
+def test_what_waits_for_a_reader_is_bounded_in_bytes(pair: Cluster) -> None:
     half = pa.record_batch({"x": pa.array([0] * (SCAN_AHEAD_BYTES_MAX // 16), pa.int64())})
     mark = BatchMark(next_row=1, view_revision=Revision(1), term=Term(1), sequence=Sequence(1))
-    inbox, attempt = Inbox(), Attempt(NodeId(1), "n:1", 0, Revision(1), 0)
+    inbox = Inbox()
+    attempt = attempt_into(inbox, pair)
     assert inbox.put(attempt, (half, mark))
     assert inbox.put(attempt, (half, mark))
     put: list[bool] = []
