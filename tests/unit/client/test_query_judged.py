@@ -158,3 +158,11 @@ def test_an_older_word_of_a_coordinator_proves_nothing() -> None:
 def test_a_query_without_rows_ends() -> None:
     world = World()
     assert world.query("SELECT a FROM db.t WHERE a < 0").read_all().num_rows == 0
+
+
+def test_a_caller_is_told_how_many_rows_were_read() -> None:
+    world = World()
+    told: list[int] = []
+    select = read_select("SELECT count(*) FROM db.t", cluster="")
+    run_query(select, world.plan, world.open, MEMORY_BYTES, lambda rows, _of: told.append(rows)).read_all()
+    assert told == [ROWS * number for number in range(1, BATCHES + 1)]
