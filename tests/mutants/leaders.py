@@ -7,7 +7,6 @@ RUNTIME = "coordinator/runtime.py"
 WRITER = "coordinator/writer.py"
 PROCEDURES = "coordinator/procedures.py"
 PROCEEDED = "BarrierReceipt(revision={}, term=1, sequence=0, settled=())"
-IMPORTS = Edit(PROCEDURES, "import Outcome, ProcedureRecord,", "import BarrierReceipt, Outcome, ProcedureRecord,")
 DDL = "core/ddl.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 QUEUE = "tests/unit/coordinator/test_writer_deadline.py"
@@ -30,7 +29,6 @@ def _without_a_barrier(where: str) -> tuple[Edit, ...]:
             f"        {verdict}\n        if",
             f"        verdict = {proceed} if {where} else barrier.verdict.result()\n        if",
         ),
-        IMPORTS,
     )
 
 
@@ -156,7 +154,6 @@ MUTANTS = (
                 f"self._leasing._newest = {PROCEEDED.format('self._elected')}\n"
                 "            running.barrier = self._leasing.ask(self._elected)",
             ),
-            IMPORTS,
         ),
         hunters=(f"{SHORTCUTS}::test_that_an_earlier_leader_may_have_proceeded_is_no_reason_to_go_on",),
     ),

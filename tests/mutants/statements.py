@@ -16,6 +16,14 @@ REWRITE = "tests/unit/core/test_rewrite.py"
 ASKED = "tests/scenarios/test_admission.py"
 ROWS = "tests/unit/node/test_hiding.py"
 CUTOFF = "tests/unit/node/test_cutoff.py"
+WAITED = (
+    "tests/unit/coordinator/test_waits_in_sequence.py"
+    "::test_a_receipt_tells_what_the_statement_waited_for_before_its_time_counts"
+)
+SEQUENCE = (
+    "tests/sim/test_waits_in_sequence.py"
+    "::test_what_adds_up_where_machines_die_one_after_the_other_is_told_in_the_receipt"
+)
 EARLY = "        after = await self._insist(decide)\n        if procedure.step is Step.PRE_STATE:\n"
 
 MUTANTS = (
@@ -490,5 +498,21 @@ MUTANTS = (
         rule="a statement that is asked again by its id is the one that waits already",
         edits=(Edit(PROCEDURES, "        if running is not None:\n            return running.origin\n", ""),),
         hunters=(f"{RUNNING}::test_R12_a_statement_that_is_asked_again_while_it_waits_for_its_turn_happens_once",),
+    ),
+    Mutant(
+        name="a wait in the queue that no receipt tells",
+        invariant="INV-DDL-1",
+        rule="what a statement waited for before its bound counts is in its receipt",
+        edits=(Edit(PROCEDURES, "        running.waited = Waited(queued_ns=self._clock.now_ns() - began_ns)\n", ""),),
+        hunters=(WAITED, SEQUENCE),
+        unseen="no invariant of the cluster looks at what is shown",
+    ),
+    Mutant(
+        name="a wait for the last change that no receipt tells",
+        invariant="INV-DDL-1",
+        rule="what a statement waited for before its bound counts is in its receipt",
+        edits=(Edit(PROCEDURES, "            if waits:\n", "            if False:\n"),),
+        hunters=(WAITED, SEQUENCE),
+        unseen="no invariant of the cluster looks at what is shown",
     ),
 )

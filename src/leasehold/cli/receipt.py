@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from leasehold.cli.output import Output, milliseconds, note, say, show_json, show_table
 from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome
+from leasehold.core.records import Outcome, Waited
 from leasehold.errors import ExitCode
 from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
 
@@ -18,6 +18,8 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
     settled = [
         {"node": named(one.node), "how": one.how.value, "ms": milliseconds(one.after_ns)} for one in receipt.settled
     ]
+    waited = receipt.waited or Waited()
+    settling = [named(one) for one in waited.nodes]
     pending, cleaning = [named(one) for one in receipt.pending], [named(one) for one in receipt.cleaning]
     if output is Output.JSON:
         show_json(
@@ -33,12 +35,20 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
                 "cleaning": cleaning,
                 "notes": list(receipt.notes),
                 "leader_changes": receipt.leader_changes,
+                "queued_ms": milliseconds(waited.queued_ns),
+                "settling_ms": milliseconds(waited.settling_ns),
+                "settling": settling,
             }
         )
     else:
         at = "" if receipt.revision is None else f" at revision {receipt.revision}"
         within = f"{milliseconds(receipt.elapsed_ns):.0f} ms of at most {milliseconds(receipt.bound_ns):.0f}"
         say(f"{receipt.outcome.value}{at} in {within}")
+        if waited.queued_ns:
+            say(f"before that, {milliseconds(waited.queued_ns):.0f} ms for earlier statements on the same objects")
+        if settling:
+            until = f"no node served what was before their last change, {', '.join(settling)} last"
+            say(f"before that, {milliseconds(waited.settling_ns):.0f} ms until {until}")
         if receipt.leader_changes:
             most = (receipt.leader_changes + 1) * milliseconds(receipt.bound_ns)
             later = f"{receipt.leader_changes} later leader(s) took it up"

@@ -5,6 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+import msgspec
+
 from leasehold.coordinator.closing import Closing, Closings, insist
 from leasehold.coordinator.faults import ending_the_statement
 from leasehold.coordinator.leasing import Leasing
@@ -25,7 +27,7 @@ from leasehold.core.operations import Change
 from leasehold.core.origin import Origin, check_same_asker, hash_text, id_used
 from leasehold.core.plan import Context
 from leasehold.core.queueing import Claim
-from leasehold.core.records import Outcome, ProcedureRecord, Step
+from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, Step, Waited
 from leasehold.core.rights import check_statement, user_by
 from leasehold.errors import BadStatement, Definite, Indefinite, LeaseholdError, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
@@ -258,8 +260,7 @@ class Procedures:
     async def _run(self, asked: Asked, used: dict[str, Claim], running: Running) -> None:
         turn = self._turns.enter(asked.id, used)
         try:
-            if not await self._turns.reach(turn, running.give_up_ns):
-                raise timed_out("other statements on the same objects came before it")
+            await self._reach(turn, running)
             settled = await self._settle_before(turn.claims, running)
             with ending_the_statement():
                 context = await self._preparing.context(asked)
@@ -304,6 +305,7 @@ class Procedures:
                 context=self._preparing.as_of_now(context, asked.statement),
                 term=self._leasing.grantor.term,
                 text_sha256=running.origin.text_sha256,
+                waited=running.waited,
             )
             with ending_the_statement():
                 begun = ddl.begin(request, catalog)
@@ -421,15 +423,28 @@ class Procedures:
             assert found is not None, "a procedure and its statement are written together"
             return found.modified
 
+    async def _reach(self, turn: Turn, running: Running) -> None:
+        """Waits for the statements before it on the same objects."""
+        if turn.reached.done():
+            return
+        began_ns = self._clock.now_ns()
+        if not await self._turns.reach(turn, running.give_up_ns):
+            raise timed_out("other statements on the same objects came before it")
+        running.waited = Waited(queued_ns=self._clock.now_ns() - began_ns)
+
     async def _settle_before(self, claims: Mapping[str, Claim], running: Running) -> Revision:
         """Waits for the barrier of the last change of what it uses; from there on its time counts."""
         last = self._turns.last_change(claims)
         if last > 0:
+            began_ns = self._clock.now_ns()
             running.barrier = self._leasing.ask(last, give_up_ns=running.give_up_ns)
+            waits = not running.barrier.verdict.done()
             await asyncio.wait((running.barrier.verdict,))
             verdict = running.barrier.verdict.result()
             if isinstance(verdict, Fail):
                 raise timed_out(f"{node_names(verdict.pending, self._writer.catalog)} may still serve what was before")
+            if waits:
+                running.waited = _and_settled(running.waited, self._clock.now_ns() - began_ns, verdict.receipt)
         running.began_ns = self._clock.now_ns()
         return last
 
@@ -439,3 +454,13 @@ class Procedures:
         if not running.closing:
             self._running.pop(running.id, None)
         self._turns.leave(turn)
+
+
+def _and_settled(before: Waited | None, settling_ns: int, barrier: BarrierReceipt) -> Waited:
+    """It waited for this barrier as well; for several where a CASCADE takes along what was changed meanwhile."""
+    before = before or Waited()
+    return msgspec.structs.replace(
+        before,
+        settling_ns=before.settling_ns + settling_ns,
+        nodes=tuple(dict.fromkeys((*before.nodes, *(one.node for one in barrier.settled[-1:])))),
+    )

@@ -10,7 +10,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.ddl import cleaning, leader_changes
 from leasehold.core.messages import Receipt
 from leasehold.core.origin import Origin
-from leasehold.core.records import Outcome, StatementRecord
+from leasehold.core.records import Outcome, StatementRecord, Waited
 from leasehold.errors import Definite, LeaseholdError, NotFound, OutcomeUnknown, Refused, Unauthenticated
 from leasehold.ids import Revision, StatementId
 from leasehold.limits import STATEMENTS_KEPT
@@ -28,7 +28,9 @@ class Running(msgspec.Struct, kw_only=True, eq=False):
     give_up_ns: int | None
     """When its own timeout is over; None for one that another leader began: it goes all the way."""
     began_ns: int | None = None
-    """When it came to the head of its objects' queues."""
+    """When it was at the head of its objects' queues, and their last change was settled."""
+    waited: Waited | None = None
+    """What it waited for before that."""
     number: int | None = None
     """Its procedure, once its first transaction is durable: from then on no refusal may say that nothing happened."""
     barrier: Barrier | None = None
@@ -136,6 +138,7 @@ def receipt(record: StatementRecord, catalog: Catalog) -> Receipt:
         cleaning=cleaning(record, catalog) if record.outcome is Outcome.COMMITTED else (),
         notes=record.notes if record.outcome is not Outcome.ROLLED_BACK else (),
         leader_changes=leader_changes(record),
+        waited=record.waited,
     )
 
 
@@ -151,6 +154,7 @@ def nothing_to_do(running: Running, *, revision: Revision, elapsed_ns: int, boun
         settled=(),
         pending=(),
         cleaning=(),
+        waited=running.waited,
     )
 
 

@@ -33,6 +33,7 @@ from leasehold.core.records import (
     ProcedureRecord,
     StatementRecord,
     Step,
+    Waited,
 )
 from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
@@ -52,6 +53,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     term: Term = Term(0)
     text_sha256: bytes = b""
     """Of the whole text, where `text` is its beginning."""
+    waited: Waited | None = None
+    """Before this."""
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +101,7 @@ def begin(request: Request, catalog: Catalog) -> Begun:
         term=request.term,
         login=request.context.login,
         text_sha256=request.text_sha256,
+        waited=request.waited,
     )
     return Begun(
         changes=(

@@ -2,12 +2,12 @@
 
 | step | what it waits for |
 | --- | --- |
-| queue | the statements before it on the same objects |
+| queue | the statements before it on the same objects, until the last change of each is settled |
 | settle | nodes that may still serve what was before the last change of those objects |
 | change, or hide | nobody: it is committed |
 | barrier | each node whose lease has not ended, until it has applied the change |
 | point of no return | nobody; only for what takes something away |
-| bound | what is published for it, from the head of its queue on |
+| bound | what is published for it, from there on |
 """
 
 from typing import TypeAlias, assert_never
@@ -59,8 +59,8 @@ def explained(procedure: ProcedureRecord | None, changes: int, met: Circumstance
     records."""
     rows: list[Row] = []
     if met.ahead:
-        # Each has a bound of its own, from its turn on.
-        most_ns = met.bound_ns * len(met.ahead)
+        # Each has a bound of its own, and then a barrier settles what it changed last.
+        most_ns = 2 * met.bound_ns * len(met.ahead)
         what = f"{len(met.ahead)} statements on the same objects come first"
         rows.append(("queue", what, ", ".join(met.ahead), _ms(most_ns)))
     rows.extend(
@@ -77,7 +77,7 @@ def explained(procedure: ProcedureRecord | None, changes: int, met: Circumstance
     else:
         rows.append(("change", f"committed; {changes} records", None, 0))
         rows.extend(_barrier(met.barrier))
-    rows.append(("bound", "from the head of its queue, under one leader", None, _ms(met.bound_ns)))
+    rows.append(("bound", "once it is first and all before it is settled", None, _ms(met.bound_ns)))
     return Rows(columns=COLUMNS, rows=tuple(rows), revision=catalog.revision)
 
 

@@ -1,19 +1,24 @@
 """EXPLAIN: its rows for what a statement would meet, and the names of what it takes away."""
 
+from typing import Any
+
 import pytest
 
 from leasehold.core import ddl
+from leasehold.core.catalog import Catalog
 from leasehold.core.explain import Circumstances, NodeWait, explained
+from leasehold.core.messages import Rows
 from leasehold.core.plan import ResolvedView
 from leasehold.core.records import Need, ViewColumn
-from leasehold.core.statements import CreateView
+from leasehold.core.statements import CreateView, Definition
+from leasehold.ids import FieldId, Revision
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
 from tests.unit.coordinator.statement_cases import CASES
 from tests.unit.core.catalog_words import Ground
 
 MET = Circumstances(
     ahead=(),
-    changed=7,
+    changed=Revision(7),
     settling=(),
     barrier=(NodeWait(name="n1", at_most_ns=MILLISECOND_NS + 1), NodeWait(name="n2", at_most_ns=0)),
     bound_ns=4 * SECOND_NS,
@@ -37,21 +42,22 @@ BARRIER = [
     ("barrier", "until it has applied the change, or its lease has ended", "n1", 2),
     ("barrier", "n2 holds no lease: settled at once", None, 0),
 ]
-BOUND = ("bound", "from the head of its queue, under one leader", None, 4_000)
+BOUND = ("bound", "once it is first and all before it is settled", None, 4_000)
 
 
-def context(statement, catalog):
+def context(statement: Definition, catalog: Catalog) -> dict[str, Any]:
     """As a leader finds it out; a view has column `a` of the first thing that it reads."""
-    found = {"user": "admin", "password_hash": "h", "wall_us": 10**15}
+    found: dict[str, Any] = {"user": "admin", "password_hash": "h", "wall_us": 10**15}
     if isinstance(statement, CreateView):
         read = catalog.find_table(statement.reads[0]) or catalog.find_view(statement.reads[0])
-        need = Need(object=read.id, fields=() if read.id in catalog.views else (1,))
+        assert read is not None
+        need = Need(object=read.id, fields=() if read.id in catalog.views else (FieldId(1),))
         columns = (ViewColumn(name="a", type="INT"),)
         found["view"] = ResolvedView(body=statement.body, columns=columns, needs=(need,))
     return found
 
 
-def rows_of(name, met=MET):
+def rows_of(name: str, met: Circumstances = MET) -> tuple[Rows, int]:
     case = CASES[name]
     base = Ground()
     for statement in case.before:
@@ -62,13 +68,13 @@ def rows_of(name, met=MET):
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.destructive])
-def test_an_additive_statement_is_committed_then_waits_for_nodes(name):
+def test_an_additive_statement_is_committed_then_waits_for_nodes(name: str) -> None:
     rows, changes = rows_of(name)
     assert rows.rows == (("change", f"committed; {changes} records", None, 0), *BARRIER, BOUND)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.destructive])
-def test_a_destructive_statement_hides_then_waits_then_takes_away(name):
+def test_a_destructive_statement_hides_then_waits_then_takes_away(name: str) -> None:
     rows, changes = rows_of(name)
     hidden = TAKEN_AWAY[name]
     assert rows.rows == (
@@ -82,13 +88,13 @@ def test_a_destructive_statement_hides_then_waits_then_takes_away(name):
 def test_what_comes_before_it_is_told_first():
     met = Circumstances(
         ahead=("s1", "s2"),
-        changed=7,
+        changed=Revision(7),
         settling=(NodeWait(name="n3", at_most_ns=SECOND_NS),),
         barrier=(),
         bound_ns=4 * SECOND_NS,
     )
     rows, _ = rows_of("ADD COLUMN", met)
     assert rows.rows[:2] == (
-        ("queue", "2 statements on the same objects come first", "s1, s2", 8_000),
+        ("queue", "2 statements on the same objects come first", "s1, s2", 16_000),
         ("settle", "it may not know of the last change, at revision 7", "n3", 1_000),
     )

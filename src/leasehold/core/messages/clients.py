@@ -1,7 +1,7 @@
 """What clients ask and hear."""
 
 from leasehold.core.messages.base import Base, ClientRequest
-from leasehold.core.records import BarrierReceipt, Outcome, SettledNode
+from leasehold.core.records import BarrierReceipt, Outcome, SettledNode, Waited
 from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term
 
 
@@ -66,6 +66,8 @@ class Receipt(Base, frozen=True, kw_only=True, tag="receipt/1"):
     """What people should know of it besides its outcome, a sentence each."""
     leader_changes: int = 0
     """How many later leaders took it up. `elapsed_ns` and `bound_ns` are of the last one alone."""
+    waited: Waited | None = None
+    """What it waited for before `elapsed_ns` began; None for nothing."""
 
 
 class WaitingFor(Base, frozen=True, kw_only=True, tag="waiting-for/1"):

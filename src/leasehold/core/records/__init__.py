@@ -58,6 +58,7 @@ from leasehold.core.records.statements import (
     SettledNode,
     StatementRecord,
     Step,
+    Waited,
 )
 from leasehold.core.records.vault import Allocated, Claiming, IdentityRecord, Joining
 
@@ -115,6 +116,7 @@ __all__ = [
     "UseState",
     "ViewColumn",
     "ViewRecord",
+    "Waited",
 ]
 
 AnyRecord: TypeAlias = (

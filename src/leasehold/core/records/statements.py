@@ -37,6 +37,15 @@ class BarrierReceipt(Record, frozen=True, kw_only=True, tag="barrier/1"):
     settled: tuple[SettledNode, ...]
 
 
+class Waited(Record, frozen=True, kw_only=True, tag="waited/1"):
+    """What a statement waited for before its own time counts: `queued_ns` for earlier statements on its objects, then
+    `settling_ns` until no node could serve what was before the last change of these objects; `nodes` were the last."""
+
+    queued_ns: int = 0
+    settling_ns: int = 0
+    nodes: tuple[NodeId, ...] = ()
+
+
 class Outcome(StrEnum):
     """How a statement ended."""
 
@@ -75,6 +84,8 @@ class StatementRecord(Record, frozen=True, kw_only=True, tag="statement/1"):
     """The hash of the login that it came with."""
     text_sha256: bytes = b""
     """Of the whole text, without a secret in it; empty in records of older versions."""
+    waited: Waited | None = None
+    """Before its time counts; None for nothing, or in records of older versions."""
 
 
 class Step(StrEnum):
