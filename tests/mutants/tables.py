@@ -9,6 +9,8 @@ CATALOG = "core/catalog.py"
 SIMULATED = "testing/dataplane.py"
 """The data plane that stands in for Flight in the simulator takes the same steps: where a break of the real one can't
 show in a random cluster, the same break is made here too."""
+APPEND = "client/append.py"
+WRITERS = "testing/writers.py"
 FILES = "tests/scenarios/test_durable_first.py"
 UNIT = "tests/unit/core/test_commit.py"
 
@@ -82,6 +84,48 @@ MUTANTS = (
         rule="a commit counts enough distinct holders of each segment",
         edits=(Edit(COMMIT, "        if len(holders) < needed:\n", "        if False:\n"),),
         hunters=(f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",),
+    ),
+    Mutant(
+        name="both answers of a hedged append committed",
+        invariant="INV-WRITE-2",
+        rule="of the answers for the same rows one is named in the commit",
+        edits=(
+            Edit(
+                WRITERS,
+                "            sending.arrived(node, began_ns, staged)\n",
+                "            sending.arrived(node, began_ns, staged)\n            task.answers.append(staged)\n",
+            ),
+            Edit(
+                WRITERS,
+                "            return [await self._stage(task, bucket, share, places, lookup)"
+                " for bucket, share in task.shares]\n",
+                "            for bucket, share in task.shares:\n"
+                "                await self._stage(task, bucket, share, places, lookup)\n"
+                "            return task.answers\n",
+            ),
+            Edit(
+                WRITERS,
+                "    shares: list[tuple[BucketNumber, tuple[RowId, ...]]]\n",
+                "    shares: list[tuple[BucketNumber, tuple[RowId, ...]]]\n"
+                "    answers: list[StagedSegment] = msgspec.field(default_factory=list)\n",
+            ),
+            Edit(
+                APPEND,
+                "                arrived.put((node, began_ns, result))\n",
+                "                arrived.put((node, began_ns, result))\n                self.answers.append(result)\n",
+            ),
+            Edit(
+                APPEND,
+                "        self._entropy = SystemEntropy()\n",
+                "        self._entropy = SystemEntropy()\n        self.answers = []\n",
+            ),
+            Edit(APPEND, "    return tuple(staged)\n", "    return tuple(sender.answers)\n"),
+        ),
+        hunters=(
+            "tests/sim/test_hedged_appends.py::test_every_invariant_holds_of_appends_that_are_hedged_again_and_again",
+            "tests/sim/test_hedged_appends.py::test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go",
+        ),
+        unseen="where two replicas live in a random cluster, answers that come late are rare",
     ),
     Mutant(
         name="copies that lack counted late",

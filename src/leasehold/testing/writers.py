@@ -1,19 +1,22 @@
 """A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
 
-Where to write and when to try elsewhere are the rules of `client/append.py`, over the same `client.places`; what is
-sent is rows by their ids. A row's bucket is its id modulo the buckets.
+Where to write, when to try elsewhere and when to ask another replica as well are the rules of `client/append.py`, over
+the same `core.hedging` and `client.places`; what is sent is rows by their ids. A row's bucket is its id modulo the
+buckets.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar, assert_never
 
 import msgspec
 
 from leasehold.client.append import FINAL
-from leasehold.client.places import Places
+from leasehold.client.places import Places, silent
+from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.messages import (
     AbortTransaction,
     AskTable,
@@ -210,7 +213,7 @@ class Writer:
     async def _attempt(self, task: "_Task") -> "Attempted":
         """One attempt of a task: a segment for each bucket that it has rows for, or why not."""
         lookup = Lookup(self._asking, task.facts.name)
-        places = Places(task.facts, lookup, now_ns=self._clock.now_ns)
+        places = Places(task.facts, lookup, now_ns=self._clock.now_ns, known=self._asking.known)
         await self._pause()
         try:
             return [await self._stage(task, bucket, share, places, lookup) for bucket, share in task.shares]
@@ -220,32 +223,67 @@ class Writer:
     async def _stage(
         self, task: "_Task", bucket: BucketNumber, share: tuple[RowId, ...], places: Places, lookup: Lookup
     ) -> StagedSegment:
-        """Tries the replicas in order, round after round, until one has answered for the rows."""
-        give_up_ns = self._clock.now_ns() + CLIENT_PATIENCE_NS
-        reasons: dict[NodeId, LeaseholdError] = {}
+        """Sends the rows to the replicas in turn, to another one as well while one is silent, until one has answered;
+        the loop of `client.append`. What was overtaken goes on in the group, as a thread would."""
+        sending = _Sending(places, share=f"bucket {bucket} of {task.facts.name}", clock=self._clock)
+        asking = Hedging(
+            places.in_turn(places.replicas(bucket)), give_up_ns=CLIENT_PATIENCE_NS, pause_ns=STAGE_PAUSE_NS
+        )
+        writes = places.known.writes
         while True:
-            for node in places.in_turn(places.replicas(bucket)):
-                address = places.address(node)
-                if address is None:
-                    continue
-                try:
-                    staged = await self._send(task, address, bucket, share, places.revision)
-                except LeaseholdError as error:
-                    if error.code in FINAL:
-                        raise
-                    reasons[node] = error
-                    places.failed(node, error)
-                else:
-                    places.served(node)
-                    return staged
-            if self._clock.now_ns() >= give_up_ns:
-                raise places.nobody(f"no replica takes rows for bucket {bucket} of {task.facts.name}", reasons)
-            await self._clock.sleep_until(self._clock.now_ns() + STAGE_PAUSE_NS)
-            await lookup.ask()
-            places.look_again()
+            now_ns = self._clock.now_ns()
+            step = asking.move(now_ns, delay_ns=writes.delay_ns(), may_hedge=writes.may_hedge)
+            match step:
+                case Ask(node=node, also=also):
+                    writes.asked(also=also)
+                    address = places.address(node)
+                    if address is None:
+                        sending.reasons[node] = Unreachable("nobody knows its address", code="NO_ADDRESS")
+                        asking.failed(node)
+                    else:
+                        self._group.create_task(self._carry_out(task, node, address, bucket, share, sending))
+                case Wait(until_ns=until_ns):
+                    await sending.wait(until_ns)
+                    staged = sending.take(asking)
+                    if staged is not None:
+                        return staged
+                case Pause(until_ns=until_ns):
+                    await self._clock.sleep_until(until_ns)
+                    await lookup.ask()
+                    places.look_again()
+                    asking.moved(places.in_turn(places.replicas(bucket)))
+                case GiveUp():
+                    raise sending.nobody()
+                case _:
+                    assert_never(step)
+
+    async def _carry_out(
+        self,
+        task: "_Task",
+        node: NodeId,
+        address: str,
+        bucket: BucketNumber,
+        share: tuple[RowId, ...],
+        sending: "_Sending",
+    ) -> None:
+        began_ns = self._clock.now_ns()
+        try:
+            staged = await self._send(
+                task, address, bucket, share, sending.revision, lambda: sending.arrived(node, began_ns, None)
+            )
+        except LeaseholdError as error:
+            sending.arrived(node, began_ns, error)
+        else:
+            sending.arrived(node, began_ns, staged)
 
     async def _send(
-        self, task: "_Task", address: str, bucket: BucketNumber, share: tuple[RowId, ...], revision: Revision
+        self,
+        task: "_Task",
+        address: str,
+        bucket: BucketNumber,
+        share: tuple[RowId, ...],
+        revision: Revision,
+        on_progress: Callable[[], None],
     ) -> StagedSegment:
         ticket = WriteTicket(
             cluster_id=task.facts.cluster_id,
@@ -260,7 +298,7 @@ class Writer:
         connection = self._transport.connect(address)
         try:
             async with asyncio.timeout(STAGE_CALL_NS / SECOND_NS):
-                staged = await _converse(await connection.session(), ticket, task.columns, share)
+                staged = await _converse(await connection.session(), ticket, task.columns, share, on_progress)
         except TimeoutError as error:
             raise Unreachable(f"{address}: no answer in time", code="TIMED_OUT") from error
         finally:
@@ -268,6 +306,66 @@ class Writer:
         if (staged.id, staged.bucket, staged.rows) != (ticket.segment, bucket, len(share)) or not staged.holders:
             raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")
         return staged
+
+
+class _Sending:
+    """One share on its way: what replicas answered, in the order in which it came."""
+
+    def __init__(self, places: Places, *, share: str, clock: Clock) -> None:
+        self.reasons: dict[NodeId, LeaseholdError] = {}
+        self._places = places
+        self._share = share
+        self._clock = clock
+        self._inbox: deque[tuple[NodeId, int, StagedSegment | LeaseholdError | None]] = deque()
+        self._bell = asyncio.Event()
+
+    @property
+    def revision(self) -> Revision:
+        """The newest that the client has heard of."""
+        return self._places.revision
+
+    def arrived(self, node: NodeId, began_ns: int, what: StagedSegment | LeaseholdError | None) -> None:
+        """An answer, why there is none, or that a replica has taken some of the rows."""
+        self._inbox.append((node, began_ns, what))
+        self._bell.set()
+
+    async def wait(self, until_ns: int) -> None:
+        """Until something has arrived, or until then."""
+        if self._inbox:
+            return
+        self._bell.clear()
+        timer = self._clock.call_at(until_ns, self._bell.set)
+        try:
+            await self._bell.wait()
+        finally:
+            timer.cancel()
+
+    def take(self, asking: Hedging) -> StagedSegment | None:
+        """The first answer, if it has come; the next of what has arrived is looked at. Raises what is final."""
+        if not self._inbox:
+            return None
+        node, began_ns, what = self._inbox.popleft()
+        now_ns = self._clock.now_ns()
+        match what:
+            case None:
+                asking.progressed(node, now_ns)
+            case StagedSegment():
+                for other in asking.heard(node, now_ns):
+                    self._places.failed(other, silent(now_ns - began_ns))
+                self._places.served(node)
+                self._places.known.writes.answered(now_ns - began_ns)
+                return what
+            case LeaseholdError() if what.code not in FINAL:
+                self.reasons[node] = what
+                self._places.failed(node, what)
+                asking.failed(node)
+            case LeaseholdError():
+                raise what
+        return None
+
+    def nobody(self) -> Unreachable:
+        """Why no replica took the rows."""
+        return self._places.nobody(f"no replica takes rows for {self._share}", self.reasons)
 
 
 Attempted = list[StagedSegment] | LeaseholdError
@@ -295,12 +393,17 @@ def _by_bucket(rows: Sequence[RowId], buckets: int) -> list[tuple[BucketNumber, 
 
 
 async def _converse(
-    duplex: Duplex, ticket: WriteTicket, columns: tuple[str, ...], share: tuple[RowId, ...]
+    duplex: Duplex,
+    ticket: WriteTicket,
+    columns: tuple[str, ...],
+    share: tuple[RowId, ...],
+    on_progress: Callable[[], None],
 ) -> StagedSegment:
     try:
         await duplex.send(ticket)
         for start in range(0, len(share), CHUNK_ROWS):
             await duplex.send(rows_message(share[start : start + CHUNK_ROWS], columns))
+            on_progress()
         await duplex.send(RowsEnd(rows=len(share)))
     except Unreachable:
         pass  # the node may have said why before it ended the stream

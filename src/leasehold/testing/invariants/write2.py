@@ -1,8 +1,9 @@
 """INV-WRITE-2: a write transaction is visible whole or not at all, and once per idempotency key.
 
 In the store, a transaction's segments come into the manifest all in the one revision that says COMMITTED, their rows
-add up to what it says, and it says so once: not after ABORTED, and not a second time however often it is asked. What
-a segment's entry says stays so, but for who holds it. A scan of whole segments returned those of its revision; the
+add up to what it says and to what its client wrote, of which replicas may have several copies under other names. It
+says so once: not after ABORTED, and not a second time however often it is asked. What a segment's entry says stays so,
+but for who holds it. A scan of whole segments returned those of its revision; the
 single rows of a scan are for INV-SCAN-1. No batch has a row that a DELETE takes by the view that it is released on,
 whenever its scan was planned.
 """
@@ -55,13 +56,13 @@ class Visible:
         it."""
         if self._step != oracle.step:
             self._step, self.wrong = oracle.step, None
+            for wrote in oracle.of(Wrote):  # before its commit
+                self.meant[wrote.transaction] = wrote
+                self.writes.update(dict.fromkeys(wrote.rows, wrote.transaction))
             for news in oracle.of(Committed):
                 wrong = _deletes(self, news) or _ends(self, news) or _segments(self, news)
                 if wrong is not None:
                     self.wrong = self.wrong or f"revision {news.revision}: {wrong}"
-            for wrote in oracle.of(Wrote):
-                self.meant[wrote.transaction] = wrote
-                self.writes.update(dict.fromkeys(wrote.rows, wrote.transaction))
         return self
 
     def gone(self, table: ObjectId, at: Revision) -> "list[Deleted]":
@@ -143,6 +144,9 @@ def _segments(visible: Visible, news: Committed) -> str | None:
         ends_here = visible.committed.get(record.id) == news.revision
         if ends_here and record.rows != rows[record.id]:
             return f"write transaction {record.id} says {record.rows} rows, its segments have {rows[record.id]}"
+        meant = visible.meant.get(record.id)
+        if ends_here and meant is not None and record.rows != meant.rows.total():
+            return f"write transaction {record.id} has {record.rows} rows, its client wrote {meant.rows.total()}"
     return None
 
 

@@ -1,0 +1,115 @@
+"""Appends whose first replica is silent for a while: another one writes the same rows under another name."""
+
+import asyncio
+import itertools
+from collections import Counter
+from random import Random
+
+import pytest
+
+from leasehold.core.messages import AskTable, StagedSegment, TableFacts
+from leasehold.core.reconcile import OnDisk
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
+from leasehold.testing.invariants import INVARIANTS
+from leasehold.testing.loop import VirtualLoop, run_virtual
+from leasehold.testing.network import Link
+from leasehold.testing.oracle import Oracle
+from leasehold.testing.readers import Reader, Scanned
+from leasehold.testing.writers import Fate, Habits, Writer, Written
+from tests.sim.data_words import TABLE, Ground, Over, on_disk, simulate
+
+
+def copies(node: SimulatedNode) -> list[OnDisk]:
+    """What it holds of the first bucket."""
+    return [one for one in node.data.disk.listing() if one.bucket == 0]
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go(buckets: int) -> None:
+    """The first replica and its peer have written the rows when the second one is asked for them as well. The answer
+    of the first comes while the write goes on with other rows, or after that."""
+
+    async def scenario(ground: Ground) -> None:
+        await ground.create(buckets=buckets)
+        facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+        first, second = (ground.node(node) for node in facts.buckets[0].replicas)
+        held = ground.cluster.network.hold(first.name, CLIENT, lambda one: isinstance(one, StagedSegment))
+        writing = ground.group.create_task(ground.writer().write(TABLE, 8))
+        await ground.wait_for(lambda: all(len(copies(node)) == 2 for node in (first, second)))  # its own, and a copy
+        ground.cluster.network.release(held)
+        written = await writing
+        assert written.fate is Fate.COMMITTED
+        assert sum(record.rows for record in ground.manifest()) == 8
+        assert len(ground.manifest()) == buckets
+        assert await ground.read() == Counter(written.rows)
+        named = {on_disk(record) for record in ground.manifest()}
+        nodes = ground.cluster.nodes
+        await ground.wait_for(lambda: all(one in named for node in nodes for one in node.data.disk.listing()))
+
+    simulate(scenario)
+
+
+SLOW = (Link(), Link(), Link(delay_max_ns=500 * MILLISECOND_NS), Link(delay_max_ns=2 * SECOND_NS))
+"""How one way between a writer and a node may be."""
+WRITES = 12
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: int) -> None:
+    """A writer and a reader, whose ways to the nodes become slow and fast again. Nothing else is broken, so each write
+    is committed, and the answers of replicas that were overtaken come late."""
+    written: list[Written] = []
+    scans: list[Scanned] = []
+
+    async def main(random: Random) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        oracle = Oracle(INVARIANTS, now_ns=loop.now_ns, seed=seed, command=None)
+        cluster = SimulatedCluster(random, nodes=3, oracle=oracle)
+
+        def scanned(scan: Scanned) -> None:
+            scans.append(scan)
+            oracle.scanned(scan.table, scan.revision, Counter(map(str, scan.rows)), scan.cutoff)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                await cluster.start(group)
+                await cluster.sql("CREATE DATABASE d")
+                await cluster.sql(f"CREATE TABLE {TABLE} (a INT, b INT) CLUSTERED BY (a) INTO 3 BUCKETS")
+                writer = Writer(
+                    transport=cluster.network.host("writer"),
+                    coordinators=cluster.addresses,
+                    clock=SimulatedClock(loop),
+                    entropy=cluster.entropy,
+                    random=Random(random.getrandbits(64)),
+                    rows=itertools.count(1),
+                    group=group,
+                    habits=Habits(dies=0, pause_max_ns=0),
+                    on_commit=lambda transaction, table, rows: oracle.wrote(
+                        transaction, table, Counter(map(str, rows))
+                    ),
+                    on_written=written.append,
+                )
+                reader = Reader(
+                    transport=cluster.network.host(CLIENT),
+                    coordinators=cluster.addresses,
+                    clock=SimulatedClock(loop),
+                    entropy=cluster.entropy,
+                    random=Random(random.getrandbits(64)),
+                    on_scanned=scanned,
+                )
+                for _ in range(WRITES):
+                    for node in cluster.nodes:
+                        cluster.network.set_link("writer", node.name, random.choice(SLOW))
+                        cluster.network.set_link(node.name, "writer", random.choice(SLOW))
+                    await writer.write(TABLE, random.randint(1, 24))
+                    await reader.scan(TABLE)
+                raise Over
+        except* Over:
+            pass
+
+    run_virtual(main, seed, shuffle=True)
+    assert [one.fate for one in written] == [Fate.COMMITTED] * WRITES
+    assert Counter(scans[-1].rows) == Counter(row for one in written for row in one.rows)
