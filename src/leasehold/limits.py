@@ -139,6 +139,13 @@ ROW_GROUP_ROWS: Final = 1_048_576
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
 PLANNED_SEGMENT_BYTES_MIN: Final = 190
 """No segment takes less of a plan: of a table that has too many for one message, none is looked at."""
+PLANNED_SEGMENT_BYTES_MAX: Final = 320
+"""Nor more, without its statistics."""
+TABLE_SEGMENTS_MAX: Final = 40_000
+"""Segments that commits make of one table at most, so that a plan can name them all."""
+SMALL_SEGMENT_BYTES: Final = 1024 * 1024
+SMALL_SEGMENTS_MIN: Final = 16
+"""A rewrite joins segments that are smaller, where a bucket has so many of them."""
 DELETES_MAX: Final = 64
 """DELETEs of one table that hide rows of its files; a rewrite makes room for more."""
 DELETE_CHECKS_MAX: Final = 4_000
@@ -420,6 +427,8 @@ TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
 assert TRANSACTION_RENEW_NS * 5 < TRANSACTION_TTL_NS
 SEGMENT_ROWS_MAX: Final = 2**40
 assert REWRITE_PORTION_SEGMENTS <= SEGMENTS_PER_COMMIT_MAX
+assert TABLE_SEGMENTS_MAX * PLANNED_SEGMENT_BYTES_MAX + 3 * VALUE_BYTES_MAX < MESSAGE_BYTES_MAX, "columns come twice"
+assert BUCKETS_MAX * SMALL_SEGMENTS_MIN * 2 < TABLE_SEGMENTS_MAX, "a full table has segments that a rewrite joins"
 LEFTOVERS_AT_ONCE: Final = 1_024
 """Records that one transaction removes of what goes in slices: manifest entries behind a DROP, rights behind a DROP
 USER, what a rewrite replaced."""

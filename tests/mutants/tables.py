@@ -13,6 +13,7 @@ APPEND = "client/append.py"
 WRITERS = "testing/writers.py"
 FILES = "tests/scenarios/test_durable_first.py"
 UNIT = "tests/unit/core/test_commit.py"
+SEGMENTS = "tests/unit/core/test_table_segments.py"
 
 MUTANTS = (
     # ------------------------------------------------------------ writes
@@ -126,6 +127,14 @@ MUTANTS = (
             "tests/sim/test_hedged_appends.py::test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go",
         ),
         unseen="where two replicas live in a random cluster, answers that come late are rare",
+    ),
+    Mutant(
+        name="a table with more segments than a plan can name",
+        invariant="INV-WRITE-2",
+        rule="a commit leaves a table that can be read: a plan names all of its segments",
+        edits=(Edit(COMMIT, "    _check_room(len(request.segments) - len(request.replaces), table, catalog)\n", ""),),
+        hunters=(f"{SEGMENTS}::test_a_commit_that_makes_a_table_too_large_to_be_planned_is_refused",),
+        unseen="tables of a random cluster have few segments",
     ),
     Mutant(
         name="copies that lack counted late",

@@ -216,7 +216,7 @@ def rewrite(
     timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Take the rows that are deleted or expired out of a table's files. Interrupted, what was replaced stays so."""
+    """Take deleted and expired rows out of a table's files, and join small ones. Interrupted, what is done stays."""
     from leasehold.cli.rewrite import rewrite as run
 
     run(directory, user, table, output, timeout)

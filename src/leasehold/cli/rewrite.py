@@ -1,4 +1,4 @@
-"""`leasehold rewrite`: takes deleted and expired rows out of a table's files, and tells how far it is."""
+"""`leasehold rewrite`: takes deleted and expired rows out of a table's files, joins small ones, tells how far it is."""
 
 from pathlib import Path
 

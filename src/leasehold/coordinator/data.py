@@ -307,7 +307,7 @@ def _too_many(count: int, table: TableRecord, catalog: Catalog) -> Refused:
     return Refused(
         f"table {catalog.table_name(table)} has {count} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
         code="TOO_MANY_SEGMENTS",
-        hint="make the table anew with fewer buckets and write it in fewer, larger appends",
+        hint="`leasehold rewrite` joins small segments; then write fewer, larger appends",
     )
 
 

@@ -53,6 +53,7 @@ from leasehold.limits import (
     SEGMENT_BYTES_MAX,
     SEGMENT_ROWS_MAX,
     SEGMENTS_PER_COMMIT_MAX,
+    TABLE_SEGMENTS_MAX,
     TRANSACTIONS_KEPT,
 )
 
@@ -111,6 +112,7 @@ def commit_transaction(
     table = _writable(record.table, record.schema_version, catalog)
     assert catalog.settings is not None
     _check_segments(request.segments, record, table)
+    _check_room(len(request.segments) - len(request.replaces), table, catalog)
     taken_out = replacing(request, table, catalog)
     buckets: dict[BucketNumber, list[SegmentRecord]] = {}
     for segment in request.segments:
@@ -227,6 +229,19 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
                 code="BAD_SEGMENT",
                 hint="upgrade the client and write the rows again",
             )
+
+
+def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
+    """Raises `Refused` (TOO_MANY_SEGMENTS) where no plan could name all segments any more. A commit that adds none may
+    have any number."""
+    count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
+    if added > 0 and count + added > TABLE_SEGMENTS_MAX:
+        name = catalog.table_name(table)
+        raise Refused(
+            f"table {name} has {count} segments, and this write adds {added}: at most {TABLE_SEGMENTS_MAX} can be read",
+            code="TOO_MANY_SEGMENTS",
+            hint=f"`leasehold rewrite {name}` joins small segments; then write fewer, larger appends",
+        )
 
 
 def _living_holders(

@@ -45,6 +45,8 @@ from leasehold.limits import (
     REWRITE_EXPIRED_PERCENT,
     REWRITE_PLAN_SEGMENTS_MAX,
     SEGMENTS_PER_COMMIT_MAX,
+    SMALL_SEGMENT_BYTES,
+    SMALL_SEGMENTS_MIN,
 )
 
 DAY_US: Final = 86_400_000_000
@@ -205,8 +207,8 @@ def _manifest(table: TableRecord, catalog: Catalog) -> Iterator[SegmentRecord]:
 
 
 def worth_rewriting(table: TableRecord, catalog: Catalog) -> tuple[SegmentRecord, ...]:
-    """The segments of the manifest that DELETEs concern, or a good part of whose rows has expired; the first
-    REWRITE_PLAN_SEGMENTS_MAX of them.
+    """The segments of the manifest that DELETEs concern, or a good part of whose rows has expired, or that are small
+    and many; the first REWRITE_PLAN_SEGMENTS_MAX of them.
 
     Raises `Refused` with code UNDER_WAY while a statement hides something of the table that may come back.
     """
@@ -224,13 +226,28 @@ def worth_rewriting(table: TableRecord, catalog: Catalog) -> tuple[SegmentRecord
     concerned = [concern(one, fields) for one in catalog.deletes.get(table.id, {}).values()]
     clock = None if table.time_column is None or horizon_us is None else fields.get(table.time_column)
 
+    joined = _joined(table, catalog)
+
     def is_worth_it(segment: SegmentRecord) -> bool:
+        if segment.bucket in joined and segment.size_bytes < SMALL_SEGMENT_BYTES:
+            return True
         known = {one.field: one for one in segment.statistics}
         if any(concerns(segment, known) for concerns in concerned):
             return True
         return clock is not None and horizon_us is not None and _has_expired(segment, known, clock, horizon_us)
 
     return tuple(islice(filter(is_worth_it, _manifest(table, catalog)), REWRITE_PLAN_SEGMENTS_MAX))
+
+
+def _joined(table: TableRecord, catalog: Catalog) -> frozenset[BucketNumber]:
+    """The buckets with so many small segments that they are to be joined."""
+    numbers = (BucketNumber(number) for number in range(table.buckets))
+    # Most have too few segments of any size: these are not looked at.
+    many = (one for one in numbers if catalog.segments.count((table.id, one)) >= SMALL_SEGMENTS_MIN)
+    sizes = ((one, (each.size_bytes for each in catalog.bucket_segments(table.id, one))) for one in many)
+    return frozenset(
+        one for one, each in sizes if sum(size < SMALL_SEGMENT_BYTES for size in each) >= SMALL_SEGMENTS_MIN
+    )
 
 
 def _has_expired(segment: SegmentRecord, statistics: Known, field: Field, horizon_us: int) -> bool:

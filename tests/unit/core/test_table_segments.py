@@ -1,0 +1,104 @@
+"""How many segments a table may have: as many as a plan can name. A rewrite joins small ones."""
+
+import msgspec
+import pytest
+
+from leasehold.core import commit as module
+from leasehold.core.catalog import Catalog
+from leasehold.core.codec import encode
+from leasehold.core.messages import Replaced
+from leasehold.core.records import SegmentRecord
+from leasehold.core.rewrite import worth_rewriting
+from leasehold.errors import Refused
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
+from leasehold.limits import (
+    BUCKETS_MAX,
+    PLANNED_SEGMENT_BYTES_MAX,
+    REPLICATION_MAX,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_ROWS_MAX,
+    SMALL_SEGMENT_BYTES,
+    SMALL_SEGMENTS_MIN,
+)
+from tests.unit.core.catalog_words import Ground
+from tests.unit.core.test_commit import TABLE, W2, commit, commit_as_told, ground, opened, sealed_by_holders, segment
+
+MOST = 4
+LARGEST = 2**63 - 1
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Ground:
+    """A table with so many segments in two buckets, and a write that is open."""
+    monkeypatch.setattr(module, "TABLE_SEGMENTS_MAX", MOST)
+    base = opened(ground())
+    base.commit(commit(base, *(segment(number, bucket=number % 2) for number in range(MOST))))
+    return opened(base, W2)
+
+
+def later(number: int, **how: object) -> object:
+    return segment(number, transaction=W2, **how)
+
+
+def test_a_commit_that_makes_a_table_too_large_to_be_planned_is_refused(full: Ground) -> None:
+    with pytest.raises(Refused) as caught:
+        commit(full, later(9), transaction=W2)
+    assert caught.value.code == "TOO_MANY_SEGMENTS"
+    assert f"db.t has {MOST} segments, and this write adds 1" in caught.value.text
+    assert "leasehold rewrite db.t" in caught.value.hint
+
+
+def test_a_commit_that_adds_none_is_taken_however_many_there_are(full: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TABLE_SEGMENTS_MAX", MOST - 2)
+    old = [one.id for one in full.catalog.bucket_segments(ObjectId(TABLE), BucketNumber(0))]
+    replaces = tuple(Replaced(bucket=BucketNumber(0), segment=one) for one in old)
+    joined = sealed_by_holders(full, later(9))
+    full.commit(commit_as_told(full, *joined, transaction=W2, replaces=replaces, deletes=0))
+    assert len(full.catalog.bucket_segments(ObjectId(TABLE), BucketNumber(0))) == 1
+    full.commit(commit(opened(full, "b" * 32), transaction="b" * 32))
+
+
+def test_no_segment_takes_more_of_a_plan_than_its_bound() -> None:
+    largest = SegmentRecord(
+        id=SegmentId(f"{'f' * 32}-{'f' * 32}"),
+        table=ObjectId(LARGEST),
+        bucket=BucketNumber(BUCKETS_MAX),
+        schema_version=SchemaVersion(LARGEST),
+        rows=SEGMENT_ROWS_MAX,
+        size_bytes=SEGMENT_BYTES_MAX,
+        sha256=bytes(32),
+        statistics=(),
+        holders=tuple(NodeId(LARGEST - place) for place in range(REPLICATION_MAX)),
+        deletes=LARGEST,
+    )
+    assert len(encode(largest)) <= PLANNED_SEGMENT_BYTES_MAX
+
+
+# ---------------------------------------------------------------- what a rewrite joins
+
+
+def with_segments(*sizes: int) -> Catalog:
+    """A table with segments of these sizes in its first bucket, and one small segment in the other."""
+    base = opened(ground())
+    made = [segment(place, size_bytes=size) for place, size in enumerate(sizes, 1)]
+    base.commit(commit(base, *made, segment(len(sizes) + 1, bucket=1)))
+    return base.catalog
+
+
+def joined(catalog: Catalog) -> list[int]:
+    """The sizes of the segments that are worth rewriting."""
+    return [one.size_bytes for one in worth_rewriting(catalog.tables[ObjectId(TABLE)], catalog)]
+
+
+def test_small_segments_are_joined_where_a_bucket_has_many_of_them() -> None:
+    few = [100] * (SMALL_SEGMENTS_MIN - 1)
+    assert joined(with_segments(*few)) == []
+    assert joined(with_segments(*few, SMALL_SEGMENT_BYTES, SMALL_SEGMENT_BYTES)) == [], "large ones do not count"
+    many = [*few, 200]
+    assert joined(with_segments(*many, SMALL_SEGMENT_BYTES)) == many
+
+
+def test_statistics_and_deletes_do_not_matter_to_what_is_joined() -> None:
+    catalog = with_segments(*[100] * SMALL_SEGMENTS_MIN)
+    table = msgspec.structs.replace(catalog.tables[ObjectId(TABLE)], deletes=3)
+    assert len(worth_rewriting(table, catalog)) == SMALL_SEGMENTS_MIN
