@@ -804,6 +804,8 @@ RECOUNTED_MAX: Final = 2_000
 """Records that have changed since a census and are looked at on the loop that grants leases; after more there is a new
 census, on a thread."""
 REMOVAL_CENSUSES_MAX: Final = 16
+COPIES_LACKED_MAX: Final = 100_000
+"""Segments without a file that a leader remembers, of all nodes together; those beyond are not counted as lost."""
 COPIES_NOTED_MAX: Final = 50_000
 """Entries of the manifest that may change while the segments with too few holders are counted, on a thread; after more
 the count begins anew."""

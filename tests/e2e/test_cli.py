@@ -16,6 +16,7 @@ from leasehold.client.cluster import connect
 from leasehold.core.messages import ClusterFacts, Execute, Message, Receipt, WhoAreYou
 from leasehold.core.records import Outcome
 from leasehold.errors import BadDirectory, Unreachable
+from leasehold.ids import ClusterId, Generation, Revision, Term
 from leasehold.local.files import write_whole
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
@@ -53,7 +54,7 @@ def test_status_says_what_it_promises(directory: Path) -> None:
     assert status["bound_ms"] == 4000
     assert [node["state"] for node in status["nodes"]] == ["ACTIVE", "ACTIVE"]
     keys = {"id", "name", "address", "incarnation", "state", "applied_revision", "lease_remaining_ms"}
-    keys |= {"stage", "recovery", "seen", "segments_short", "segments_alone", "silent_ms"}
+    keys |= {"stage", "recovery", "seen", "segments_short", "segments_alone", "segments_lacked", "silent_ms"}
     assert all(set(node) == keys for node in status["nodes"])
     assert all(0 < node["lease_remaining_ms"] <= 3000 for node in status["nodes"])
     assert "node-1" in leasehold("status", directory=directory).out
@@ -231,12 +232,12 @@ class Forgetful:
 
     async def call(self, request: Message) -> Message:
         if isinstance(request, WhoAreYou):
-            return ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)
+            return ClusterFacts(cluster_id=ClusterId("c" * 32), generation=Generation(1), term=Term(1), leader=True)
         if isinstance(request, Execute):
             return Receipt(
                 statement_id=request.statement,
                 text=request.text,
-                revision=7,
+                revision=Revision(7),
                 outcome=Outcome.COMMITTED,
                 elapsed_ns=1,
                 bound_ns=2,

@@ -151,6 +151,22 @@ MUTANTS = (
         unseen="no invariant of the cluster looks at what is shown",
     ),
     Mutant(
+        name="a segment without a file counted as held",
+        invariant="INV-REP-1",
+        rule="what only one node should hold counts as lost once that node has said that it has no file of it",
+        edits=(
+            Edit(
+                "coordinator/data.py",
+                "            self.on_lacked(message.node, (message.table, message.bucket), alone)\n",
+                "",
+            ),
+        ),
+        hunters=(
+            "tests/sim/test_lacked.py::test_what_another_node_would_hold_too_counts_once_and_is_lost_by_a_removal_as_well",
+        ),
+        unseen="no invariant of the cluster looks at what is shown",
+    ),
+    Mutant(
         name="a removed node counted as a copy",
         invariant="INV-REP-1",
         rule="what only removed nodes held is counted as lost",

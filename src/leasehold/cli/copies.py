@@ -18,8 +18,16 @@ def copies_lines(status: ClusterStatus) -> list[str]:
         alone = ", ".join(f"{one.name} alone holds {one.segments_alone}" for one in status.nodes if one.segments_alone)
         text = f"on fewer nodes than the table wants: {segments(status.segments_short - lost)}"
         lines.append(text + (f"; {alone}: losing that disk loses rows" if alone else ""))
-    if lost:
-        lines.append(f"lost: {segments(lost)}; no node holds them, and scans of their tables end with SEGMENTS_LOST")
+    names = {one.id: one.name for one in status.nodes}
+    lacked = {names.get(one.node, str(one.node)): one.segments for one in status.lacked}
+    removed = lost - sum(lacked.values())
+    if removed > 0:
+        lines.append(f"lost: {segments(removed)}; no node holds them, and scans of their tables end with SEGMENTS_LOST")
+    lines.extend(
+        f"lost: {segments(count)} that {name} alone should hold and has no file of; bring its disk back and start it"
+        f" again, or give them up with `leasehold node remove {name} --force`"
+        for name, count in lacked.items()
+    )
     return lines
 
 

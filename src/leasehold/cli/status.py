@@ -12,6 +12,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
     """The nodes and their leases."""
     silent_ms = {one.node: one.silent_ns // MILLISECOND_NS for one in status.silences}
     if output is Output.JSON:
+        lacked = {one.node: one.segments for one in status.lacked}
         show_json(
             {
                 "cluster_id": status.cluster_id,
@@ -36,6 +37,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                         "seen": node.seen,
                         "segments_short": node.segments_short,
                         "segments_alone": node.segments_alone,
+                        "segments_lacked": lacked.get(node.id, 0),
                         "silent_ms": silent_ms.get(node.id),
                     }
                     for node in status.nodes

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -12,7 +12,7 @@ from leasehold.coordinator.queries import Queries
 from leasehold.coordinator.views import relation_named, tables_needed, view_bodies, view_facts
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
-from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
+from leasehold.core.catalog import BucketKey, Catalog, check_through, field_named, live_fields
 from leasehold.core.codec import encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
 from leasehold.core.copies import holders_if_few
@@ -44,7 +44,7 @@ from leasehold.core.rewrite import worth_rewriting
 from leasehold.core.rights import check_request
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.ids import IDENTIFIER, BucketNumber, Revision, SegmentId, TransactionId
+from leasehold.ids import IDENTIFIER, BucketNumber, NodeId, Revision, SegmentId, TransactionId
 from leasehold.limits import (
     MESSAGE_BYTES_MAX,
     OPEN_TRANSACTIONS_MAX,
@@ -62,6 +62,8 @@ class Data:
     """The data side of one leader."""
 
     def __init__(self, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+        self.on_lacked: Callable[[NodeId, BucketKey, list[SegmentId]], None] = lambda *_: None
+        """Hears of segments that only one node holds, by the manifest, and that it has no file of."""
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
@@ -271,7 +273,8 @@ class Data:
 
         async with self._in_turn(0 if isinstance(message, TableCleaned) else len(message.segments)):
             await self._writer.submit(decide)
-        if alone:
+        if alone and not isinstance(message, TableCleaned):
+            self.on_lacked(message.node, (message.table, message.bucket), alone)
             log.warning(
                 "node %d lacks %d segments of table %d that nobody else holds, %s among them",
                 message.node,

@@ -170,6 +170,7 @@ class Leader:
             anybody_may_join=self._membership.anybody_may_join,
         )
         self._overview.copies = self._repair.copies
+        self._data.on_lacked = self._repair.copies.lacks
         self._procedures = Procedures(
             storage,
             self._writer,

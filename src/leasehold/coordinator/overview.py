@@ -17,6 +17,7 @@ from leasehold.core.messages import (
     AskReceipts,
     ClusterStatus,
     KnownBarrier,
+    Lacked,
     NodeRecovery,
     NodeStatus,
     Receipts,
@@ -129,6 +130,7 @@ class Overview:
             segments_short=None if found is None else found.short,
             segments_lost=None if found is None else sum(found.lost.values()),
             silences=self._sessions.silences(),
+            lacked=() if found is None else _lacked(found),
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:
@@ -201,6 +203,7 @@ class Overview:
                 one.lease_remaining_ns // MILLISECOND_NS,
                 one.stage,
                 None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage == "MEMBER"),
+                one.segments_short,
                 one.seen,
             )
             for one in self.status(catalog, now_ns).nodes
@@ -215,16 +218,24 @@ class Overview:
             "lease_remaining_ms",
             "stage",
             "recovery",
+            "segments_short",
             "seen",
         )
         return Rows(columns=columns, rows=rows, revision=catalog.revision)
 
 
+def _lacked(found: Shortfall) -> tuple[Lacked, ...]:
+    return tuple(Lacked(node=node, segments=count) for node, count in sorted(found.lacked.items()))
+
+
 def _with_copies(node: NodeStatus, found: Shortfall | None) -> NodeStatus:
     if found is None:
         return node
-    short, alone = found.of_node.get(node.id, 0), found.alone.get(node.id, 0)
-    return msgspec.structs.replace(node, segments_short=short, segments_alone=alone)
+    return msgspec.structs.replace(
+        node,
+        segments_short=found.of_node.get(node.id, 0),
+        segments_alone=found.alone.get(node.id, 0),
+    )
 
 
 def waiting(wait_ns: int) -> NodeRecovery:

@@ -11,6 +11,10 @@ counts now is added. Nodes that were removed hold nothing.
 | a leader begins, a node is removed | all entries of buckets whose sync-state set is too small, on a thread |
 | a table is dropped           | its buckets that count                                                      |
 
+The manifest keeps the last holder of a segment, also one that says that it has no file of it: the file may be brought
+back, and nobody is to give the rows up by mistake. Such a segment counts as lost while that process is the node's
+newest one. A leader knows this from what nodes report, again and again, so a new leader hears of it too.
+
 While all is being counted anew, the entries that change are noted, and corrected at its end.
 """
 
@@ -26,8 +30,8 @@ from leasehold.core.operations import Change
 from leasehold.core.records import BucketRecord, SegmentRecord, UseState
 from leasehold.core.replication import is_present
 from leasehold.core.shelf import SEGMENTS, segment_of
-from leasehold.ids import NodeId, ObjectId, SegmentId
-from leasehold.limits import COPIES_NOTED_MAX
+from leasehold.ids import Incarnation, NodeId, ObjectId, SegmentId
+from leasehold.limits import COPIES_LACKED_MAX, COPIES_NOTED_MAX
 
 Few: TypeAlias = tuple[NodeId, ...]
 """The nodes that hold a segment, where they are fewer than its table wants; none if it is lost."""
@@ -37,12 +41,13 @@ Tally: TypeAlias = Counter[Few]
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
     """How many segments of the tables in use lack copies: in all, by the nodes whose buckets they are in, by the node
-    that alone holds them; and how many nobody holds any more, by table."""
+    that alone holds them; how many nobody holds any more, by table, and by the node that should and has no file."""
 
     short: int
     of_node: Mapping[NodeId, int]
     alone: Mapping[NodeId, int]
     lost: Mapping[ObjectId, int]
+    lacked: Mapping[NodeId, int]
 
 
 def holders_if_few(segment: SegmentRecord, catalog: Catalog) -> Few | None:
@@ -85,14 +90,23 @@ class Copies:
         self._counting: Catalog | None = None
         """As of which that is being done."""
         self._noted: set[tuple[BucketKey, SegmentId]] = set()
+        self._lacked: dict[tuple[BucketKey, SegmentId], NodeId] = {}
+        """Whose only holder has said that it has no file of them."""
         self._shortfall: Shortfall | None = None
 
     @property
     def shortfall(self) -> Shortfall | None:
         """As of the newest revision; None while it is not known yet."""
         if self._shortfall is None and self._tallies is not None:
-            self._shortfall = _shortfall(self._tallies, self._catalog)
+            self._shortfall = _shortfall(self._tallies, self._lacked, self._catalog)
         return self._shortfall
+
+    def lacks(self, node: NodeId, bucket: BucketKey, names: Iterable[SegmentId]) -> None:
+        """The newest process of a node says that it has no file of these."""
+        for name in names:
+            if len(self._lacked) < COPIES_LACKED_MAX and _is_alone(node, bucket, name, self._catalog):
+                self._lacked[bucket, name] = node
+                self._shortfall = None
 
     def committed(self, changes: Iterable[Change], catalog: Catalog) -> None:
         """Hears of a revision, which led to `catalog`."""
@@ -102,12 +116,19 @@ class Copies:
                 bucket, name = SEGMENTS.bucket_of(change.key), segment_of(change.key)
                 self._correct(bucket, name, before, catalog)
                 self._note(bucket, name)
+                lacking = self._lacked.get((bucket, name))
+                if lacking is not None and not _is_alone(lacking, bucket, name, catalog):
+                    del self._lacked[bucket, name]
             elif change.key.startswith(keys.NODES):
                 node = NodeId(int(change.key.removeprefix(keys.NODES)))
                 self.is_due = self.is_due or (is_present(node, before) and not is_present(node, catalog))
-            elif change.key.startswith(keys.TABLES) and change.value is None and self._tallies:
+                if self._lacked and _incarnation(node, before) != _incarnation(node, catalog):
+                    self._lacked = {one: lacking for one, lacking in self._lacked.items() if lacking != node}
+            elif change.key.startswith(keys.TABLES) and change.value is None:
                 table = keys.table_of(change.key)
-                self._tallies = {key: tally for key, tally in self._tallies.items() if key[0] != table}
+                if self._tallies:
+                    self._tallies = {key: tally for key, tally in self._tallies.items() if key[0] != table}
+                self._lacked = {one: lacking for one, lacking in self._lacked.items() if one[0][0] != table}
 
     def begin(self) -> Catalog:
         """The catalog of which `tallied` is to be told to `counted`, once that is done."""
@@ -155,9 +176,23 @@ def _few(bucket: BucketKey, name: SegmentId, catalog: Catalog) -> Few | None:
     return None if segment is None else holders_if_few(segment, catalog)
 
 
-def _shortfall(tallies: Mapping[BucketKey, Tally], catalog: Catalog) -> Shortfall:
+def _is_alone(node: NodeId, bucket: BucketKey, name: SegmentId, catalog: Catalog) -> bool:
+    """Whether it is the only holder of a segment that the cluster has."""
+    segment = catalog.segments.one(bucket, name)
+    present = () if segment is None else tuple(one for one in segment.holders if is_present(one, catalog))
+    return present == (node,)
+
+
+def _incarnation(node: NodeId, catalog: Catalog) -> Incarnation | None:
+    """Of the newest process; None once the node is removed."""
+    return catalog.nodes[node].incarnation if is_present(node, catalog) else None
+
+
+def _shortfall(
+    tallies: Mapping[BucketKey, Tally], lacked: Mapping[tuple[BucketKey, SegmentId], NodeId], catalog: Catalog
+) -> Shortfall:
     of_node, alone = Counter[NodeId](), Counter[NodeId]()
-    lost = Counter[ObjectId]()
+    lost, lacking = Counter[ObjectId](), Counter[NodeId]()
     short = 0
     for key, tally in tallies.items():
         table, bucket = catalog.tables.get(key[0]), catalog.buckets.get(key)
@@ -168,4 +203,15 @@ def _shortfall(tallies: Mapping[BucketKey, Tally], catalog: Catalog) -> Shortfal
         of_node.update(dict.fromkeys(bucket.replicas, count))
         alone.update({few[0]: count for few, count in tally.items() if len(few) == 1})
         lost.update({key[0]: tally[()]} if tally[()] else {})
-    return Shortfall(short=short, of_node=of_node, alone=alone, lost=lost)
+    for (key, _), node in lacked.items():
+        table, bucket = catalog.tables.get(key[0]), catalog.buckets.get(key)
+        if table is None or table.state is not UseState.IN_USE or bucket is None:
+            continue
+        lost[key[0]] += 1
+        lacking[node] += 1
+        if table.replication > 1:
+            alone[node] -= 1
+        else:  # one holder is enough there, so it is not among those that were tallied
+            short += 1
+            of_node.update(bucket.replicas)
+    return Shortfall(short=short, of_node=of_node, alone=alone, lost=lost, lacked=lacking)

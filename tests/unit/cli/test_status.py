@@ -11,7 +11,7 @@ from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
 from leasehold.cli.wait import not_serving, of_this_process, state_words
 from leasehold.coordinator.overview import waiting
-from leasehold.core.messages import ClusterStatus, NodeRecovery, NodeStatus, Silence
+from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, Silence
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
 NODE = NodeStatus(
@@ -93,7 +93,12 @@ def test_a_process_that_is_gone_gets_on_with_nothing() -> None:
 
 
 def shown(
-    capsys: pytest.CaptureFixture[str], node: NodeStatus, output: Output, short: int | None = 0, lost: int | None = 0
+    capsys: pytest.CaptureFixture[str],
+    node: NodeStatus,
+    output: Output,
+    short: int | None = 0,
+    lost: int | None = 0,
+    lacked: tuple[Lacked, ...] = (),
 ) -> str:
     status = ClusterStatus(
         cluster_id=ClusterId("c" * 32),
@@ -103,6 +108,7 @@ def shown(
         nodes=(node,),
         segments_short=short,
         segments_lost=lost,
+        lacked=lacked,
     )
     show_status(status, output)
     return capsys.readouterr().out
@@ -127,6 +133,16 @@ def test_what_lacks_copies_stands_under_the_table(
     told = json.loads(shown(capsys, node, Output.JSON, short, lost))
     assert (told["segments_short"], told["segments_lost"]) == (short, lost)
     assert (told["nodes"][0]["segments_short"], told["nodes"][0]["segments_alone"]) == (short, alone)
+
+
+def test_what_a_node_should_hold_and_has_no_file_of_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    node = msgspec.structs.replace(NODE, stage="MEMBER", segments_alone=0, segments_short=3)
+    lacks = (Lacked(node=node.id, segments=2),)
+    removed, lacked = shown(capsys, node, Output.TABLE, 3, 3, lacks).splitlines()[-2:]
+    assert removed.startswith("lost: 1 segment; no node holds them")
+    assert lacked.startswith("lost: 2 segments that node-1 alone should hold and has no file of; bring its disk back")
+    assert "leasehold node remove node-1 --force" in lacked
+    assert json.loads(shown(capsys, node, Output.JSON, 3, 3, lacks))["nodes"][0]["segments_lacked"] == 2
 
 
 def test_under_the_table_stands_all_of_it_while_there_is_something_to_say(capsys: pytest.CaptureFixture[str]) -> None:

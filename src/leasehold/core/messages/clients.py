@@ -142,6 +142,13 @@ class Silence(Base, frozen=True, kw_only=True, tag="silence/1"):
     silent_ns: int
 
 
+class Lacked(Base, frozen=True, kw_only=True, tag="lacked/1"):
+    """How many segments a node alone should hold, and has no file of; they count as lost."""
+
+    node: NodeId
+    segments: int
+
+
 class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     """The state of the cluster as its leader sees it."""
 
@@ -155,9 +162,10 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     segments_short: int | None = None
     """Segments that fewer nodes hold than their tables want; None while the leader has not counted them yet."""
     segments_lost: int | None = None
-    """Those among them that no node of the cluster holds: some were removed by force."""
+    """Those among them that no node of the cluster holds: some were removed by force, or have no file of them."""
     silences: tuple[Silence, ...] = ()
     """Of the nodes whose session is open; a hint that tells a node that hangs from one that is gone."""
+    lacked: tuple[Lacked, ...] = ()
     clock_ahead_ns: int = 0
     """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step (`core.wallclock`)."""
 
