@@ -31,6 +31,7 @@ from leasehold.limits import (
     APPEND_BUFFERS_BYTES_MAX,
     APPEND_STREAMS,
     BATCH_ROWS,
+    FLIGHT_BATCH_BYTES,
     SECOND_NS,
     STAGE_CALL_NS,
     STAGE_PAUSE_NS,
@@ -39,7 +40,7 @@ from leasehold.storage.buckets import split
 from leasehold.storage.conforming import conform
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.flight import calling, descriptor, expect, parts, within, writer_to
+from leasehold.wire.flight import calling, descriptor, expect, parts, send, within, writer_to
 
 FINAL: Final = frozenset(
     {
@@ -110,7 +111,7 @@ def stage(
     sending: list[Future[StagedSegment]] = []
     load = _Load()
     try:
-        for part in (part for batch in batches for part in parts(conform(batch, facts.fields))):
+        for part in (part for batch in batches for part in parts(conform(batch, facts.fields), FLIGHT_BATCH_BYTES)):
             load.add(part)
             if load.size_bytes >= load_bytes_max:
                 staged.extend(one.result() for one in sending)
@@ -161,7 +162,7 @@ def _whole(batches: list[pa.RecordBatch]) -> Share:
     if rows < len(batches) * BATCH_ROWS // 8:
         joined = pa.concat_batches(batches)
         batches = [joined.slice(start, BATCH_ROWS) for start in range(0, rows, BATCH_ROWS)]
-    return [part for batch in batches for part in parts(batch)]
+    return [part for batch in batches for part in parts(batch, FLIGHT_BATCH_BYTES)]
 
 
 class _Sender:
@@ -307,10 +308,10 @@ class _Sender:
         rows = sum(batch.num_rows for batch in share)
         schema = arrow_schema(self._facts.fields)
         with calling(address):
-            writer, answers = writer_to(address).do_put(descriptor(request), schema, within(STAGE_CALL_NS))
+            writer, answers = writer_to(address).do_put(descriptor(request), schema, within(STAGE_CALL_NS, request))
             try:
                 for batch in share:
-                    writer.write_batch(batch)
+                    send(writer, batch)
                     on_progress()
                 writer.write_metadata(encode(RowsEnd(rows=rows)))
                 writer.done_writing()

@@ -200,7 +200,7 @@ class _SegmentReader:
             generation=self._plan.facts.generation,
             cutoff=self._plan.cutoff,
         )
-        options, now_ns = within(self._timeout_ns), self._now_ns()
+        options, now_ns = within(self._timeout_ns, request), self._now_ns()
         attempt = Attempt(node, address, request, now_ns, self._schema, options, self._inbox, self._places)
         self._attempts[node] = attempt
         attempt.start()

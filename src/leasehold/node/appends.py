@@ -44,6 +44,7 @@ from leasehold.core.seals import sealed
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 from leasehold.limits import (
+    FLIGHT_BATCH_BYTES,
     FLIGHT_WRITES_MAX,
     FORWARD_CHUNK_BYTES,
     SEGMENT_BYTES_MAX,
@@ -306,7 +307,7 @@ def _rows(incoming: Incoming) -> Iterator[pa.RecordBatch]:
     for sent in incoming:
         if sent.batch is not None:
             rows += sent.batch.num_rows
-            yield from parts(sent.batch)
+            yield from parts(sent.batch, FLIGHT_BATCH_BYTES)
         if sent.metadata is not None:
             if expect(RowsEnd, sent.metadata).rows != rows:
                 break

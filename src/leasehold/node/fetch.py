@@ -174,7 +174,7 @@ def _differs(record: SegmentRecord, address: str) -> Corrupt:
 def _chunks(request: FetchTicket, size_bytes: int, address: str) -> Iterator[memoryview]:
     timeout_ns = FETCH_BASE_NS + size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
     with calling(address):
-        reader = copier_to(address).do_get(ticket(request), within(timeout_ns))
+        reader = copier_to(address).do_get(ticket(request), within(timeout_ns, request))
         try:
             if not reader.schema.equals(BYTES_SCHEMA):
                 raise pa.ArrowInvalid("not a segment's bytes")

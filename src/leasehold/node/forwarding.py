@@ -171,7 +171,7 @@ class _Forward:
 
     def _forward(self) -> SegmentStored | None:
         writer, answers = writer_to(self._address).do_put(
-            descriptor(self._ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS)
+            descriptor(self._ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS, self._ticket)
         )
         try:
             if _answer(answers, ForwardAdmitted) is None:

@@ -30,6 +30,7 @@ from leasehold.limits import (
     BATCH_ROWS,
     COLUMNS_MAX,
     DELETES_MAX,
+    FLIGHT_BATCH_BYTES,
     FLIGHT_READS_MAX,
     LITERAL_CHARACTERS_MAX,
     SEGMENTS_VERIFIED_MAX,
@@ -146,7 +147,7 @@ class Scans:
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
         table: TableRecord | None = None
         for read in read_segment(path, (*ticket.fields, *telling), row_offset=row, batch_rows=self._batch_rows):
-            for part in parts(read):
+            for part in parts(read, FLIGHT_BATCH_BYTES):
                 passed = guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))
                 table = authorise(ticket, passed.view, table)
                 hiding = self._hiding(ticket, table, passed.view, hidings)

@@ -5,12 +5,14 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.messages import FetchTicket, ForwardTicket, NodeStatus, ReadTicket, WriteTicket
-from leasehold.errors import Refused
+from leasehold.core.codec import decode_message
+from leasehold.core.messages import FetchTicket, FlightCaller, ForwardTicket, NodeStatus, ReadTicket, WriteTicket
+from leasehold.core.rights import user_of
+from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits import BATCH_ROWS
 from leasehold.node.appends import Appends
 from leasehold.node.fetch import Fetches
-from leasehold.node.guarding import check_cluster
+from leasehold.node.guarding import check_cluster, check_node
 from leasehold.node.published import Published
 from leasehold.node.scans import Scans
 from leasehold.storage.files import SegmentFiles
@@ -60,6 +62,21 @@ class NodeFlight:
         self._server.close()
 
     # ------------------------------------------------------------ what is served
+
+    def knows(self, caller: bytes) -> bool:
+        """Whether it is a node, or a user who has logged in; anybody who says so where there are no users."""
+        try:
+            said = decode_message(caller)
+            match said:
+                case FlightCaller(session=None):
+                    user_of(said.login, self._published.view)
+                case FlightCaller():
+                    check_node(said.node, said.session, self._published.view)
+                case _:
+                    return False
+        except (Refused, Forbidden, Unauthenticated):
+            return False
+        return True
 
     def get(self, ticket: bytes) -> Outgoing:
         """A scan of one segment, or a copy of it for another node."""

@@ -4,13 +4,12 @@ gRPC has no such bound. Its deadlines come from the client, so a client that wan
 """
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
 from leasehold.limits import (
     FLIGHT_IDLE_NS,
-    FLIGHT_OPENING_MAX,
     FLIGHT_OPENING_NS,
     FLIGHT_WATCH_NS,
     SECOND_NS,
@@ -23,6 +22,8 @@ _WAITS_FOR_US: Final = 2**63
 class _Cancellable(Protocol):
     def cancel(self) -> object: ...
 
+    def add_callback(self, callback: Callable[[], None], /) -> bool: ...
+
 
 class WatchedCall:
     """A call, as long as its handler runs."""
@@ -31,6 +32,7 @@ class WatchedCall:
         self._call = call
         self._watch = watch
         self.deadline_ns = _WAITS_FOR_US
+        self.is_opening = False
 
     @contextmanager
     def idle(self) -> Generator[None]:
@@ -43,14 +45,20 @@ class WatchedCall:
 
     @contextmanager
     def opening(self) -> Generator[None]:
-        """Inside, the peer has to send its first message within FLIGHT_OPENING_NS, or until it gives way."""
+        """Inside, the peer has to send its first message within FLIGHT_OPENING_NS, or until the server stops."""
         self.deadline_ns = self._watch.now_ns() + FLIGHT_OPENING_NS
+        self.is_opening = True
         self._watch.opened(self)
         try:
             yield
         finally:
-            self._watch.begun(self)
+            self.is_opening = False
             self.deadline_ns = _WAITS_FOR_US
+
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Calls `act` once the call has ended, at once if it has."""
+        if not self._call.add_callback(act):
+            act()
 
     def cancel(self) -> None:
         """Ends the call for both sides."""
@@ -64,7 +72,6 @@ class CallWatch:
         self.now_ns = BoottimeClock().now_ns
         self._lock = threading.Lock()
         self._calls: set[WatchedCall] = set()
-        self._opening: dict[WatchedCall, None] = {}
         self._closed = threading.Event()
         threading.Thread(target=self._run, name="flight watch", daemon=True).start()
 
@@ -72,7 +79,7 @@ class CallWatch:
         """Cancels the calls that have sent nothing."""
         self._closed.set()
         with self._lock:
-            opening = list(self._opening)
+            opening = [call for call in self._calls if call.is_opening]
         for call in opening:
             call.cancel()
 
@@ -89,20 +96,9 @@ class CallWatch:
                 self._calls.discard(watched)
 
     def opened(self, call: WatchedCall) -> None:
-        """A call that has sent nothing yet; the oldest of too many gives way."""
-        with self._lock:
-            self._opening[call] = None
-            oldest = next(iter(self._opening)) if len(self._opening) > FLIGHT_OPENING_MAX else None
-            self._opening.pop(oldest, None) if oldest is not None else None
-        if oldest is not None:
-            oldest.cancel()
+        """Its first message is waited for."""
         if self._closed.is_set():
             call.cancel()
-
-    def begun(self, call: WatchedCall) -> None:
-        """It has sent its first message, or ended."""
-        with self._lock:
-            self._opening.pop(call, None)
 
     def _run(self) -> None:
         while not self._closed.wait(FLIGHT_WATCH_NS / SECOND_NS):

@@ -16,15 +16,23 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import Failure, Message
+from leasehold.core.messages import (
+    Failure,
+    FetchTicket,
+    FlightCaller,
+    ForwardTicket,
+    Message,
+    ReadTicket,
+    WriteTicket,
+)
 from leasehold.errors import Definite, LeaseholdError, Refused, Unreachable
 from leasehold.limits import (
     CONNECT_ATTEMPT_NS,
-    FLIGHT_BATCH_BYTES,
     FLIGHT_CLIENTS_MAX,
     FLIGHT_KEEPALIVE_INTERVAL_NS,
     FLIGHT_KEEPALIVE_TIMEOUT_NS,
     FLIGHT_MESSAGE_BYTES_MAX,
+    FLIGHT_PART_BYTES,
     MILLISECOND_NS,
     RECONNECT_BACKOFF_MAX_NS,
     RECONNECT_BACKOFF_MIN_NS,
@@ -32,9 +40,12 @@ from leasehold.limits import (
     TICKET_BYTES_MAX,
 )
 from leasehold.wire.failures import from_failure, plainly
+from leasehold.wire.flight_codec import BatchWriter, pieces
 
 M = TypeVar("M", bound=Message)
 
+CALLER_HEADER: Final = "leasehold-caller-bin"
+"""Says who calls, before the first message: an encoded `FlightCaller`."""
 BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)])
 """Of a segment's bytes as they travel between nodes: one row per chunk."""
 
@@ -235,26 +246,52 @@ def is_answering(address: str, timeout_ns: int) -> bool:
     return True
 
 
-def within(timeout_ns: int) -> flight.FlightCallOptions:
-    """Bounds a whole call, from its start to its last message. Batches that it brings are aligned."""
+def within(timeout_ns: int, ticket: Message | None = None) -> flight.FlightCallOptions:
+    """Bounds a whole call, from its start to its last message. Batches that it brings are aligned.
+
+    The call says in its header who presents the `ticket`: a node lets those whom it knows in before strangers.
+    """
     assert timeout_ns > 0
-    return flight.FlightCallOptions(timeout=timeout_ns / SECOND_NS, read_options=_ALIGNED)
+    headers = [] if ticket is None else [(CALLER_HEADER.encode(), encode(_caller(ticket)))]
+    return flight.FlightCallOptions(timeout=timeout_ns / SECOND_NS, headers=headers, read_options=_ALIGNED)
+
+
+def _caller(ticket: Message) -> FlightCaller:
+    match ticket:
+        case ReadTicket() | WriteTicket():
+            return FlightCaller(login=ticket.login)
+        case FetchTicket():
+            return FlightCaller(node=ticket.node, session=ticket.session)
+        case ForwardTicket():
+            return FlightCaller(node=ticket.sender, session=ticket.session)
+        case _:
+            return FlightCaller()
 
 
 # ---------------------------------------------------------------- batches
 
 
-def parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` in parts of about FLIGHT_BATCH_BYTES, in order, sharing its memory; never nothing.
+def send(writer: flight.FlightStreamWriter, batch: pa.RecordBatch) -> None:
+    """Sends rows to a node, in messages that it takes. Raises `Refused` as `parts` does."""
+    for part in parts(batch, FLIGHT_PART_BYTES):
+        if part.nbytes <= FLIGHT_PART_BYTES:
+            writer.write_batch(part)
+            continue
+        for piece in pieces(BatchWriter(part.schema).write(part, None)):
+            writer.write_metadata(piece)
+
+
+def parts(batch: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
+    """`batch` in parts of at most `part_bytes` or of one row, in order, sharing its memory; never nothing.
 
     Raises `Refused` with code ROWS_DO_NOT_FIT for a row over FLIGHT_MESSAGE_BYTES_MAX.
     """
-    if batch.nbytes <= FLIGHT_BATCH_BYTES:
+    if batch.nbytes <= part_bytes:
         yield batch
     elif batch.num_rows > 1:
         half = batch.num_rows // 2
-        yield from parts(batch.slice(0, half))
-        yield from parts(batch.slice(half))
+        yield from parts(batch.slice(0, half), part_bytes)
+        yield from parts(batch.slice(half), part_bytes)
     elif batch.nbytes <= FLIGHT_MESSAGE_BYTES_MAX:
         yield batch
     else:

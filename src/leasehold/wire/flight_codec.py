@@ -8,13 +8,19 @@ On the way out the header is padded so that the body begins at a multiple of 64 
 message in a client's memory: then pyarrow hands out aligned buffers without a copy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from leasehold.errors import Refused
-from leasehold.limits import FLIGHT_FIELDS_MAX, FLIGHT_HEADER_BYTES_MAX
+from leasehold.limits import (
+    FLIGHT_FIELDS_MAX,
+    FLIGHT_HEADER_BYTES_MAX,
+    FLIGHT_MESSAGE_BYTES_MAX,
+    FLIGHT_PART_BYTES,
+    FLIGHT_RECEIVED_BYTES_MAX,
+)
 from leasehold.wire.ipc_header import check_record_batch
 
 CONTINUATION: Final = b"\xff\xff\xff\xff"
@@ -34,7 +40,7 @@ _FIXED_BYTES: Final = {1: 8, 5: 4}
 # ---------------------------------------------------------------- protobuf
 
 
-def read_fields(message: bytes | memoryview) -> dict[int, memoryview]:
+def read_fields(message: bytes | bytearray | memoryview) -> dict[int, memoryview]:
     """The length-delimited fields of a protobuf message, the last of each number; others are skipped.
 
     Raises `Refused` with code BAD_MESSAGE.
@@ -108,7 +114,7 @@ class Data(NamedTuple):
     body: memoryview
 
 
-def read_data(message: bytes) -> Data:
+def read_data(message: bytes | bytearray) -> Data:
     """Raises `Refused` with code BAD_MESSAGE; the header and the body are not looked into."""
     fields = read_fields(message)
     nothing = memoryview(b"")
@@ -215,3 +221,37 @@ class _Pieces:
             count += 1
         assert left == 0, "Arrow writes header and body apart"
         return b"".join(rest[:count]), rest[count:]
+
+
+# ---------------------------------------------------------------- rows larger than a message
+
+
+_ANNOUNCED: Final = b"\xc1"
+"""Before the size. No MessagePack begins so, and metadata of ours is MessagePack."""
+_SIZE_BYTES: Final = 8
+
+
+def pieces(message: bytes) -> Iterator[bytes]:
+    """What to send of a FlightData that is too large for a node, in this order, each as the metadata of a message."""
+    yield _ANNOUNCED + len(message).to_bytes(_SIZE_BYTES, "big")
+    for start in range(0, len(message), FLIGHT_PART_BYTES):
+        yield message[start : start + FLIGHT_PART_BYTES]
+
+
+def is_announced(metadata: bytes) -> bool:
+    """Whether the pieces of one FlightData follow."""
+    return metadata.startswith(_ANNOUNCED)
+
+
+def announced_bytes(metadata: bytes) -> int:
+    """Of all its pieces together. Raises `Refused`: ROWS_DO_NOT_FIT, BAD_MESSAGE."""
+    size = int.from_bytes(metadata[len(_ANNOUNCED) :], "big")
+    if len(metadata) != len(_ANNOUNCED) + _SIZE_BYTES or size == 0:
+        raise malformed("not the size of a message in pieces")
+    if size > FLIGHT_MESSAGE_BYTES_MAX + FLIGHT_RECEIVED_BYTES_MAX:
+        raise Refused(
+            f"a row of {size} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
+            code="ROWS_DO_NOT_FIT",
+            hint="keep large values in files of their own",
+        )
+    return size

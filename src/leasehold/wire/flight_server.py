@@ -3,19 +3,25 @@
 pyarrow's own server takes messages of any size and any number of calls that send nothing. Here:
 
 | what a peer may do                   | bound                                                          |
-| send a message                       | TICKET_BYTES_MAX for a ticket, twice FLIGHT_MESSAGE_BYTES_MAX for rows |
+| send a message                       | TICKET_BYTES_MAX for a ticket, FLIGHT_RECEIVED_BYTES_MAX for others |
+| send a larger row                    | in pieces, FLIGHT_MESSAGE_BYTES_MAX together, once a write was admitted |
 | compress a message                   | refused before anything is decompressed                        |
 | open calls                           | FLIGHT_CALLS_MAX, each with a thread                           |
-| open a call and send nothing         | FLIGHT_OPENING_NS, and FLIGHT_OPENING_MAX of them: the oldest gives way |
+| send first messages                  | a few at a time are read (`wire/call_gate.py`), strangers apart from others |
+| open a call and send nothing         | FLIGHT_OPENING_NS, less while others wait                      |
 | stop sending, or taking              | FLIGHT_IDLE_NS                                                 |
 | connect and say nothing              | HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call |
 
-gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large.
+gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large. Of a call
+that is not read it takes STREAM_WINDOW_BYTES.
+
+A client says who it is in the header CALLER_HEADER of a call. Whoever is known is not kept waiting by strangers.
 
 An error leaves as pyarrow's client expects it, with an encoded `Failure` as its extra information.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
 import grpc
@@ -25,21 +31,32 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import Failure
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits import (
+    FLIGHT_CALLERS_OPENING_MAX,
+    FLIGHT_CALLERS_PATIENCE_NS,
+    FLIGHT_CALLERS_WAITING_MAX,
     FLIGHT_CALLS_MAX,
     FLIGHT_FAILURE_BYTES_MAX,
     FLIGHT_HEADER_BYTES_MAX,
-    FLIGHT_MESSAGE_BYTES_MAX,
+    FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_SHUTDOWN_NS,
+    FLIGHT_STRANGERS_OPENING_MAX,
+    FLIGHT_STRANGERS_PATIENCE_NS,
+    FLIGHT_STRANGERS_WAITING_MAX,
     SECOND_NS,
+    STREAM_WINDOW_BYTES,
     TICKET_BYTES_MAX,
 )
 from leasehold.wire.addresses import loopback, port_in_use, probe
+from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
 from leasehold.wire.failures import to_failure
+from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_codec import (
     BatchWriter,
     Data,
+    announced_bytes,
+    is_announced,
     malformed,
     read_batch,
     read_data,
@@ -53,7 +70,10 @@ from leasehold.wire.threads import ServingThreads
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 _OPTIONS: Final = (
     *SERVER_CONNECTION_OPTIONS,
-    ("grpc.max_receive_message_length", 2 * FLIGHT_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", FLIGHT_RECEIVED_BYTES_MAX),
+    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
+    # Otherwise gRPC takes in megabytes of each call that nobody reads.
+    ("grpc.http2.bdp_probe", 0),
 )
 FRAMING_BYTES: Final = 1024
 """What surrounds a ticket in its message."""
@@ -92,6 +112,10 @@ class FlightService(Protocol):
 
     actions: Mapping[str, str]
     """What `act` knows, each with a description."""
+
+    def knows(self, caller: bytes) -> bool:
+        """Whether the caller of a call, as its CALLER_HEADER says, may ask anything here at all."""
+        ...
 
     def get(self, ticket: bytes) -> Outgoing:
         """Answers a ticket."""
@@ -148,6 +172,18 @@ class _Methods(grpc.GenericRpcHandler):
         self._service = service
         self._watch = watch
         self._on_fault = on_fault
+        self._callers = CallGate(
+            opening_max=FLIGHT_CALLERS_OPENING_MAX,
+            waiting_max=FLIGHT_CALLERS_WAITING_MAX,
+            patience_ns=FLIGHT_CALLERS_PATIENCE_NS,
+            now_ns=watch.now_ns,
+        )
+        self._strangers = CallGate(
+            opening_max=FLIGHT_STRANGERS_OPENING_MAX,
+            waiting_max=FLIGHT_STRANGERS_WAITING_MAX,
+            patience_ns=FLIGHT_STRANGERS_PATIENCE_NS,
+            now_ns=watch.now_ns,
+        )
         self._served: dict[str, Callable[[_Call], Iterator[bytes]]] = {
             "DoGet": self._get,
             "DoPut": self._put,
@@ -176,9 +212,10 @@ class _Methods(grpc.GenericRpcHandler):
     ) -> Iterator[bytes]:
         with self._watch.watching(context) as watched:
             try:
-                for message in served(_Call(requests, watched)):
-                    with watched.idle():
-                        yield message
+                with self._begun(requests, context, watched) as call:
+                    for message in served(call):
+                        with watched.idle():
+                            yield message
             except LeaseholdError as error:
                 _fail(context, told(error))
             except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
@@ -186,9 +223,22 @@ class _Methods(grpc.GenericRpcHandler):
                 opaque = Indefinite("the node failed on this request", code="INTERNAL", hint="Its log there says why.")
                 _fail(context, told(opaque))
 
+    @contextmanager
+    def _begun(
+        self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
+    ) -> "Generator[_Call]":
+        said = dict(context.invocation_metadata()).get(CALLER_HEADER)
+        is_known = isinstance(said, bytes) and self._service.knows(said)
+        call = _Call(requests, watched, self._callers if is_known else self._strangers, is_known=is_known)
+        try:
+            yield call
+        finally:
+            call.taken()
+
     def _get(self, call: "_Call") -> Iterator[bytes]:
         ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
         outgoing = self._service.get(bytes(ticket))
+        call.taken()
         writer = BatchWriter(outgoing.schema)
         yield write_schema(outgoing.schema)
         for batch, metadata in outgoing.batches:
@@ -197,14 +247,15 @@ class _Methods(grpc.GenericRpcHandler):
     def _put(self, call: "_Call") -> Iterator[bytes]:
         begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
         for answer in self._service.put(bytes(begin.command or b""), _Rows(begin, call)):
+            call.taken()
             yield write_field(1, answer)
 
     def _act(self, call: "_Call") -> Iterator[bytes]:
         action = bytes(read_fields(call.first(TICKET_BYTES_MAX)).get(1, b""))
         yield write_field(1, self._service.act(action.decode(errors="replace")))
 
-    def _list_actions(self, call: "_Call") -> Iterator[bytes]:
-        call.first(TICKET_BYTES_MAX)
+    def _list_actions(self, _call: "_Call") -> Iterator[bytes]:
+        # Its message says nothing, so it is not read.
         for name, description in self._service.actions.items():
             yield write_field(1, name.encode()) + write_field(2, description.encode())
 
@@ -216,14 +267,23 @@ def _unserved(_call: "_Call") -> Iterator[bytes]:
 class _Call:
     """The messages of a client, one at a time."""
 
-    def __init__(self, requests: Iterator[bytes], watched: WatchedCall) -> None:
+    def __init__(self, requests: Iterator[bytes], watched: WatchedCall, gate: CallGate, *, is_known: bool) -> None:
         self._requests = requests
         self._watched = watched
+        self._gate = gate
+        self._is_known = is_known
 
     def first(self, most_bytes: int) -> bytes:
-        """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large."""
+        """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too
+        many others begin."""
+        if not self._gate.enter(self._watched):
+            raise Refused("too many calls begin at this node", code="BUSY", hint="ask again in a moment")
         with self._watched.opening():
             message = self._next()
+        if self._is_known:
+            self._gate.leave(self._watched)
+        else:
+            self._gate.has_read(self._watched)
         if message is None:
             raise _cut_off()
         if len(message) > most_bytes + FRAMING_BYTES:
@@ -233,6 +293,10 @@ class _Call:
                 hint="name fewer columns",
             )
         return message
+
+    def taken(self) -> None:
+        """The service has taken or refused it."""
+        self._gate.leave(self._watched)
 
     def rest(self) -> Iterator[bytes]:
         """The messages after the first."""
@@ -260,6 +324,7 @@ class _Rows:
 
     @property
     def schema(self) -> pa.Schema:
+        self._call.taken()
         if self._schema is None:
             self._schema = read_schema(self._begin.header)
         return self._schema
@@ -268,9 +333,23 @@ class _Rows:
         schema = self.schema
         for message in self._call.rest():
             data = read_data(message)
+            if data.metadata is not None and is_announced(data.metadata):
+                data = read_data(self._joined(announced_bytes(data.metadata)))
             if not data.header and data.metadata is None:
                 raise malformed("a message without rows and without metadata")
             yield Sent(read_batch(data, schema) if data.header else None, data.metadata)
+
+    def _joined(self, size: int) -> bytearray:
+        """A message of so many bytes from its pieces."""
+        whole = bytearray()
+        for message in self._call.rest():
+            piece = read_data(message).metadata
+            if not piece or len(whole) + len(piece) > size:
+                raise malformed("pieces of another size than was said")
+            whole += piece
+            if len(whole) == size:
+                return whole
+        raise _cut_off()
 
 
 def _cut_off() -> Refused:

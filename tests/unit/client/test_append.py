@@ -9,11 +9,12 @@ from pyarrow.flight import FlightServerBase
 
 from leasehold.client import append
 from leasehold.client.append import _Load, stage  # pyright: ignore[reportPrivateUsage]
+from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.plan import put
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
-from leasehold.limits import BATCH_ROWS
+from leasehold.limits import BATCH_ROWS, FLIGHT_PART_BYTES, FLIGHT_RECEIVED_BYTES_MAX
 from leasehold.storage.buckets import bucket_numbers
 from leasehold.wire import flight
 from tests.unit.node.cluster import cluster, rows
@@ -47,7 +48,7 @@ def test_each_row_goes_to_the_bucket_of_its_key_in_order() -> None:
 
 
 def test_no_message_is_larger_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight, "FLIGHT_BATCH_BYTES", 10_000)
+    monkeypatch.setattr(append, "FLIGHT_BATCH_BYTES", 10_000)
     load = _Load()
     load.add(rows(0, 3 * BATCH_ROWS // 2))
     ((_, share),) = load.shares(None, 1)
@@ -56,13 +57,23 @@ def test_no_message_is_larger_than_its_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_row_that_fits_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight, "FLIGHT_BATCH_BYTES", 1_000)
     monkeypatch.setattr(flight, "FLIGHT_MESSAGE_BYTES_MAX", 5_000)
     fits = pa.record_batch({"v": ["x" * 4_000, "y" * 4_000]})
-    assert [one.num_rows for one in flight.parts(fits)] == [1, 1]
+    assert [one.num_rows for one in flight.parts(fits, 1_000)] == [1, 1]
     with pytest.raises(Refused) as caught:
-        list(flight.parts(pa.record_batch({"v": ["x" * 4_000, "y" * 6_000]})))
+        list(flight.parts(pa.record_batch({"v": ["x" * 4_000, "y" * 6_000]}), 1_000))
     assert caught.value.code == "ROWS_DO_NOT_FIT"
+
+
+def test_rows_larger_than_a_message_are_appended_and_read(tmp_path: Path) -> None:
+    with cluster(tmp_path) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        large = ["x" * (2 * FLIGHT_RECEIVED_BYTES_MAX), "y", "z" * (FLIGHT_PART_BYTES + 1)]
+        sent = pa.record_batch({"k": [1, 2, 3], "v": large})
+        transaction = made.open()
+        made.commit(transaction, stage(made.facts(), transaction, [sent], made.catalog.revision))
+        found = read_plan(made.plan()).read_all()
+        assert found.to_pydict() == sent.to_pydict()
 
 
 class Mute(FlightServerBase):

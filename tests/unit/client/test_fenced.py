@@ -159,7 +159,9 @@ def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one
     """Many rounds end with FENCED; then one replica hangs: it costs one short timeout, not the longest one."""
     monkeypatch.setattr(scan, "SCAN_BATCH_TIMEOUT_NS", 300_000_000)
     timeouts: list[int] = []
-    monkeypatch.setattr(scan, "within", lambda duration_ns: timeouts.append(duration_ns) or flight.within(duration_ns))
+    monkeypatch.setattr(
+        scan, "within", lambda duration_ns, _: timeouts.append(duration_ns) or flight.within(duration_ns)
+    )
     released = threading.Event()
     first, other = pair.node(first_of(pair)), pair.node(3 - first_of(pair))
     for node in (first, other):

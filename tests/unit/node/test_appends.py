@@ -37,7 +37,7 @@ from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect, is_answering
+from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect, is_answering, send
 from tests.unit.node.cluster import CLUSTER, DROP_TABLE, NAME, Cluster, add, cluster, drop_column, rename, rows
 
 ROWS_SCHEMA = rows(0, 1).schema
@@ -90,7 +90,7 @@ class Stream:
         """A node that has declined may say so here already."""
         with calling("node"):
             for batch in batches:
-                self._writer.write_batch(batch)
+                send(self._writer, batch)
         return self
 
     def end(self, mark: RowsEnd | BytesEnd | bytes | None) -> bytes | None:

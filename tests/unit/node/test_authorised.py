@@ -8,8 +8,9 @@ import pytest
 from pyarrow import flight
 
 from leasehold.core import keys
+from leasehold.core.codec import encode
 from leasehold.core.identity import hash_secret
-from leasehold.core.messages import RowsEnd, StagedSegment
+from leasehold.core.messages import FlightCaller, ForwardAdmitted, RowsEnd, StagedSegment
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import GrantRecord, LoginRecord, PrincipalKind, PrincipalRecord, Right, UseState, ViewRecord
@@ -136,6 +137,29 @@ def test_a_revoked_right_on_the_database_or_by_a_role_counts_as_long_as_it_is_he
     assert len(read(pair.node(1), request)) == 3
     pair.change([principal(USER, roles=(ROLE,), leaving=(ROLE,))])
     assert refused(pair.node(1), request) == "FORBIDDEN"
+
+
+# ---------------------------------------------------------------- who is let in before strangers
+
+
+def test_nodes_and_users_are_known_and_others_are_not(pair: Cluster) -> None:
+    server, session = pair.node(1).flight, pair.node(2).published.session
+    assert server is not None
+    node = FlightCaller(node=NodeId(2), session=session)
+    assert server.knows(encode(node))
+    assert server.knows(encode(FlightCaller())), "anybody who says so, as long as there are no users"
+    settle(pair)
+    assert server.knows(encode(node))
+    assert server.knows(encode(FlightCaller(login=TOKEN)))
+    strangers = (
+        FlightCaller(),
+        FlightCaller(login=LoginToken("f" * 64)),
+        msgspec.structs.replace(node, node=NodeId(1)),
+        msgspec.structs.replace(node, session=Session("f" * 64)),
+        ForwardAdmitted(),
+    )
+    assert [server.knows(encode(one)) for one in strangers] == [False] * len(strangers)
+    assert [server.knows(blob) for blob in (b"", b"\xc1", b"\xff" * 100)] == [False] * 3
 
 
 # ---------------------------------------------------------------- appends

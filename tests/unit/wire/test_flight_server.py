@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -11,17 +12,20 @@ from pyarrow import flight
 
 from leasehold.errors import Fenced, LeaseholdError, Refused
 from leasehold.limits import (
-    FLIGHT_CALLS_MAX,
     FLIGHT_MESSAGE_BYTES_MAX,
-    FLIGHT_OPENING_MAX,
+    FLIGHT_PART_BYTES,
+    FLIGHT_RECEIVED_BYTES_MAX,
+    FLIGHT_STRANGERS_OPENING_MAX,
+    FLIGHT_STRANGERS_WAITING_MAX,
     SECOND_NS,
     TICKET_BYTES_MAX,
 )
 from leasehold.wire import call_watch
-from leasehold.wire.flight import from_flight, within
+from leasehold.wire.flight import CALLER_HEADER, from_flight, send, within
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE, FlightServer, Incoming, Outgoing
 
+KNOWN = b"known"
 KINDS = pa.schema(
     [
         pa.field("k", pa.int64(), nullable=False, metadata={b"PARQUET:field_id": b"1"}),
@@ -62,6 +66,9 @@ class Service:
         self.sent: list[tuple[pa.RecordBatch | None, bytes | None]] = []
         self.schema: pa.Schema | None = None
         self.ended = threading.Event()
+
+    def knows(self, caller: bytes) -> bool:
+        return caller == KNOWN
 
     def get(self, ticket: bytes) -> Outgoing:
         self.tickets.append(ticket)
@@ -262,12 +269,50 @@ def test_a_compressed_call_is_refused_before_it_is_decompressed(served: Served) 
 
 def test_a_message_over_its_bound_is_refused(served: Served) -> None:
     with served.raw() as channel:
-        for method in ("DoGet", "DoAction", "DoPut", "ListActions"):
-            assert failure_of(lambda method=method: call(channel, method, bytes(4 * TICKET_BYTES_MAX))) == "BAD_TICKET"
-            over = bytes(2 * FLIGHT_MESSAGE_BYTES_MAX + 1)
-            code = status(lambda method=method, over=over: call(channel, method, over))
+        over = bytes(TICKET_BYTES_MAX + 2_048)
+        for method in ("DoGet", "DoAction"):
+            assert failure_of(lambda method=method: call(channel, method, over)) == "BAD_TICKET"
+        over = bytes(FLIGHT_RECEIVED_BYTES_MAX + 1)
+        for method in ("DoGet", "DoAction", "DoPut"):
+            code = status(lambda method=method: call(channel, method, over))
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert served.service.tickets == []
+
+
+@pytest.mark.parametrize("sizes", [[FLIGHT_PART_BYTES + 1], [3 * FLIGHT_PART_BYTES, 7, 2 * FLIGHT_PART_BYTES]])
+def test_a_row_larger_than_a_message_arrives_in_its_place(served: Served, sizes: list[int]) -> None:
+    schema = pa.schema([("raw", pa.binary()), ("n", pa.int64())])
+    values = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    sent = pa.record_batch({"raw": values, "n": range(len(values))}, schema)
+    writer, answers = served.client.do_put(flight.FlightDescriptor.for_command(b""), schema)
+    send(writer, sent)
+    writer.write_metadata(b"alone")
+    writer.done_writing()
+    answers.read()
+    writer.close()
+    *batches, last = served.service.sent
+    assert last == (None, b"alone")
+    assert pa.Table.from_batches([batch for batch, _ in batches]).combine_chunks().to_batches() == [sent]
+
+
+def put_raw(served: Served, *metadata: bytes) -> str:
+    begin = write_field(1, write_field(2, b"c")) + write_field(2, KINDS.serialize().to_pybytes()[8:])
+    with served.raw() as channel:
+        return failure_of(lambda: call(channel, "DoPut", begin, *(write_field(3, one) for one in metadata)))
+
+
+def test_pieces_are_joined_within_a_bound(served: Served) -> None:
+    def announced(size: int) -> bytes:
+        return b"\xc1" + size.to_bytes(8, "big")
+
+    assert put_raw(served, announced(2 * FLIGHT_MESSAGE_BYTES_MAX), b"x") == "ROWS_DO_NOT_FIT"
+    assert put_raw(served, announced(0)) == "BAD_MESSAGE"
+    assert put_raw(served, b"\xc1") == "BAD_MESSAGE"
+    assert put_raw(served, announced(2), b"abc") == "BAD_MESSAGE"
+    assert put_raw(served, announced(2), b"a", b"") == "BAD_MESSAGE"
+    assert put_raw(served, announced(3), b"a") == "BROKEN_STREAM"
+    assert put_raw(served, announced(3), b"\xff" * 3) == "BAD_MESSAGE"
+    assert served.service.sent == []
 
 
 @pytest.mark.parametrize(
@@ -339,17 +384,53 @@ def test_a_call_that_falls_silent_is_ended(served: Served, monkeypatch: pytest.M
     del writer
 
 
-def test_the_oldest_call_that_sent_nothing_gives_way(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert FLIGHT_OPENING_MAX < FLIGHT_CALLS_MAX
-    monkeypatch.setattr(call_watch, "FLIGHT_OPENING_MAX", 3)
-    monkeypatch.setattr(call_watch, "FLIGHT_OPENING_NS", 600 * SECOND_NS)
+def test_silent_calls_of_strangers_keep_nobody_waiting_who_is_known(served: Served) -> None:
+    served.service.script = lambda: iter([(rows(0, 1), None)])
+    options = flight.FlightCallOptions(headers=[(CALLER_HEADER.encode(), KNOWN)])
     with served.raw() as channel:
-        halves = [HalfOpen(channel) for _ in range(4)]
-        assert any(one.ended.wait(10) for one in halves)
-        served.service.script = lambda: iter([(rows(0, 1), None)])
-        assert served.client.do_get(flight.Ticket(b"")).read_all().num_rows == 1
+        halves = [HalfOpen(channel) for _ in range(2 * FLIGHT_STRANGERS_WAITING_MAX)]
+        assert halves[FLIGHT_STRANGERS_OPENING_MAX].ended.wait(30), "of more than may wait the oldest gives way"
+        assert served.client.do_get(flight.Ticket(b""), options).read_all().num_rows == 1
+        assert served.client.do_get(flight.Ticket(b"")).read_all().num_rows == 1, "and a stranger has his turn"
         for one in halves:
             one.close()
+
+
+def test_many_calls_that_begin_at_once_are_all_served(served: Served) -> None:
+    """As many tasks of Spark do."""
+    served.service.script = lambda: iter([(rows(0, 1), None)])
+    options = flight.FlightCallOptions(headers=[(CALLER_HEADER.encode(), KNOWN)])
+    together = threading.Barrier(200)
+
+    def task(_: int) -> int:
+        together.wait(60)
+        return served.client.do_get(flight.Ticket(b"t" * 100_000), options).read_all().num_rows
+
+    with ThreadPoolExecutor(200) as pool:
+        assert list(pool.map(task, range(200))) == [1] * 200
+
+
+def test_no_bytes_are_taken_of_calls_that_wait(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call whose ticket the service decides on keeps its place, if a stranger made it."""
+    decided = threading.Event()
+    begun = threading.Semaphore(0)
+    answer = served.service.get
+
+    def get(ticket: bytes) -> Outgoing:
+        begun.release()
+        decided.wait(30)
+        return answer(ticket)
+
+    monkeypatch.setattr(served.service, "get", get)
+    with served.raw() as channel, ThreadPoolExecutor(16) as pool:
+        message = write_field(1, bytes(TICKET_BYTES_MAX))
+        made = [pool.submit(call, channel, "DoGet", message) for _ in range(16)]
+        for _ in range(FLIGHT_STRANGERS_OPENING_MAX):
+            assert begun.acquire(timeout=30)
+        assert not begun.acquire(blocking=False), "others wait outside"
+        decided.set()
+        for one in made:
+            assert len(one.result()) == 1
 
 
 def test_a_server_stops_at_once_where_calls_have_sent_nothing() -> None:

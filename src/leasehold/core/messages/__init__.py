@@ -56,6 +56,7 @@ from leasehold.core.messages.flight import (
     BatchMark,
     BytesEnd,
     FetchTicket,
+    FlightCaller,
     ForwardAdmitted,
     ForwardTicket,
     ReadTicket,
@@ -126,6 +127,7 @@ __all__ = [
     "Execute",
     "Failure",
     "FetchTicket",
+    "FlightCaller",
     "ForwardAdmitted",
     "ForwardTicket",
     "Grant",
@@ -247,6 +249,7 @@ Message: TypeAlias = (
     | SegmentStored
     | ReadTicket
     | FetchTicket
+    | FlightCaller
     | BatchMark
     | AskIncarnation
     | AskSnapshot

@@ -116,6 +116,14 @@ class FetchTicket(Base, frozen=True, kw_only=True, tag="fetch-ticket/1"):
     session: Session | None = None
 
 
+class FlightCaller(Base, frozen=True, kw_only=True, tag="flight-caller/1"):
+    """Who makes a call, in its header: a user by the login, a node by its session."""
+
+    login: LoginToken | None = None
+    node: NodeId = NodeId(0)
+    session: Session | None = None
+
+
 class BatchMark(Base, frozen=True, kw_only=True, tag="batch-mark/1"):
     """Travels with each batch: the first row after it, and the lease it was released under."""
 

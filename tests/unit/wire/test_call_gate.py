@@ -1,0 +1,136 @@
+"""The gate before the first messages of calls: who waits, who is let in, who gives way."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from leasehold.limits import MILLISECOND_NS
+from leasehold.wire.call_gate import CallGate
+from leasehold.wire.call_watch import CallWatch, WatchedCall
+
+PATIENCE_NS = 10 * MILLISECOND_NS
+
+
+class Call:
+    """What gRPC knows of a call."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self._at_end: list[Callable[[], None]] | None = []
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.end()
+
+    def add_callback(self, callback: Callable[[], None], /) -> bool:
+        if self._at_end is None:
+            return False
+        self._at_end.append(callback)
+        return True
+
+    def end(self) -> None:
+        acts, self._at_end = self._at_end or [], None
+        for act in acts:
+            act()
+
+
+class Entering:
+    """A call that enters on a thread of its own."""
+
+    def __init__(self, gate: CallGate, watch: CallWatch) -> None:
+        self.call = Call()
+        self.watched = WatchedCall(self.call, watch)
+        self.entered: bool | None = None
+        self._gate = gate
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self, waiting: int) -> "Entering":
+        """Returns once so many calls wait."""
+        self._thread.start()
+        while len(self._gate._waiting) != waiting:  # pyright: ignore[reportPrivateUsage]
+            self._thread.join(0.001)
+        return self
+
+    def ended(self) -> bool | None:
+        self._thread.join(20)
+        return self.entered
+
+    def _run(self) -> None:
+        self.entered = self._gate.enter(self.watched)
+
+
+class Ground:
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.watch = CallWatch()
+        self.gate = CallGate(opening_max=2, waiting_max=3, patience_ns=PATIENCE_NS, now_ns=lambda: self.now_ns)
+
+    def entering(self) -> Entering:
+        return Entering(self.gate, self.watch)
+
+    def inside(self) -> list[Entering]:
+        found = [self.entering().start(0) for _ in range(2)]
+        assert [one.ended() for one in found] == [True, True]
+        return found
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    made = Ground()
+    yield made
+    made.watch.close()
+
+
+def test_calls_wait_in_order_and_those_inside_are_few(ground: Ground) -> None:
+    first, _ = ground.inside()
+    waiting = [ground.entering().start(count) for count in (1, 2)]
+    assert [one.entered for one in waiting] == [None, None]
+    ground.gate.leave(first.watched)
+    assert waiting[0].ended()
+    assert waiting[1].entered is None
+    ground.gate.leave(waiting[0].watched)
+    assert waiting[1].ended()
+
+
+def test_with_one_more_the_call_that_waited_longest_gives_way(ground: Ground) -> None:
+    ground.inside()
+    waiting = [ground.entering().start(count) for count in (1, 2, 3, 3)]
+    assert waiting[0].ended() is False
+    assert [one.entered for one in waiting[1:]] == [None] * 3
+
+
+def test_a_call_that_is_slow_is_cancelled_while_others_wait_and_only_then(ground: Ground) -> None:
+    slow = ground.inside()
+    waiting = ground.entering().start(1)
+    assert not any(one.call.is_cancelled for one in slow)
+    ground.now_ns = PATIENCE_NS
+    assert waiting.ended()
+    assert [one.call.is_cancelled for one in slow] == [True, False], "no more of them than wait"
+
+
+def test_a_call_that_is_decided_on_never_gives_way(ground: Ground) -> None:
+    decided, slow = ground.inside()
+    ground.gate.has_read(decided.watched)
+    waiting = ground.entering().start(1)
+    ground.now_ns = PATIENCE_NS
+    assert waiting.ended()
+    assert [decided.call.is_cancelled, slow.call.is_cancelled] == [False, True]
+
+
+def test_a_call_that_ends_while_it_waits_is_forgotten(ground: Ground) -> None:
+    first, _ = ground.inside()
+    gone, stays = (ground.entering().start(count) for count in (1, 2))
+    gone.call.end()
+    assert gone.ended() is False
+    ground.gate.leave(first.watched)
+    assert stays.ended()
+
+
+def test_leaving_twice_makes_room_once(ground: Ground) -> None:
+    first, _ = ground.inside()
+    waiting = [ground.entering().start(count) for count in (1, 2)]
+    ground.gate.leave(first.watched)
+    ground.gate.leave(first.watched)
+    assert waiting[0].ended()
+    assert waiting[1].entered is None
