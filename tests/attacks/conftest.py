@@ -1,4 +1,4 @@
-"""One cluster for the attacks of a module: what they leave behind is part of what has to be borne."""
+"""One cluster for all attacks: what they leave behind is part of what has to be borne."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.attacks.ground import LONG_SCALE, Ground
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     """Three nodes, users, a table with rows, and an honest client."""
     with Ground.start(tmp_path_factory.mktemp("attacked") / "cluster") as made:

@@ -26,7 +26,7 @@ import psutil
 import pyarrow as pa
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.limits import SECOND_NS
+from leasehold.limits import MILLISECOND_NS, SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
@@ -58,18 +58,19 @@ class Round(msgspec.Struct, frozen=True):
 class Ground:
     """A cluster under attack; a context manager."""
 
-    def __init__(self, cluster: RunningCluster) -> None:
+    def __init__(self, cluster: RunningCluster, honest: "_Honest") -> None:
         self.cluster = cluster
+        self._honest = honest
         self.directory = cluster.directory
 
     @classmethod
     @contextlib.contextmanager
     def start(cls, directory: Path) -> Generator[Self]:
         """Starts the cluster with its users: an administrator, a reader and writer, a writer, one without rights."""
-        with RunningCluster.start(directory) as cluster:
+        with RunningCluster.start(directory) as cluster, _Honest(directory) as honest:
             with cluster.connect() as first:
                 first.sql(f"CREATE USER {ROOT[0]} PASSWORD '{ROOT[1]}'")
-            ground = cls(cluster)
+            ground = cls(cluster, honest)
             with ground.connect(ROOT) as root:
                 root.sql("CREATE DATABASE shop")
                 root.sql(f"CREATE TABLE {TABLE} (a BIGINT, b STRING) CLUSTERED BY (a) INTO 2 BUCKETS")
@@ -99,14 +100,15 @@ class Ground:
     def attacked(self) -> Generator[None]:
         """The attack runs inside; what must hold is checked at the end of it."""
         lapses = self._lapses()
-        with _Honest(self.directory) as honest:
-            before = honest.rounds(0, ROUNDS_BEFORE)
-            calm_ns = max(max(one.took_ns.values()) for one in before)
-            first = honest.count
-            with _Memory(self._processes()) as memory:
-                yield
-                # The round that is under way was beside the attack too.
-                during = honest.rounds(first, max(honest.count + 1, first + ROUNDS_DURING))
+        before = [self._honest.round() for _ in range(ROUNDS_BEFORE)]
+        calm_ns = max(max(one.took_ns.values()) for one in before)
+        with _Memory(self._processes()) as memory, _Beside(self._honest) as beside:
+            yield
+        during = beside.rounds
+        assert len(during) >= ROUNDS_DURING, "the honest client has ended"
+        slowest_ms = max(max(one.took_ns.values(), default=0) for one in during) // MILLISECOND_NS
+        grown_mib = {name: size >> 20 for name, size in memory.grown_bytes().items()}
+        sys.stdout.write(f"grown by MiB: {grown_mib}; the slowest of {len(during)} rounds: {slowest_ms} ms\n")
         assert self._lapses() == lapses, "a node was fenced"
         grown = {name: size for name, size in memory.grown_bytes().items() if size >= GROWN_BYTES_MAX}
         assert grown == {}, f"memory grew by {grown} bytes"
@@ -132,42 +134,46 @@ class _Honest:
 
     def __init__(self, directory: Path) -> None:
         command = [sys.executable, "-m", "tests.attacks.honest", str(directory)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self._heard: list[Round] = []
-        self._ended = False
-        self._changed = threading.Condition()
-        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:
-        self._listening.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._listening.join()
         self._process.communicate()
 
-    @property
-    def count(self) -> int:
-        """How many rounds have ended."""
-        return len(self._heard)
-
-    def rounds(self, first: int, end: int) -> list[Round]:
-        """The rounds from `first` up to, not including, `end`, once they have ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ended or len(self._heard) >= end)
-            assert len(self._heard) >= end, "the honest client has ended"
-            return self._heard[first:end]
-
-    def _listen(self) -> None:
+    def round(self) -> Round:
+        """One more round, to its end."""
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._changed:
-                self._heard.append(msgspec.json.decode(line, type=Round))
-                self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the honest client has ended"
+        return msgspec.json.decode(line, type=Round)
+
+
+class _Beside(threading.Thread):
+    """Rounds of the honest client one after the other, at least ROUNDS_DURING."""
+
+    def __init__(self, honest: _Honest) -> None:
+        super().__init__(daemon=True)
+        self.rounds: list[Round] = []
+        self._honest = honest
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._stopped.is_set() or len(self.rounds) < ROUNDS_DURING:
+            self.rounds.append(self._honest.round())
 
 
 class _Memory(threading.Thread):

@@ -1,8 +1,9 @@
-"""`python -m tests.attacks.honest DIRECTORY`: an honest client. It prints a line of JSON for each round."""
+"""`python -m tests.attacks.honest DIRECTORY`: an honest client. For each line that it reads it does one round,
+and prints a line of JSON."""
 
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 import msgspec
@@ -43,13 +44,11 @@ def one_round(directory: str, number: int) -> Round:
     return Round(took_ns, failed)
 
 
-def main(directory: str, say: Callable[[str], object]) -> None:
+def main(directory: str, asked: Iterable[str], say: Callable[[str], object]) -> None:
     """Until nobody reads its output."""
-    number = 1_000_000
-    while True:
-        say(msgspec.json.encode(one_round(directory, number)).decode() + "\n")
-        number += 1
+    for number, _ in enumerate(asked):
         sleep_ns(PAUSE_NS)
+        say(msgspec.json.encode(one_round(directory, 1_000_000 + number)).decode() + "\n")
 
 
 if __name__ == "__main__":
@@ -59,6 +58,6 @@ if __name__ == "__main__":
         sys.stdout.flush()
 
     try:
-        main(sys.argv[1], say)
+        main(sys.argv[1], sys.stdin, say)
     except BrokenPipeError:
         sys.exit(0)

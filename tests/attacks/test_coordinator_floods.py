@@ -1,8 +1,6 @@
 """Floods of the coordinator's port by strangers and by users without rights."""
 
 import contextlib
-import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,24 +14,24 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, StatementId, TransactionId
-from leasehold.limits import HANDSHAKE_NS, REQUEST_BYTES_MAX, SECOND_NS
+from leasehold.limits import REQUEST_BYTES_MAX
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
 from tests.attacks.ground import NOBODY, TABLE, WRITER, Ground
 
+LONG = pytest.mark.long
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-LARGE_CALLS: Final = 200
+LARGE_CALLS: Final = 100
 LARGE_BYTES: Final = 15 * 1024 * 1024
 CONNECTIONS: Final = 20
 ANSWER_S: Final = 120
 FAT_SESSIONS: Final = 20
 FAT_BYTES: Final = 64 * 1024 * 1024
 QUESTIONS: Final = 5_000
-SILENT: Final = 200
-PARSERS: Final = 60
+PARSERS: Final = 20
 GUESSERS: Final = 80
-GUESSES: Final = 8
+GUESSES: Final = 1
 
 
 @contextlib.contextmanager
@@ -84,7 +82,7 @@ def commit(characters: int) -> Message:
     )
 
 
-@pytest.mark.parametrize("method", [CALL, STREAM, COMMIT])
+@pytest.mark.parametrize("method", [CALL, pytest.param(STREAM, marks=LONG), pytest.param(COMMIT, marks=LONG)])
 def test_large_messages_of_a_stranger(ground: Ground, scale: int, method: str) -> None:
     blob = b"\x00" * LARGE_BYTES
     with channels(ground, CONNECTIONS) as made, ground.attacked():
@@ -131,7 +129,7 @@ def test_large_statements_of_users_without_rights(ground: Ground, scale: int) ->
         with ground.connect(NOBODY) as cluster:
             return ended_as(lambda: cluster.sql(text))
 
-    with ground.attacked(), ThreadPoolExecutor(PARSERS) as pool:
+    with ground.attacked(), ThreadPoolExecutor(min(60, PARSERS * scale)) as pool:
         ended = Counter(pool.map(ask, range(PARSERS * scale)))
     assert set(ended) <= {"FORBIDDEN", "BUSY"}
 
@@ -153,7 +151,7 @@ def test_guessed_passwords_shut_no_other_user_out(ground: Ground, scale: int, of
     assert ended["WRONG_PASSWORD"] > 0
 
 
-@pytest.mark.parametrize("connections", [1, 100])
+@pytest.mark.parametrize("connections", [pytest.param(1, marks=LONG), 100])
 def test_questions_all_at_once_are_all_answered(ground: Ground, scale: int, connections: int) -> None:
     blob = encode(WhoAreYou())
     with channels(ground, connections) as made, ground.attacked():
@@ -163,23 +161,3 @@ def test_questions_all_at_once_are_all_answered(ground: Ground, scale: int, conn
                 for number in range(QUESTIONS)
             ]
             assert Counter(outcome(one.result) for one in asked) == {"OK": QUESTIONS}
-
-
-def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> None:
-    host, _, port = ground.coordinator.rpartition(":")
-    closed: list[bool] = []
-
-    def silent(_number: int) -> None:
-        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
-            connection.settimeout(10 * HANDSHAKE_NS / SECOND_NS)
-            while connection.recv(1_024):
-                pass  # what a server says first
-            closed.append(True)
-
-    with ground.attacked():
-        threads = [threading.Thread(target=silent, args=(number,)) for number in range(SILENT * scale)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-    assert len(closed) == SILENT * scale

@@ -1,9 +1,8 @@
-"""Floods of a node's Flight port: bombs, calls and connections that say nothing, tickets made to cost much."""
+"""Floods of a node's Flight port: bombs, large first messages, silent calls, tickets made to cost much."""
 
 import contextlib
-import socket
 import threading
-import zlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,10 +17,18 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.messages import ReadTicket, WriteTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import SegmentId
-from leasehold.limits import COLUMNS_MAX, FLIGHT_OPENING_NS, HANDSHAKE_NS, SECOND_NS
+from leasehold.limits import (
+    COLUMNS_MAX,
+    FLIGHT_OPENING_NS,
+    FLIGHT_RECEIVED_BYTES_MAX,
+    FLIGHT_STRANGERS_OPENING_MAX,
+    SECOND_NS,
+)
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.flight import calling, descriptor, ticket
+from leasehold.wire.flight_codec import write_field
 from tests.attacks.ground import HONEST, TABLE, WRITER, Ground
+from tests.attacks.unfinished import unfinished_calls
 
 pytestmark = pytest.mark.processes
 
@@ -31,12 +38,16 @@ BOMB_BYTES = 400 * MIB
 THREADS = 8
 
 
+def channel(address: str) -> grpc.Channel:
+    options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    return grpc.insecure_channel(address, options=options)
+
+
 @contextlib.contextmanager
 def channels(ground: Ground) -> Generator[list[grpc.Channel]]:
     """A connection to each node."""
-    options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
     with contextlib.ExitStack() as opened:
-        yield [opened.enter_context(grpc.insecure_channel(one, options=options)) for one in ground.nodes()]
+        yield [opened.enter_context(channel(one)) for one in ground.nodes()]
 
 
 def refused(channel: grpc.Channel, method: str, message: bytes, **more: Any) -> grpc.StatusCode:
@@ -45,9 +56,9 @@ def refused(channel: grpc.Channel, method: str, message: bytes, **more: Any) -> 
     return caught.value.code()
 
 
-def at_once(count: int, act: Callable[[int], object]) -> None:
+def several(count: int, act: Callable[[int], object], threads: int) -> None:
     """Calls `act` so often, on several threads; raises what it raises."""
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(act, range(count)):
             pass
 
@@ -59,35 +70,75 @@ def test_tickets_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale:
             assert refused(channel, "DoGet", bomb, compression=grpc.Compression.Gzip) is grpc.StatusCode.UNIMPLEMENTED
 
 
-@pytest.mark.parametrize("method", ["DoGet", "DoPut"])
-def test_first_messages_of_many_megabytes(ground: Ground, scale: int, method: str) -> None:
-    """Each could be rows, by its length; a stranger may send no rows. Only THREADS come at once: their sum has no bound
-    yet (decision 16)."""
-    message = b"\x0a\x80\x80\x80\x02" + bytes(4 * MIB)  # a field of 4 MiB, the ticket or the descriptor
-    with ground.attacked(), channels(ground) as nodes:
+LARGE = [(FLIGHT_RECEIVED_BYTES_MAX, 64), (15 * MIB, 16)]
+"""The largest message that a node takes, and one that it does not, and how many come at once: as many as the memory of
+the sender bears."""
+
+
+@pytest.mark.parametrize(("size", "at_once"), LARGE, ids=["taken", "too large"])
+@pytest.mark.parametrize("method", [pytest.param("DoGet", marks=pytest.mark.long), "DoPut"])
+def test_large_first_messages(ground: Ground, scale: int, method: str, size: int, at_once: int) -> None:
+    message = write_field(1, bytes(size - 16))
+    with ground.attacked(), contextlib.ExitStack() as opened:
+        # One node bears them all.
+        made = [opened.enter_context(channel(ground.nodes()[0])) for _ in range(at_once)]
 
         def send(number: int) -> None:
-            refused(nodes[number % len(nodes)], method, message)
+            refused(made[number % at_once], method, message)
 
-        at_once(40 * scale, send)
+        several(at_once * scale, send, at_once)
 
 
-def test_half_open_puts(ground: Ground, scale: int) -> None:
-    """The oldest give way, at the latest after FLIGHT_OPENING_NS: none stands for as long as its client likes."""
-    released, ended = threading.Event(), threading.Semaphore(0)
+@pytest.mark.parametrize("method", ["DoGet", pytest.param("DoPut", marks=pytest.mark.long)])
+def test_first_messages_that_never_come_whole(ground: Ground, scale: int, method: str) -> None:
+    """Each lacks its last byte. One node bears them all."""
+    size, count = FLIGHT_RECEIVED_BYTES_MAX, 120 * scale
+    with ground.attacked(), unfinished_calls(ground.nodes()[0], SERVICE + method, size, count) as keep_going:
+        keep_going(FLIGHT_STRANGERS_OPENING_MAX if scale == 1 else 0)
 
-    def nothing() -> Iterator[bytes]:
-        released.wait(120)
+
+class Silent:
+    """A call that sends its headers and no message."""
+
+    def __init__(self, channel: grpc.Channel, method: str) -> None:
+        self._stopped, self._ended = threading.Event(), threading.Event()
+        self._call = channel.stream_stream(SERVICE + method)(self._nothing())
+        self._call.add_done_callback(lambda _: self._ended.set())
+
+    def _nothing(self) -> Iterator[bytes]:
+        self._stopped.wait()
         yield from ()
 
+    def ends(self) -> bool:
+        """Whether the node ends it."""
+        return self._ended.wait(5 * FLIGHT_OPENING_NS / SECOND_NS)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._call.cancel()
+
+
+def test_half_open_calls(ground: Ground, scale: int) -> None:
+    """None stands for as long as its client likes: they give way to each other, the last after FLIGHT_OPENING_NS."""
     with ground.attacked(), channels(ground) as nodes:
         # One node bears them all.
-        calls = [nodes[0].stream_stream(SERVICE + "DoPut")(nothing()) for _ in range(300 * scale)]
-        for call in calls:
-            call.add_done_callback(lambda _: ended.release())
-        in_time = [ended.acquire(timeout=5 * FLIGHT_OPENING_NS / SECOND_NS) for _ in calls]
-        released.set()
-    assert all(in_time)
+        calls = [Silent(nodes[0], "DoPut") for _ in range(300 * scale)]
+        waited_for = calls if scale > 1 else calls[:-FLIGHT_STRANGERS_OPENING_MAX]
+        assert all(one.ends() for one in waited_for)
+        for one in calls:
+            one.stop()
+
+
+def test_half_open_calls_without_end(ground: Ground, scale: int) -> None:
+    """More and more of them, at all nodes."""
+    with ground.attacked(), channels(ground) as nodes:
+        calls: deque[Silent] = deque()
+        for number in range(1_000 * scale):
+            calls.append(Silent(nodes[number % len(nodes)], "DoGet"))
+            if len(calls) > 600:
+                calls.popleft().stop()
+        for one in calls:
+            one.stop()
 
 
 def _writing(cluster: Cluster) -> tuple[WriteTicket, str, pa.Schema]:
@@ -116,7 +167,7 @@ def test_rows_that_decompress_to_a_gigabyte(ground: Ground, scale: int) -> None:
     )
     values = [pa.array([1, 2], pa.int64()), pa.array(["x" * (256 * MIB)] * 2, pa.string())]
     with ground.connect(WRITER) as cluster, ground.attacked():
-        for number in range(3 * scale):
+        for number in range(scale):
             request, address, schema = _writing(cluster)
             request = msgspec.structs.replace(request, segment=SegmentId(f"{request.transaction}-{number:032x}"))
             rows = pa.RecordBatch.from_arrays(values, schema=schema)
@@ -153,26 +204,4 @@ def test_tickets_that_name_a_column_as_often_as_a_table_has_columns(ground: Grou
                 client.do_get(ticket(request)).read_all()
             assert caught.value.code == "BAD_TICKET"
 
-        at_once(20 * scale, read)
-
-
-SILENCES: dict[str, bytes] = {
-    "nothing at all": b"",
-    "half of a preface": b"PRI * HTTP/2.0\r\n",
-    "no protocol of ours": zlib.compress(b"hello"),
-}
-
-
-def test_connections_that_say_nothing(ground: Ground, scale: int) -> None:
-    with contextlib.ExitStack() as opened, ground.attacked():
-        silent: list[socket.socket] = []
-        for number, address in enumerate(ground.nodes() * (50 * scale)):
-            host, port = address.rsplit(":", 1)
-            connection = opened.enter_context(socket.create_connection((host, int(port))))
-            connection.sendall(list(SILENCES.values())[number % len(SILENCES)])
-            silent.append(connection)
-        for connection in silent:
-            connection.settimeout(10 * HANDSHAKE_NS / SECOND_NS)
-            with contextlib.suppress(ConnectionResetError):
-                while connection.recv(4096):
-                    pass
+        several(20 * scale, read, THREADS)

@@ -14,6 +14,7 @@ def test_nothing_is_found_where_nothing_attacks(ground: Ground) -> None:
 
 def test_a_node_that_was_fenced_is_noticed(ground: Ground) -> None:
     with pytest.raises(AssertionError, match="a node was fenced"), ground.attacked():
-        name = ground.cluster.names()[0]
+        name = ground.cluster.names()[-1]
         ground.cluster.kill(name)
         ground.cluster.restart(name)
+    ground.cluster.wait_until_active()
