@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -35,7 +35,7 @@ GUESSES: Final = 1
 
 
 @contextlib.contextmanager
-def channels(ground: Ground, count: int) -> Iterator[list[grpc.Channel]]:
+def channels(ground: Ground, count: int) -> Generator[list[grpc.Channel]]:
     """Connections of a stranger."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
     made = [grpc.insecure_channel(ground.coordinator, options=options) for _ in range(count)]

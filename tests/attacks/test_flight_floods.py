@@ -102,7 +102,7 @@ class Silent:
 
     def __init__(self, channel: grpc.Channel, method: str) -> None:
         self._stopped, self._ended = threading.Event(), threading.Event()
-        self._call = channel.stream_stream(SERVICE + method)(self._nothing())
+        self._call: Any = channel.stream_stream(SERVICE + method)(self._nothing())
         self._call.add_done_callback(lambda _: self._ended.set())
 
     def _nothing(self) -> Iterator[bytes]:

@@ -76,7 +76,7 @@ def test_rows_larger_than_a_message_are_appended_and_read(tmp_path: Path) -> Non
         assert found.to_pydict() == sent.to_pydict()
 
 
-class Mute(FlightServerBase):
+class Mute(FlightServerBase):  # pyright: ignore[reportUntypedBaseClass] pyarrow declares it without types
     """Takes all rows and ends the call in order, without an answer: how a connection that was cut can look."""
 
     def do_put(self, _context: object, _descriptor: object, reader: pa.RecordBatchReader, _writer: object) -> None:

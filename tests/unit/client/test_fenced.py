@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -45,7 +46,7 @@ def pair(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-def append(made: Cluster, *batches: pa.RecordBatch, **how: object) -> tuple[StagedSegment, ...]:
+def append(made: Cluster, *batches: pa.RecordBatch, **how: Any) -> tuple[StagedSegment, ...]:
     transaction = made.open()
     staged = stage(made.facts(), transaction, batches, made.catalog.revision, **how)
     made.commit(transaction, staged)

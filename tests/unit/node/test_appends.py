@@ -29,7 +29,7 @@ from leasehold.core.seals import is_sealed
 from leasehold.core.statements import WidenColumn
 from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
-from leasehold.ids import BucketNumber, Incarnation, NodeId, SegmentId, segment_transaction
+from leasehold.ids import BucketNumber, Incarnation, NodeId, SchemaVersion, SegmentId, segment_transaction
 from leasehold.limits import FORWARD_STALL_NS
 from leasehold.node import appends, forwarding
 from leasehold.node.forwarding import Peers
@@ -366,7 +366,7 @@ def described(ticket: ForwardTicket, content: bytes, **wrong: object) -> StagedS
         id=ticket.segment,
         table=ticket.table,
         bucket=ticket.bucket,
-        schema_version=1,
+        schema_version=SchemaVersion(1),
         rows=7,
         size_bytes=len(content),
         sha256=hashlib.sha256(content).digest(),

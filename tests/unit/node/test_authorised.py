@@ -14,6 +14,7 @@ from leasehold.core.messages import FlightCaller, ForwardAdmitted, RowsEnd, Stag
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import GrantRecord, LoginRecord, PrincipalKind, PrincipalRecord, Right, UseState, ViewRecord
+from leasehold.core.statements import Revoke
 from leasehold.errors import Forbidden, LeaseholdError
 from leasehold.ids import Incarnation, LoginToken, NodeId, ObjectId, PrincipalId, Session
 from leasehold.node.fetch import fetch_segment
@@ -213,7 +214,9 @@ def test_revoke_hides_the_right_with_its_first_transaction(pair: Cluster) -> Non
         ]
     )
     pair.login = login.token_hash
-    pair.hide(parse("REVOKE SELECT ON TABLE db.t FROM user"))
+    revoke = parse("REVOKE SELECT ON TABLE db.t FROM user")
+    assert isinstance(revoke, Revoke)
+    pair.hide(revoke)
     assert refused(pair.node(1), pair.read_ticket(segment_of(pair), login=TOKEN)) == "FORBIDDEN"
 
 

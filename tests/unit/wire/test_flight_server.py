@@ -1,7 +1,7 @@
 """The Flight server over plain gRPC, with pyarrow's own client before it."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -58,7 +58,7 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 class Service:
     """Answers a ticket with what `script` says; keeps what a client sends."""
 
-    actions = {"one": "the first", "two": "the second"}  # noqa: RUF012
+    actions: Mapping[str, str] = {"one": "the first", "two": "the second"}
 
     def __init__(self) -> None:
         self.script: Callable[[], Iterator[tuple[pa.RecordBatch, bytes | None]]] = lambda: iter([])
@@ -254,7 +254,9 @@ def call(channel: grpc.Channel, method: str, *messages: bytes, **more: Any) -> l
 def failure_of(make: Callable[[], Any]) -> str:
     with pytest.raises(grpc.RpcError) as caught:
         make()
-    return caught.value.details()
+    details = caught.value.details()
+    assert details is not None
+    return details
 
 
 def test_a_compressed_call_is_refused_before_it_is_decompressed(served: Served) -> None:
@@ -354,7 +356,7 @@ class HalfOpen:
     def __init__(self, channel: grpc.Channel) -> None:
         self._released = threading.Event()
         self.ended = threading.Event()
-        self.call = channel.stream_stream(SERVICE + "DoPut")(self._nothing())
+        self.call: Any = channel.stream_stream(SERVICE + "DoPut")(self._nothing())
         self.call.add_done_callback(lambda _: self.ended.set())
 
     def _nothing(self) -> Iterator[bytes]:
