@@ -8,6 +8,7 @@ again, and a thread samples the memory of the coordinator and of the nodes. At i
 | no process ended | by its pid |
 | no node was fenced | a node logs each first grant after a lapse |
 | no process grew by GROWN_BYTES_MAX | resident memory, sampled |
+| no log grew by LOGGED_BYTES_MAX | the size of each process's log |
 | each request of the honest client was served within SERVED_NS_MAX | its own clock |
 
 On a busy machine that last bound is BUSY_FACTOR times the slowest request before the attack, if that is more.
@@ -32,6 +33,7 @@ from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 
 GROWN_BYTES_MAX: Final = 256 * 1024 * 1024
+LOGGED_BYTES_MAX: Final = 64 * 1024
 SERVED_NS_MAX: Final = 2 * SECOND_NS
 BUSY_FACTOR: Final = 10
 SAMPLE_NS: Final = 50_000_000
@@ -99,7 +101,7 @@ class Ground:
     @contextlib.contextmanager
     def attacked(self) -> Generator[None]:
         """The attack runs inside; what must hold is checked at the end of it."""
-        lapses = self._lapses()
+        lapses, logged_bytes = self._lapses(), self._logged_bytes()
         before = [self._honest.round() for _ in range(ROUNDS_BEFORE)]
         calm_ns = max(max(one.took_ns.values()) for one in before)
         with _Memory(self._processes()) as memory, _Beside(self._honest) as beside:
@@ -112,6 +114,8 @@ class Ground:
         assert self._lapses() == lapses, "a node was fenced"
         grown = {name: size for name, size in memory.grown_bytes().items() if size >= GROWN_BYTES_MAX}
         assert grown == {}, f"memory grew by {grown} bytes"
+        logged = {name: size - logged_bytes[name] for name, size in self._logged_bytes().items()}
+        assert max(logged.values()) < LOGGED_BYTES_MAX, f"logs grew by {logged} bytes"
         assert [one.failed for one in during if one.failed] == []
         bound_ns = max(SERVED_NS_MAX, BUSY_FACTOR * calm_ns)
         slow = [one.took_ns for one in during if max(one.took_ns.values()) > bound_ns]
@@ -124,6 +128,11 @@ class Ground:
             assert process is not None, f"{one.name} has ended"
             found[one.name] = process
         return found
+
+    def _logged_bytes(self) -> dict[str, int]:
+        return {
+            one.name: one.log.stat().st_size for one in (self.cluster.local.coordinator, *self.cluster.local.nodes())
+        }
 
     def _lapses(self) -> int:
         return sum(one.log.read_text(errors="replace").count(BEGINS) for one in self.cluster.local.nodes())

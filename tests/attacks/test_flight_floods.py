@@ -27,6 +27,7 @@ from leasehold.limits import (
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.flight import calling, descriptor, ticket
 from leasehold.wire.flight_codec import write_field
+from leasehold.wire.rpc import CALL
 from tests.attacks.ground import HONEST, TABLE, WRITER, Ground
 from tests.attacks.unfinished import unfinished_calls
 
@@ -68,6 +69,22 @@ def test_tickets_that_decompress_to_hundreds_of_megabytes(ground: Ground, scale:
     with ground.attacked(), channels(ground) as nodes:
         for channel in nodes * scale:
             assert refused(channel, "DoGet", bomb, compression=grpc.Compression.Gzip) is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("port", ["node", "coordinator"])
+def test_small_compressed_calls(ground: Ground, scale: int, port: str) -> None:
+    """gRPC has a line to say about each."""
+    address = ground.nodes()[0] if port == "node" else ground.coordinator
+    path = SERVICE + "DoGet" if port == "node" else CALL
+
+    with ground.attacked(), channel(address) as made:
+
+        def call(_: int) -> None:
+            with pytest.raises(grpc.RpcError) as caught:
+                list(made.stream_stream(path)(iter([bytes(1_000)]), timeout=60, compression=grpc.Compression.Gzip))
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+        several(1_000 * scale, call, THREADS)
 
 
 LARGE = [(FLIGHT_RECEIVED_BYTES_MAX, 64), (15 * MIB, 16)]
