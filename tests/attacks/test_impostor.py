@@ -11,17 +11,28 @@ import pytest
 
 from leasehold.client.cluster import connect
 from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import ChallengeCoordinator, ClusterFacts, CoordinatorProof, Message, WhoAreYou
+from leasehold.core.messages import (
+    ChallengeCoordinator,
+    ClusterFacts,
+    CoordinatorProof,
+    Message,
+    SessionOpened,
+    WhoAreYou,
+)
 from leasehold.core.proofs import coordinator_proof, derive_keys
-from leasehold.errors import Refused, Unauthenticated
+from leasehold.errors import Refused, Superseded, Unauthenticated
+from leasehold.ids import Nonce, Revision
 from leasehold.limits import CALL_TIMEOUT_NS, COORDINATOR_PROOF_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import sleep_ns
+from leasehold.wire.duplex import END_FRAME
 from leasehold.wire.failures import to_failure
-from leasehold.wire.rpc import CALL, STREAM
+from leasehold.wire.rpc import CALL, SESSION, STREAM
 from tests.attacks.ground import ROOT
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
+from tests.e2e.nodes import Node
+from tests.e2e.test_faults import wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -42,7 +53,13 @@ class Impostor(grpc.GenericRpcHandler):
             return grpc.unary_unary_rpc_method_handler(lambda blob, _: self._said(blob))
         if handler_call_details.method == STREAM:
             return grpc.unary_stream_rpc_method_handler(lambda blob, _: iter([self._said(blob)]))
+        if handler_call_details.method == SESSION:
+            return grpc.stream_stream_rpc_method_handler(self._session)
         return None
+
+    def _session(self, blobs: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.send_initial_metadata(())
+        yield from (self._said(blob) for blob in blobs if blob != END_FRAME)
 
     def _said(self, blob: bytes) -> bytes:
         self.heard.append(blob)
@@ -56,12 +73,14 @@ class Impostor(grpc.GenericRpcHandler):
 
 
 @contextlib.contextmanager
-def listening(address: str, impostor: Impostor) -> Generator[None]:
-    server = grpc.server(ThreadPoolExecutor(4), handlers=(impostor,), options=[("grpc.so_reuseport", 0)])
-    assert server.add_insecure_port(address)
+def listening(address: str, impostor: Impostor) -> Generator[str]:
+    """At the address that it gives; port 0 picks a free one."""
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[impostor], options=[("grpc.so_reuseport", 0)])
+    port = server.add_insecure_port(address)
+    assert port
     server.start()
     try:
-        yield
+        yield f"{address.rpartition(':')[0]}:{port}"
     finally:
         server.stop(None).wait()
 
@@ -79,7 +98,7 @@ def proof_of_before(directory: Path, address: str, cluster_id: Any) -> Coordinat
     """What the true coordinator once answered to another challenge."""
     connection = BlockingConnection(address)
     try:
-        challenge = ChallengeCoordinator(cluster_id=cluster_id, address=address, nonce="1" * 32)
+        challenge = ChallengeCoordinator(cluster_id=cluster_id, address=address, nonce=Nonce("1" * 32))
         answer = connection.call(challenge, CALL_TIMEOUT_NS)
         assert isinstance(answer, CoordinatorProof)
         keys = derive_keys(bytes.fromhex((directory / "cluster.key").read_text().strip()))
@@ -146,9 +165,61 @@ def test_a_coordinator_proves_no_address_but_its_own(cluster: RunningCluster) ->
     connection = BlockingConnection(address)
     try:
         for other in ("127.0.0.1:1", address + "0", ""):
-            challenge = ChallengeCoordinator(cluster_id=facts.cluster_id, address=other, nonce="1" * 32)
+            challenge = ChallengeCoordinator(cluster_id=facts.cluster_id, address=other, nonce=Nonce("1" * 32))
             with pytest.raises(Refused) as caught:
                 connection.call(challenge, CALL_TIMEOUT_NS)
             assert caught.value.code == "OTHER_ADDRESS"
     finally:
         connection.close()
+
+
+def test_no_node_sends_a_secret_to_who_took_the_port(cluster: RunningCluster, tmp_path: Path) -> None:
+    """Neither one that runs nor one that starts; both go on with the true coordinator once it is back."""
+    with cluster.connect() as client:
+        facts, address = client.whoami(), client.address
+    old = proof_of_before(cluster.directory, address, facts.cluster_id)
+    running = cluster.local.node("node-1")
+    with Node(tmp_path / "starting", cluster) as starting:
+        starting.start().serves()
+        starting.kill()
+        cluster.kill("coordinator")
+        told = f"{address} does not prove that it is the coordinator"
+        answers: tuple[Answer, ...] = (
+            lambda _: CoordinatorProof(proof=b"?" * 32),
+            lambda _: SessionOpened(term=facts.term, renew_every_ns=1, latest=Revision(1)),
+            lambda _: to_failure(Superseded("a newer process has joined", hint="end")),
+            lambda _: old,
+        )
+        for answer in answers:
+            impostor = Impostor(facts, answer)
+            with listening(address, impostor):
+                starting.start(coordinator=address)
+                wait_until(lambda: told in starting.said() and told in running.log.read_text())
+                wait_until(lambda heard=impostor.heard: len(heard) > 5)  # type: ignore[misc]
+                assert starting.runs()
+                starting.kill()
+            assert {type(decode_message(blob)) for blob in impostor.heard} == {WhoAreYou, ChallengeCoordinator}
+        starting.start(coordinator=address)
+        cluster.local.restart_coordinator()
+        starting.serves()
+        cluster.wait_until_active()
+        starting.stop()
+
+
+def test_a_process_on_another_port_can_pass_no_challenge_on(cluster: RunningCluster, tmp_path: Path) -> None:
+    with cluster.connect() as client:
+        facts, true = client.whoami(), BlockingConnection(client.address)
+
+    def passed_on(challenge: ChallengeCoordinator) -> Message:
+        try:
+            return true.call(challenge, CALL_TIMEOUT_NS)
+        except Refused as error:
+            return to_failure(error)
+
+    impostor = Impostor(facts, passed_on)
+    try:
+        with listening("127.0.0.1:0", impostor) as address, Node(tmp_path / "misled", cluster) as misled:
+            misled.start(coordinator=address).ended().refused(3, "COORDINATOR_UNPROVEN", address, "--cluster-key")
+    finally:
+        true.close()
+    assert {type(decode_message(blob)) for blob in impostor.heard} == {WhoAreYou, ChallengeCoordinator}

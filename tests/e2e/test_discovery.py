@@ -250,7 +250,7 @@ def test_a_node_with_another_key_is_refused_and_the_cluster_works_all_the_same(g
     stranger, friend = ground.start("node-1", *given, key=key), ground.start("node-2", *given)
     until(lambda: is_node(coordinator.address(), "node-2", state="ACTIVE", seen="ALIVE"), friend)
     assert stranger.process.wait(30) == 3
-    assert "NOT_A_MEMBER" in stranger.said()
+    assert "COORDINATOR_UNPROVEN" in stranger.said()
     assert "--cluster-key" in stranger.said()
     with Cluster(coordinator.address()) as cluster:
         cluster.sql("CREATE DATABASE d")

@@ -11,6 +11,8 @@ PROOFS = "tests/unit/core/test_proofs.py"
 GIVEN_UP = "tests/scenarios/test_given_up.py"
 STRANGERS = "tests/scenarios/test_strangers.py"
 SCENARIOS = "tests/scenarios/test_identity.py"
+PROVEN = "wire/proven_coordinator.py"
+IMPOSTORS = "tests/scenarios/test_impostors.py"
 
 MUTANTS = (
     Mutant(
@@ -83,6 +85,44 @@ MUTANTS = (
         edits=(Edit("core/proofs.py", 'b"leasehold coordinator proof/1"', 'b"leasehold member proof/1"'),),
         hunters=(PROOFS,),
         unseen="nobody forges a proof in a random cluster",
+    ),
+    Mutant(
+        name="a join for whoever has the port",
+        invariant="INV-ID-2",
+        rule="a node with the cluster key sends its token and session only to a coordinator that proves itself",
+        edits=(Edit(PROVEN, "if self._keys is not None and isinstance(request, SECRET):", "if False:"),),
+        hunters=(f"{IMPOSTORS}::test_a_node_that_starts_sends_no_join_to_who_took_the_port",),
+        unseen="a random cluster has no impostor",
+    ),
+    Mutant(
+        name="a session for whoever has the port",
+        invariant="INV-ID-2",
+        rule="a node with the cluster key opens a session only on a stream on which the coordinator has proven itself",
+        edits=(Edit(PROVEN, "        if self._keys is None:\n", "        if True:\n"),),
+        hunters=(f"{IMPOSTORS}::test_a_node_that_runs_sends_no_session_to_who_took_the_port",),
+        unseen="a random cluster has no impostor",
+    ),
+    Mutant(
+        name="a proof of another challenge taken",
+        invariant="INV-ID-2",
+        rule="a proof is compared with that of the very challenge that was sent",
+        edits=(
+            Edit(
+                "core/proofs.py",
+                "if not hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys)):",
+                "if not answer.proof:",
+            ),
+        ),
+        hunters=(f"{IMPOSTORS}::test_a_node_that_runs_sends_no_session_to_who_took_the_port",),
+        unseen="a random cluster has no impostor",
+    ),
+    Mutant(
+        name="a proof from before a pause taken",
+        invariant="INV-ID-2",
+        rule="a proof counts for a call for a second: whoever was paused asks for another one",
+        edits=(Edit(PROVEN, "if self._clock.now_ns() - asked_ns <= COORDINATOR_PROOF_NS:", "if True:"),),
+        hunters=(f"{IMPOSTORS}::test_a_proof_of_before_a_pause_counts_for_no_join",),
+        unseen="a random cluster has no impostor",
     ),
     Mutant(
         name="an id given twice",

@@ -169,7 +169,9 @@ class NetworkCluster:
         """Starts a process that does not run; returns at once."""
         words = ["--dir", str(self.directory / name), "--listen", self.address(name)]
         words += ["--cluster-key", str(self.directory / KEY_FILE)]
-        if name != COORDINATOR:
+        if name == COORDINATOR:
+            words += ["--advertise", self.address(PROXY)]  # so it proves that address, too, to the node behind it
+        else:
             words += ["--name", name, "--coordinator", self.address(PROXY if name == BEHIND_PROXY else COORDINATOR)]
         kind = [COORDINATOR] if name == COORDINATOR else ["node", "start"]
         command = [sys.executable, "-m", "leasehold.cli.main", *kind, *words]

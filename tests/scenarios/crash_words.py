@@ -13,7 +13,9 @@ from leasehold.core import keys
 from leasehold.core.messages import (
     Allocate,
     AllocateAnswer,
+    ChallengeCoordinator,
     ClusterFacts,
+    CoordinatorProof,
     Grant,
     Join,
     JoinAnswer,
@@ -107,10 +109,19 @@ def write_cuts() -> list[Cut]:
 
 
 MESSAGES = {
-    FIRST: (WhoAreYou, ClusterFacts, Allocate, AllocateAnswer, Join, JoinAnswer),
-    AGAIN: (WhoAreYou, ClusterFacts, Join, JoinWait, JoinAnswer),
+    FIRST: (
+        WhoAreYou,
+        ClusterFacts,
+        ChallengeCoordinator,
+        CoordinatorProof,
+        Allocate,
+        AllocateAnswer,
+        Join,
+        JoinAnswer,
+    ),
+    AGAIN: (WhoAreYou, ClusterFacts, ChallengeCoordinator, CoordinatorProof, Join, JoinWait, JoinAnswer),
 }
-REQUESTS = (WhoAreYou, Allocate, Join)
+REQUESTS = (WhoAreYou, ChallengeCoordinator, Allocate, Join)
 
 
 def on_first(where: Ground, kind: type, *delays_ns: int) -> asyncio.Event:

@@ -9,7 +9,6 @@ import pytest
 
 from leasehold.core.messages import AllocateAnswer, JoinAnswer
 from leasehold.core.records import Claiming, Joining
-from leasehold.errors import Refused
 from leasehold.limits import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import MemoryStore
@@ -60,27 +59,23 @@ def test_I11_a_claim_and_a_join_for_another_cluster_are_refused(request_):
     in_an_office(scenario)
 
 
-def test_I11_a_process_that_runs_while_another_cluster_takes_the_address_ends():
+def test_I11_a_process_that_runs_while_another_cluster_takes_the_address_waits_for_its_own(caplog):
     async def scenario(cluster, group):
         node = cluster.nodes[0]
-        cluster.revive(node.name)
-        ended = asyncio.get_running_loop().create_future()
-
-        async def life():
-            try:
-                await node._run(9000)
-            except Refused as error:
-                ended.set_result(error)
-
-        node.task = group.create_task(life())
+        node.start(group)
         await serving(cluster, node)
         await cluster.kill_coordinator()
+        own = cluster.store
         another_cluster(cluster)
         await cluster.start_coordinator(group)
         await cluster.initialise()
-        refused = await ended
-        assert refused.code == "OTHER_CLUSTER"
-        assert refused.hint
+        await cluster.wait_for(lambda: "is passed over" in caplog.text)
+        assert "it answered: this is cluster" in caplog.text
+        assert len((await stored(cluster)).nodes) == 0
+        await cluster.kill_coordinator()
+        cluster.store = own
+        await cluster.start_coordinator(group)
+        await serving(cluster, node)
 
     simulate(scenario)
 

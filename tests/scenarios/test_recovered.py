@@ -71,7 +71,15 @@ async def adopt(cluster, node):
     vault = node.disk.open()
     host = cluster.network.host("operator")
     adopting = Adopting(
-        node.name, vault, (ADDRESS,), host, node.clock, lambda _: None, set_aside=lambda: KEPT, keys=KEYS
+        node.name,
+        vault,
+        (ADDRESS,),
+        host,
+        node.clock,
+        lambda _: None,
+        entropy=cluster.entropy,
+        set_aside=lambda: KEPT,
+        keys=KEYS,
     )
     adopted = await adopting.adopt()
     await vault.close()

@@ -55,9 +55,9 @@ def test_a_process_without_the_cluster_key_changes_nothing():
 def test_a_node_without_the_cluster_key_ends_and_comes_in_with_it():
     async def scenario(cluster, group):
         node, own = cluster.nodes[0], cluster.keys
-        for wrong in (None, FOREIGN):
+        for wrong, code in ((None, "NOT_A_MEMBER"), (FOREIGN, "COORDINATOR_UNPROVEN")):
             cluster.keys = wrong
-            assert await refusal(cluster, node) == "NOT_A_MEMBER"
+            assert await refusal(cluster, node) == code
             assert not (await stored(cluster)).nodes
         claim = await identity(node)
         cluster.keys = own

@@ -16,7 +16,7 @@ from leasehold.core.settings import SETTINGS
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
 from leasehold.limits import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
-from leasehold.wire.addresses import loopback
+from leasehold.wire.addresses import LOCALHOST, loopback
 
 Role: TypeAlias = Literal["node", "coordinator"]
 Value: TypeAlias = str | Path | tuple[str, ...]
@@ -284,7 +284,8 @@ def _checked(key: Key, value: object, where: str) -> Value:
                 if isinstance(one, str) and "," in one:
                     hint = "blanks separate addresses in a variable; a flag is repeated; a file has a list"
                     raise _bad(where, f"{one[:CONFIG_SHOWN_MAX]!r} has a comma in it", hint=hint)
-            return tuple(_address(where, one, any_port=False) for one in value)
+            addresses = tuple(_address(where, one, any_port=False) for one in value)
+            return tuple(map(_numeric, addresses)) if key.name == "coordinators" else addresses
 
 
 def _address(where: str, value: object, *, any_port: bool) -> str:
@@ -293,6 +294,12 @@ def _address(where: str, value: object, *, any_port: bool) -> str:
     if not (0 if any_port else 1) <= int(value.rpartition(":")[2]) <= PORT_MAX:
         raise _bad(where, f"{value!r} has no port that can be", hint=f"ports are 1 to {PORT_MAX}")
     return value
+
+
+def _numeric(address: str) -> str:
+    """`localhost` as the address that a process listens on which was told `localhost`: it proves no name."""
+    host, _, port = address.rpartition(":")
+    return f"{LOCALHOST}:{port}" if host == "localhost" else address
 
 
 def _wrong(where: str, value: object, what: str, example: str) -> BadSettings:

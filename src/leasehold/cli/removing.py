@@ -15,6 +15,7 @@ from leasehold.limits import SECOND_NS
 from leasehold.node.adopting import Adopted, adopt_directory
 from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.rpc import GrpcTransport
 
 
@@ -73,7 +74,13 @@ def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None,
 
     async def run() -> Adopted:
         return await adopt_directory(
-            directory, coordinators, transport=GrpcTransport(), clock=BoottimeClock(), on_wait=waiting, keys=keys
+            directory,
+            coordinators,
+            transport=GrpcTransport(),
+            clock=BoottimeClock(),
+            entropy=SystemEntropy(),
+            on_wait=waiting,
+            keys=keys,
         )
 
     try:

@@ -50,6 +50,7 @@ from leasehold.core.messages import (
     ClientRequest,
     ClusterFacts,
     CommitTransaction,
+    CoordinatorProof,
     Execute,
     Join,
     Login,
@@ -151,6 +152,7 @@ class Leader:
             topology=self._topology,
             retaining=self._retaining,
             live_keys=lambda: self._live_keys.count,
+            prove=self._prove,
         )
         self._removal = Removal(self._writer, self._leasing, clock, threads, group, end_session=self._sessions.end)
         self._repair = Repair(self._writer, threads, self._removal.all_leaving)
@@ -227,7 +229,7 @@ class Leader:
                     leader=True,
                 )
             case ChallengeCoordinator():
-                return self._membership.prove(request)
+                return self._prove(request)
             case Allocate():
                 return await self._registration.allocate(request)
             case Join():
@@ -360,6 +362,10 @@ class Leader:
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
         await self._sessions.serve(duplex, self._leasing)
+
+    def _prove(self, challenge: ChallengeCoordinator) -> CoordinatorProof:
+        self._same_cluster(challenge)
+        return self._membership.prove(challenge)
 
     def _same_cluster(self, request: Message) -> None:
         asked: ClusterId | None = getattr(request, "cluster_id", None)

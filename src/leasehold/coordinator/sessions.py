@@ -20,6 +20,8 @@ from leasehold.core.grantor import SurrenderReceived
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
     AskSnapshot,
+    ChallengeCoordinator,
+    CoordinatorProof,
     Message,
     OpenSession,
     RecoveryFinished,
@@ -50,6 +52,7 @@ from leasehold.wire.ports import Clock, Duplex
 from leasehold.wire.tasks import Patience
 
 Acknowledge = Callable[[Report], Awaitable[None]]
+Prove: TypeAlias = Callable[[ChallengeCoordinator], CoordinatorProof]
 Spoken: TypeAlias = Renewal | Surrender | RecoveryFinished | RecoveryProgress | Report
 """What a node says on its session, once it is open."""
 
@@ -80,7 +83,8 @@ class _Open(msgspec.Struct):
 
 
 class Sessions:
-    """All open sessions of this leader. `live_keys` tells how many keys a snapshot would have."""
+    """All open sessions of this leader. `live_keys` tells how many keys a snapshot would have, `prove` answers a node
+    that asks for a proof before it says who it is."""
 
     def __init__(
         self,
@@ -93,6 +97,7 @@ class Sessions:
         topology: Topology,
         retaining: Retaining,
         live_keys: Callable[[], int],
+        prove: Prove,
     ) -> None:
         self._storage = storage
         self._term = term
@@ -102,6 +107,7 @@ class Sessions:
         self._topology = topology
         self._retaining = retaining
         self._live_keys = live_keys
+        self._prove = prove
         self._open: dict[NodeId, _Open] = {}
         self._began_ns = clock.now_ns()
         self._closed_ns: dict[NodeId, int] = {}
@@ -169,10 +175,13 @@ class Sessions:
                 self._closed_ns[opening.node] = self._clock.now_ns()
 
     async def _opening(self, duplex: Duplex) -> OpenSession:
-        """The first message of a stream, within SESSION_OPENING_NS."""
+        """The first message of a stream, or the one after a challenge; within SESSION_OPENING_NS."""
         try:
             async with self._unopened.wait():
                 opening = await duplex.receive()
+                if isinstance(opening, ChallengeCoordinator):
+                    await duplex.send(self._prove(opening))
+                    opening = await duplex.receive()
         except TimeoutError as error:
             text = "nobody has said whose session this is"
             raise Unreachable(text, code="SILENT", hint="the node asks again") from error

@@ -132,6 +132,11 @@ class Claim:
         self._facts: ClusterFacts | None = None
         self._admitted: Admitted | None = None
 
+    @property
+    def has_id(self) -> bool:
+        """Whether a cluster has given this node its id."""
+        return isinstance(self._record, Allocated | Joining)
+
     def step(self, event: ClaimEvent) -> ClaimEffect:
         """Takes one event, says the one next thing to do; the last is `Joined`. An event out of turn raises."""
         match event:

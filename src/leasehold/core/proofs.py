@@ -3,7 +3,7 @@
 | proof | made by | checked by | covers |
 | --- | --- | --- | --- |
 | of a member | a node that asks for an id or to join, and `leasehold node adopt` | the leader | the request |
-| of a coordinator | a coordinator, for a challenge | a client, before it sends a password or login | the challenge |
+| of a coordinator | a coordinator, for a challenge | a client or node, before it sends it a secret | the challenge |
 
 A proof is the HMAC-SHA256 of the message's bytes without the proof. The key is derived from the cluster key under a
 named purpose, another one for each kind of proof: what a coordinator answers to a challenge admits nobody as a node.
@@ -16,9 +16,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from leasehold.core.codec import encode
-from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator, Join
+from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator, CoordinatorProof, Join, Message
+from leasehold.errors import Definite, NotInitialised, NotLeader, Refused
+from leasehold.ids import ClusterId, Nonce
 from leasehold.limits import CLUSTER_KEY_BYTES
 
+UNPROVEN: Final = "COORDINATOR_UNPROVEN"
 _MEMBER: Final = b"leasehold member proof/1"
 _COORDINATOR: Final = b"leasehold coordinator proof/1"
 
@@ -56,6 +59,37 @@ def is_of_member(request: Allocate | AskIncarnation | Join, keys: ProofKeys) -> 
 def coordinator_proof(challenge: ChallengeCoordinator, keys: ProofKeys) -> bytes:
     """What a coordinator of that cluster, reached at that address, answers; compare with `hmac.compare_digest`."""
     return hmac.digest(keys.coordinator, encode(challenge), "sha256")
+
+
+class Challenge:
+    """One challenge of the process at an address; `request` is what to send. Nothing secret is sent before `check`."""
+
+    def __init__(self, cluster_id: ClusterId, address: str, nonce: Nonce, keys: ProofKeys) -> None:
+        self.request = ChallengeCoordinator(cluster_id=cluster_id, address=address, nonce=nonce)
+        self._keys = keys
+
+    def check(self, answer: Message) -> None:
+        """Raises `Refused` (COORDINATOR_UNPROVEN) unless the answer proves a coordinator of the cluster."""
+        if not isinstance(answer, CoordinatorProof):
+            raise self._unproven(f"it answered with {type(answer).__name__}")
+        if not hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys)):
+            raise self._unproven("its proof is wrong")
+
+    def refusal(self, error: Definite) -> Definite:
+        """The error for a challenge that was answered with `error`. Where a coordinator can't answer now, that is the
+        same error: the caller asks again."""
+        if isinstance(error, NotInitialised | NotLeader):
+            return error
+        return self._unproven(f"it answered: {error.text}")
+
+    def _unproven(self, why: str) -> Refused:
+        return Refused(
+            f"the process at {self.request.address} does not prove that it is the coordinator of cluster"
+            f" {self.request.cluster_id}, so nothing secret was sent to it: {why}",
+            code=UNPROVEN,
+            hint="see which process listens there, as with `ss -ltnp`; if it is the coordinator, start it again with"
+            " --cluster-key FILE and the key of this cluster, as `leasehold up` does",
+        )
 
 
 def _member_proof(request: Allocate | AskIncarnation | Join, keys: ProofKeys) -> bytes:

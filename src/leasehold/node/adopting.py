@@ -28,7 +28,6 @@ from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, 
 from leasehold.ids import Generation, Incarnation, NodeId
 from leasehold.limits import (
     ADOPT_WAIT_MAX_NS,
-    CALL_TIMEOUT_NS,
     COORDINATORS_KNOWN_MAX,
     RETRY_PAUSE_NS,
     SECOND_NS,
@@ -38,7 +37,8 @@ from leasehold.node.aside import set_aside
 from leasehold.node.remedies import with_remedy
 from leasehold.node.reset import check_no_reset, check_node_directory
 from leasehold.vault.store import FILE_NAME, SqliteVault
-from leasehold.wire.ports import Clock, Transport, Vault
+from leasehold.wire.ports import Clock, Entropy, Transport, Vault
+from leasehold.wire.proven_coordinator import ProvenCoordinator
 
 OnWait = Callable[[int], None]
 """Told for how long the newest process of the node may still serve, in nanoseconds."""
@@ -64,11 +64,13 @@ async def adopt_directory(
     *,
     transport: Transport,
     clock: Clock,
+    entropy: Entropy,
     on_wait: OnWait,
     keys: ProofKeys | None = None,
 ) -> Adopted:
     """Under the directory's lock. Raises `BadDirectory` (LOCKED, NOT_SET_ASIDE ..), `NotFound` (NO_NODE, NO_IDENTITY),
-    `Refused` with the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..) or OTHER_CLUSTER, `Unreachable`."""
+    `Refused` with the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..), OTHER_CLUSTER, or
+    COORDINATOR_UNPROVEN, `Unreachable`."""
     check_no_reset(directory)
     check_node_directory(directory)
     if not (directory / FILE_NAME).exists():
@@ -76,7 +78,9 @@ async def adopt_directory(
     vault = await SqliteVault.open(directory)
     try:
         keep = partial(set_aside, directory)
-        adopting = Adopting(directory, vault, coordinators, transport, clock, on_wait, set_aside=keep, keys=keys)
+        adopting = Adopting(
+            directory, vault, coordinators, transport, clock, on_wait, entropy=entropy, set_aside=keep, keys=keys
+        )
         return await adopting.adopt()
     finally:
         await vault.close()
@@ -94,10 +98,12 @@ class Adopting:
         clock: Clock,
         on_wait: OnWait,
         *,
+        entropy: Entropy,
         set_aside: SetAside,
         keys: ProofKeys | None = None,
     ) -> None:
         self._keys = keys
+        self._proven = ProvenCoordinator(keys, clock, entropy)
         self._directory = directory
         self._vault = vault
         self._coordinators = coordinators
@@ -194,9 +200,10 @@ class Adopting:
         """Of whichever coordinator answers, each in turn; raises what the last one said after STATEMENT_RESOLVE_NS."""
         give_up_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
         while True:
-            connection = self._transport.connect(self._coordinators[self._turn % len(self._coordinators)])
+            address = self._coordinators[self._turn % len(self._coordinators)]
+            connection = self._transport.connect(address)
             try:
-                return await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
+                return await self._proven.call(connection, address, request)
             except (Indefinite, NotInitialised, NotLeader):
                 self._turn += 1
                 if self._clock.now_ns() >= give_up_ns:

@@ -102,7 +102,8 @@ class Agent(Reporter):
         super().__init__(published, Session(entropy.hex_128()))
         self._name = name
         self._directory = directory
-        self._coordinators = Coordinators(coordinators, transport, clock)
+        self._lacks_key = keys is None
+        self._coordinators = Coordinators(coordinators, transport, clock, entropy, keys)
         self._vault = vault
         self._clock = clock
         self._compares_disk = compares_disk
@@ -198,6 +199,11 @@ class Agent(Reporter):
             raise with_remedy(error, name=self._name, directory=self._directory) from error
 
     async def _run(self) -> None:
+        if self._lacks_key:
+            log.warning(
+                "this node has no cluster key: it can't tell a coordinator from another process at the same address,"
+                " and sends its secrets to both; give it --cluster-key FILE"
+            )
         view = await self._projection.restore()
         cluster_id, joined = await self._joiner.join(view)
         self._published.session = self._session
@@ -275,7 +281,7 @@ class Agent(Reporter):
         await self._projection.settled()
         connection = self._coordinators.connect()
         try:
-            duplex = await connection.session()
+            duplex = await self._coordinators.session(connection, self._published.cluster_id)
             view = self._published.view
             await duplex.send(
                 OpenSession(

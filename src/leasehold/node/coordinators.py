@@ -5,9 +5,12 @@ import logging
 from typing import TypeVar
 
 from leasehold.core.messages import Message
+from leasehold.core.proofs import UNPROVEN, ProofKeys
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
-from leasehold.limits import CALL_TIMEOUT_NS, COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
-from leasehold.wire.ports import Clock, Connection, Transport, Vault
+from leasehold.ids import ClusterId
+from leasehold.limits import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
+from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Transport, Vault
+from leasehold.wire.proven_coordinator import ProvenCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +22,18 @@ class Coordinators:
 
     Those that were given come first, then those that the physical topology shows, then those of earlier times;
     COORDINATORS_KNOWN_MAX in all. A person vouches for those given alone: another one that turns out to serve another
-    cluster is passed over.
+    cluster is passed over. With `keys`, each has to prove itself before it is sent a secret.
     """
 
-    def __init__(self, given: tuple[str, ...], transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self,
+        given: tuple[str, ...],
+        transport: Transport,
+        clock: Clock,
+        entropy: Entropy,
+        keys: ProofKeys | None = None,
+    ) -> None:
+        self._proven = ProvenCoordinator(keys, clock, entropy)
         self._given = given
         self._found: tuple[str, ...] = ()
         self._remembered: tuple[str, ...] = ()
@@ -77,6 +88,10 @@ class Coordinators:
         self._asked = self.present
         return self._transport.connect(self._asked)
 
+    async def session(self, connection: Connection, cluster_id: ClusterId) -> Duplex:
+        """A stream to the one that was connected to last. Raises `Refused` (COORDINATOR_UNPROVEN) too."""
+        return await self._proven.session(connection, self._asked, cluster_id)
+
     async def next(self) -> None:
         """Turns to the next one, after a moment."""
         self._turn += 1
@@ -96,20 +111,30 @@ class Coordinators:
             self._say_cut_off_ns = now_ns + CUT_OFF_TOLD_NS
             log.warning("cut off from the coordinators, asking on: %s", error)
 
-    async def passes_over(self, refusal: Definite) -> bool:
-        """Whether who was asked last serves another cluster and nobody vouches for it: then it is the next one's turn,
-        and the first time it is told."""
-        if refusal.code not in {"OTHER_CLUSTER", "NOT_A_MEMBER"} or self._asked in self._given:
+    async def passes_over(self, refusal: Definite, *, is_new: bool = False) -> bool:
+        """Whether the next one is asked after this refusal; then it is its turn now.
+
+        So it is where whoever was asked last serves another cluster, and no person vouches for it; or does not prove
+        that it is a coordinator. Only a node that `is_new` ends on that, for a person who has just given it the wrong
+        address or key: the true coordinator may come back.
+        """
+        is_unproven = refusal.code == UNPROVEN
+        if not is_unproven and refusal.code not in {"OTHER_CLUSTER", "NOT_A_MEMBER"}:
+            return False
+        if self._asked in self._given and (is_new or not is_unproven):
             return False
         if self._asked not in self._said_foreign:
             self._said_foreign |= {self._asked}
             log.warning("the coordinator at %s is passed over: %s", self._asked, refusal)
+        elif is_unproven:
+            self.say_cut_off(refusal)
         await self.next()
         return True
 
     async def keep(self, vault: Vault) -> None:
         """Who was asked last has answered as of this cluster: the vault holds it, and no other that was only found."""
         self._say_cut_off_ns = 0
+        self._said_foreign -= {self._asked}
         if self._asked not in (*self._given, *self._remembered):
             self._remembered = (self._asked, *self._remembered)[:COORDINATORS_KNOWN_MAX]
         lasting = tuple(dict.fromkeys((*self._given, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
@@ -126,7 +151,7 @@ class Coordinators:
         while True:
             connection = self.connect()
             try:
-                answer = await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
+                answer = await self._proven.call(connection, self._asked, request)
             except NotInitialised:
                 self.say_uninitialised()
                 await self.next()

@@ -80,7 +80,7 @@ class Joiner:
             except Refused as refusal:
                 if refusal.code == "NOT_A_MEMBER" and self._coordinators.asked == told_by:
                     raise  # a coordinator of this very cluster says so
-                if not await self._coordinators.passes_over(refusal):
+                if not await self._coordinators.passes_over(refusal, is_new=not claim.has_id):
                     raise
             else:
                 await self._coordinators.keep(self._vault)

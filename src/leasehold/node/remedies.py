@@ -17,6 +17,9 @@ REMEDIES: Final = {
     "OTHER_CLUSTER": f"check the coordinator's address; to move this machine to that cluster: {RESET}",
     "NOT_A_MEMBER": "name the key file of the coordinator's cluster with `--cluster-key FILE`, or as cluster_key in its"
     " --config file; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
+    "COORDINATOR_UNPROVEN": "see which process listens there, as with `ss -ltnp`; if it is the coordinator, name the"
+    " key file of its cluster with `--cluster-key FILE`, here and there, and an address that it listens on or"
+    " advertises",
     "REMOVED": RESET,
     "WRONG_TOKEN": f"start this node from its own directory, or {RESET}",
     "UNKNOWN_NODE": f"the meta storage may be a backup from before this node: restore the newest; else {RESET}",

@@ -190,6 +190,7 @@ class SimulatedCoordinator:
             grantor=Grantor if watch is None else watch.grantor(self.name, self.clock),
             keys=self.cluster.keys,
         )
+        self.process.membership.serve_at(self.address)
         await self.cluster.network.host(self.name).serve(self.address, self.process, on_fault=self.cluster.fault)
         self.task = group.create_task(self.process.run())
         self._reach()

@@ -3,8 +3,12 @@
 import errno
 import ipaddress
 import socket
+from typing import Final
 
 from leasehold.errors import BadSettings
+
+LOCALHOST: Final = "127.0.0.1"
+"""What `localhost` means to this program."""
 
 
 def loopback(address: str) -> tuple[str, int]:
@@ -20,7 +24,7 @@ def loopback(address: str) -> tuple[str, int]:
             f"{address!r} is not an address to listen on", hint="Write host:port, such as 127.0.0.1:7400 or [::1]:7400."
         )
     if host == "localhost":
-        return "127.0.0.1", int(digits)
+        return LOCALHOST, int(digits)
     try:
         numeric = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:

@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from leasehold.core.codec import decode_message
-from leasehold.core.messages import CommitTransaction, Failure, Message
+from leasehold.core.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits import (
     CALLS_PENDING_MAX,
@@ -287,18 +287,20 @@ def _leaves(fault: BaseException) -> list[BaseException]:
 
 
 class ServerDuplex(QueuedDuplex):
-    """The server's end. It reads one message ahead until the session is open: until somebody asks for a second one."""
+    """The server's end. It reads one message ahead until the session is open: until somebody asks for a message after
+    its opening, which is the first one but for a challenge."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(peer, receive_bytes_max=0)
-        self._has_asked = False
+        self._has_opening = False
 
     async def receive(self) -> Message | None:
         """As in the parent."""
-        if self._has_asked:
+        if self._has_opening:
             self.read_ahead(SESSION_AHEAD_BYTES_MAX)
-        self._has_asked = True
-        return await super().receive()
+        message = await super().receive()
+        self._has_opening = not isinstance(message, ChallengeCoordinator)
+        return message
 
 
 class Handlers:

@@ -7,6 +7,7 @@ import pytest
 
 from leasehold.coordinator import queues, sessions
 from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.membership import Membership
 from leasehold.coordinator.queues import Outbox, Reports
 from leasehold.coordinator.retaining import Retaining
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
@@ -116,6 +117,7 @@ async def serve(acknowledge, *messages):
         topology=Topology(writer, leasing, clock, lambda _: None),
         retaining=Retaining(storage, leadership, writer, clock),
         live_keys=lambda: 0,
+        prove=Membership(None).prove,
     )
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:

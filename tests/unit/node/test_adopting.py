@@ -19,6 +19,7 @@ from leasehold.node.adopting import Adopted, Adopting, adopt_directory
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.vault import VaultDisk
+from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Vault
 
 CLUSTER, TOKEN, NODE = ClusterId("c" * 32), Token("1" * 32), NodeId(3)
@@ -109,7 +110,9 @@ def adopting(
         clock = SimulatedClock(loop)
         began_ns = clock.now_ns()
         told = found.waits.append
-        attempt = Adopting(Path("D"), wrap(vault), given, coordinators, clock, told, set_aside=set_aside)
+        attempt = Adopting(
+            Path("D"), wrap(vault), given, coordinators, clock, told, entropy=SystemEntropy(), set_aside=set_aside
+        )
         try:
             found.adopted = await attempt.adopt()
         except Exception as error:  # noqa: BLE001 it is what is looked at
@@ -273,6 +276,7 @@ def test_a_directory_without_a_vault_is_not_given_one(tmp_path: Path) -> None:
             ("c1:1",),
             transport=Coordinators(NEWEST),  # type: ignore[arg-type]
             clock=SimulatedClock(asyncio.get_running_loop()),
+            entropy=SystemEntropy(),
             on_wait=lambda _: None,
         )
 

@@ -23,6 +23,7 @@ from leasehold.node.standalone import Standalone
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.store import SqliteVault
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
 
 CLUSTER = ClusterId("c" * 32)
 OWN = Allocated(token=Token("a" * 32), node=NodeId(7), cluster_id=CLUSTER, incarnation=Incarnation(3))
@@ -233,6 +234,7 @@ async def adopt(directory: Path) -> Adopted:
         ("c1:1",),
         transport=Coordinator(),  # type: ignore[arg-type]
         clock=BoottimeClock(),
+        entropy=SystemEntropy(),
         on_wait=lambda _: None,
     )
 

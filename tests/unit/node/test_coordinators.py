@@ -11,6 +11,7 @@ from leasehold.errors import NotLeader, Refused, Unreachable
 from leasehold.limits import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.testing.vault import VaultDisk
+from leasehold.wire.entropy import SystemEntropy
 
 FACTS = ClusterFacts(cluster_id="c" * 32, generation=1, term=1, leader=True)
 FOREIGN = Refused("another one", code="OTHER_CLUSTER", hint="check the address")
@@ -62,7 +63,7 @@ class NoWait:
 
 def known(*given, **answers):
     transport = Answering(**answers)
-    return Coordinators(tuple(f"{host}:1" for host in given), transport, NoWait()), transport
+    return Coordinators(tuple(f"{host}:1" for host in given), transport, NoWait(), SystemEntropy()), transport
 
 
 def at(*hosts):

@@ -1,0 +1,74 @@
+"""How a process with the cluster key asks a coordinator: it sends nothing secret before that has proven itself.
+
+| secret | sent | proof |
+| --- | --- | --- |
+| token and session, in SECRET | in a call | by a call just before it, at most COORDINATOR_PROOF_NS old |
+| session and seal key, in `OpenSession` and after it | on a stream | first on the same stream |
+
+A stream belongs to one TCP connection, so whoever has proven itself on it hears what follows. A call may go over a new
+connection, if the old one has broken since the proof. The rule of what proves a coordinator is in `core/proofs.py`.
+"""
+
+import asyncio
+from typing import Final
+
+from leasehold.core.messages import Allocate, AskIncarnation, Join, Message
+from leasehold.core.proofs import Challenge, ProofKeys
+from leasehold.errors import Definite
+from leasehold.ids import ClusterId, Nonce
+from leasehold.limits import CALL_TIMEOUT_NS, COORDINATOR_PROOF_NS, SECOND_NS
+from leasehold.wire.duplex import unreachable
+from leasehold.wire.ports import Clock, Connection, Duplex, Entropy
+
+SECRET: Final = (Allocate, AskIncarnation, Join)
+"""Requests that hold a secret of a node."""
+
+
+class ProvenCoordinator:
+    """Asks coordinators. Without `keys` it asks them without a proof."""
+
+    def __init__(self, keys: ProofKeys | None, clock: Clock, entropy: Entropy) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._entropy = entropy
+
+    async def call(self, connection: Connection, address: str, request: Message) -> Message:
+        """As `Connection.call`, of the coordinator at `address`. Raises `Refused` (COORDINATOR_UNPROVEN) too."""
+        if self._keys is not None and isinstance(request, SECRET):
+            await self._prove(connection, address, request.cluster_id, self._keys)
+        return await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
+
+    async def session(self, connection: Connection, address: str, cluster_id: ClusterId) -> Duplex:
+        """As `Connection.session`; whoever is at its other end has proven itself. Raises as `call`."""
+        duplex = await connection.session()
+        if self._keys is None:
+            return duplex
+        challenge = self._challenge(cluster_id, address, self._keys)
+        await duplex.send(challenge.request)
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_NS / SECOND_NS):
+                answer = await duplex.receive()
+        except TimeoutError as error:
+            raise unreachable(address, "it did not answer the challenge in time") from error
+        except Definite as error:
+            raise challenge.refusal(error) from error
+        if answer is None:
+            raise unreachable(address, "it ended the stream without a proof")
+        challenge.check(answer)
+        return duplex
+
+    async def _prove(self, connection: Connection, address: str, cluster_id: ClusterId, keys: ProofKeys) -> None:
+        while True:
+            asked_ns = self._clock.now_ns()
+            challenge = self._challenge(cluster_id, address, keys)
+            try:
+                answer = await connection.call(challenge.request, timeout_ns=CALL_TIMEOUT_NS)
+            except Definite as error:
+                raise challenge.refusal(error) from error
+            challenge.check(answer)
+            if self._clock.now_ns() - asked_ns <= COORDINATOR_PROOF_NS:
+                return
+            # This process was paused, or the answer was late: another process may have the port by now.
+
+    def _challenge(self, cluster_id: ClusterId, address: str, keys: ProofKeys) -> Challenge:
+        return Challenge(cluster_id, address, Nonce(self._entropy.hex_128()), keys)
