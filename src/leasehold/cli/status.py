@@ -1,5 +1,7 @@
 """`leasehold status`: the nodes, their leases, and how far those are that are on their way in."""
 
+from typing import Final
+
 from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
 from leasehold.cli.recovery import recovery_json, recovery_line
@@ -7,10 +9,20 @@ from leasehold.core.durations import render_duration
 from leasehold.core.messages import ClusterStatus
 from leasehold.limits import MILLISECOND_NS, SECOND_NS, SILENT_SHOWN_NS
 
+_ENDS: Final = {
+    "NO_ANSWER": "it stopped answering {ago} s ago: paused, hung or cut off, or ended since",
+    "GONE": "its connection was closed {ago} s ago: its process has ended, or does not hear the coordinator",
+    "CLOSED": "its process closed the session {ago} s ago",
+    "SURRENDERED": "it was stopped in order {ago} s ago",
+    "REFUSED": "the coordinator ended its session {ago} s ago: its log says why",
+}
+"""What is said of a node that is not connected, by how its last session ended."""
+
 
 def show_status(status: ClusterStatus, output: Output) -> None:
     """The nodes and their leases."""
     silent_ms = {one.node: one.silent_ns // MILLISECOND_NS for one in status.silences}
+    ends = {one.node: one for one in status.session_ends}
     if output is Output.JSON:
         lacked = {one.node: one.segments for one in status.lacked}
         show_json(
@@ -39,6 +51,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                         "segments_alone": node.segments_alone,
                         "segments_lacked": lacked.get(node.id, 0),
                         "silent_ms": silent_ms.get(node.id),
+                        "session_end": None if (end := ends.get(node.id)) is None else end.how,
+                        "session_ended_ms": None if end is None else end.ago_ns // MILLISECOND_NS,
                     }
                     for node in status.nodes
                 ],
@@ -82,6 +96,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
     for node in status.nodes:
         if (silent := silent_ms.get(node.id, 0)) * MILLISECOND_NS >= SILENT_SHOWN_NS:
             say(f"{node.name}: connected, silent for {silent / 1000:.1f} s: paused, or its machine hangs")
+        if (end := ends.get(node.id)) is not None and end.how in _ENDS:
+            say(f"{node.name}: {_ENDS[end.how].format(ago=f'{end.ago_ns / SECOND_NS:.1f}')}")
         if line := recovery_line(node):
             say(f"{node.name}: {line}")
     for line in copies_lines(status):

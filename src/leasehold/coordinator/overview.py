@@ -39,7 +39,7 @@ from leasehold.core.statements import (
 )
 from leasehold.core.tally import in_words, left_in_words, segments_in_words
 from leasehold.ids import NodeId, Revision, Term
-from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX
+from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX, SILENT_SHOWN_NS
 
 CatalogQuestion: TypeAlias = (
     ShowDatabases
@@ -131,6 +131,7 @@ class Overview:
             segments_lost=None if found is None else sum(found.lost.values()),
             silences=self._sessions.silences(),
             lacked=() if found is None else _lacked(found),
+            session_ends=self._sessions.ends(),
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:
@@ -192,6 +193,9 @@ class Overview:
         return "LEFT" if has_left else "ADMITTED"
 
     def _nodes(self, catalog: Catalog, now_ns: int) -> Rows:
+        status = self.status(catalog, now_ns)
+        sessions = {one.node: one.how for one in status.session_ends}
+        sessions |= {one.node: "SILENT" if one.silent_ns >= SILENT_SHOWN_NS else "OPEN" for one in status.silences}
         rows = tuple(
             (
                 one.id,
@@ -204,9 +208,10 @@ class Overview:
                 one.stage,
                 None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage == "MEMBER"),
                 one.segments_short,
+                sessions.get(one.id),
                 one.seen,
             )
-            for one in self.status(catalog, now_ns).nodes
+            for one in status.nodes
         )
         columns = (
             "id",
@@ -219,6 +224,7 @@ class Overview:
             "stage",
             "recovery",
             "segments_short",
+            "session",
             "seen",
         )
         return Rows(columns=columns, rows=rows, revision=catalog.revision)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
@@ -29,6 +29,7 @@ from leasehold.core.messages import (
     Renewal,
     SegmentsHeld,
     SegmentsMissing,
+    SessionEnd,
     SessionOpened,
     Silence,
     Surrender,
@@ -40,6 +41,7 @@ from leasehold.core.records import ClusterRecord, NodeRecord
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused, Superseded, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits import (
+    KEEPALIVE_TIMEOUT_NS,
     LEADER_RETRY_NS,
     RENEWAL_INTERVAL_NS,
     SEGMENTS_PER_REPORT_MAX,
@@ -73,13 +75,22 @@ class _Open(msgspec.Struct):
     """The newest one, until it is looked at: it is repeated with a later revision."""
     error: LeaseholdError | None = None
     """What the node is told at its end, if that is no end in order."""
+    how: str = "CLOSED"
+    """How it ends (`SessionEnd`)."""
 
     def reply(self, message: Message) -> None:
         """Hands a message to this stream; one that does not read is cut off."""
         try:
             self.outbox.put(message)
         except asyncio.QueueFull:
+            self.how = "NO_ANSWER"
             self.ended.set()
+
+
+class _Ended(NamedTuple):
+    incarnation: Incarnation
+    how: str
+    at_ns: int
 
 
 class Sessions:
@@ -110,7 +121,7 @@ class Sessions:
         self._prove = prove
         self._open: dict[NodeId, _Open] = {}
         self._began_ns = clock.now_ns()
-        self._closed_ns: dict[NodeId, int] = {}
+        self._ended: dict[NodeId, _Ended] = {}
         self._unopened = Patience(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
 
     def connected(self, node: NodeId) -> bool:
@@ -127,9 +138,22 @@ class Sessions:
             if self.connected(node)
         )
 
+    def ends(self) -> tuple[SessionEnd, ...]:
+        """How the last session ended of each node that has none now; of its newest incarnation."""
+        now_ns, nodes = self._clock.now_ns(), self._catalog().nodes
+        return tuple(
+            SessionEnd(node=node, how=one.how, ago_ns=now_ns - one.at_ns)
+            for node, one in sorted(self._ended.items())
+            if node not in self._open and (known := nodes.get(node)) is not None
+            if not known.removed and known.incarnation == one.incarnation
+        )
+
     def absent_since_ns(self, node: NodeId) -> int | None:
         """Since when no session of its newest incarnation is open, as far as this leader knows; None while one is."""
-        return None if self.connected(node) else self._closed_ns.get(node, self._began_ns)
+        if self.connected(node):
+            return None
+        ended = self._ended.get(node)
+        return self._began_ns if ended is None else ended.at_ns
 
     async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
         """Serves one stream until either side ends it, or nothing has been heard of it for too long (R20)."""
@@ -167,12 +191,21 @@ class Sessions:
         except BaseExceptionGroup as errors:
             gravest_error = gravest(errors)
             if not isinstance(gravest_error, Unreachable):
+                one.how = "REFUSED"
                 raise gravest_error from errors
             # Otherwise the node is gone or cut off: its lease runs out, and it comes back by itself.
+            if one.how != "SURRENDERED":
+                one.how = self._how_broken(one)
         finally:
             if self._open.get(opening.node) is one:
                 del self._open[opening.node]
-                self._closed_ns[opening.node] = self._clock.now_ns()
+                self._ended[opening.node] = _Ended(one.incarnation, one.how, self._clock.now_ns())
+
+    def _how_broken(self, one: _Open) -> str:
+        """The transport tells no reason. The connection of a process that has ended breaks at once: its kernel closes
+        it. The keepalive breaks that of a silent one, not before KEEPALIVE_TIMEOUT_NS have passed without a message."""
+        silent_ns = self._clock.now_ns() - one.heard_ns
+        return "GONE" if silent_ns < KEEPALIVE_TIMEOUT_NS else "NO_ANSWER"
 
     async def _opening(self, duplex: Duplex) -> OpenSession:
         """The first message of a stream, or the one after a challenge; within SESSION_OPENING_NS."""
@@ -223,7 +256,7 @@ class Sessions:
         """Ends the session of a node, if one is open; the node is told why."""
         one = self._open.get(node)
         if one is not None:
-            one.error = error
+            one.error, one.how = error, "REFUSED"
             one.ended.set()
 
     async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: _Open) -> None:
@@ -243,6 +276,7 @@ class Sessions:
             case Renewal():
                 leasing.renew(message, one.reply)
             case Surrender():
+                one.how = "SURRENDERED"
                 leasing.step(SurrenderReceived(surrender=message), one.reply)
                 self._topology.surrendered()
             case RecoveryFinished():
@@ -275,6 +309,7 @@ class Sessions:
         while (until_ns := one.heard_ns + SESSION_IDLE_NS) > self._clock.now_ns():
             await self._clock.sleep_until(until_ns)
         log.warning("the session of node %d ends: nothing was heard on it for too long", opening.node)
+        one.how = "NO_ANSWER"
         one.ended.set()
 
     async def _acknowledge_in_turn(self, one: _Open) -> None:

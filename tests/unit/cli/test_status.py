@@ -11,7 +11,7 @@ from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
 from leasehold.cli.wait import not_serving, of_this_process, state_words
 from leasehold.coordinator.overview import waiting
-from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, Silence
+from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, SessionEnd, Silence
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
 NODE = NodeStatus(
@@ -178,3 +178,31 @@ def test_a_node_that_hangs_is_told_from_one_that_is_gone(capsys: pytest.CaptureF
     assert "node-1: connected, silent for 4.2 s" in capsys.readouterr().out
     show_status(status, Output.JSON)
     assert json.loads(capsys.readouterr().out)["nodes"][0]["silent_ms"] == 4200
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("NO_ANSWER", "it stopped answering 2.5 s ago: paused, hung or cut off, or ended since"),
+        ("GONE", "its connection was closed 2.5 s ago: its process has ended"),
+        ("CLOSED", "its process closed the session 2.5 s ago"),
+        ("SURRENDERED", "it was stopped in order 2.5 s ago"),
+        ("REFUSED", "the coordinator ended its session 2.5 s ago"),
+        ("A_LATER_WORD", None),
+    ],
+)
+def test_why_a_node_is_not_connected_is_said(capsys: pytest.CaptureFixture[str], how: str, said: str | None) -> None:
+    status = ClusterStatus(
+        cluster_id=ClusterId("c" * 32),
+        term=Term(1),
+        revision=Revision(9),
+        bound_ns=4_000_000_000,
+        nodes=(msgspec.structs.replace(NODE, state="DOWN", stage="MEMBER"),),
+        session_ends=(SessionEnd(node=NODE.id, how=how, ago_ns=2_500_000_000),),
+    )
+    show_status(status, Output.TABLE)
+    told = capsys.readouterr().out
+    assert f"node-1: {said}" in told if said is not None else "node-1: " not in told
+    show_status(status, Output.JSON)
+    node = json.loads(capsys.readouterr().out)["nodes"][0]
+    assert (node["session_end"], node["session_ended_ms"]) == (how, 2500)

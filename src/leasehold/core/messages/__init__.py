@@ -26,6 +26,7 @@ from leasehold.core.messages.clients import (
     Receipts,
     RemoveNode,
     Rows,
+    SessionEnd,
     Silence,
     WaitingFor,
 )
@@ -170,6 +171,7 @@ __all__ = [
     "SegmentStored",
     "SegmentsHeld",
     "SegmentsMissing",
+    "SessionEnd",
     "SessionOpened",
     "Silence",
     "SnapshotBegin",

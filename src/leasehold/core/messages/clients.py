@@ -149,6 +149,23 @@ class Lacked(Base, frozen=True, kw_only=True, tag="lacked/1"):
     segments: int
 
 
+class SessionEnd(Base, frozen=True, kw_only=True, tag="session-end/1"):
+    """How the last session of a node ended that has none now, as the leader saw it, and how long ago.
+
+    | `how` | the leader saw | the node's process |
+    | --- | --- | --- |
+    | NO_ANSWER | no answer to a keepalive, or no message for long | was paused, hung or cut off |
+    | GONE | the connection broke while the node was heard | has ended, or did not hear the leader |
+    | CLOSED | the stream ended in order | has ended the session itself |
+    | SURRENDERED | the same, after the lease was given back | was stopped in order |
+    | REFUSED | its own refusal | was told to end |
+    """
+
+    node: NodeId
+    how: str
+    ago_ns: int
+
+
 class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     """The state of the cluster as its leader sees it."""
 
@@ -166,6 +183,8 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     silences: tuple[Silence, ...] = ()
     """Of the nodes whose session is open; a hint that tells a node that hangs from one that is gone."""
     lacked: tuple[Lacked, ...] = ()
+    session_ends: tuple[SessionEnd, ...] = ()
+    """Of the nodes whose session is not open, as far as this leader had one; a hint."""
     clock_ahead_ns: int = 0
     """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step (`core.wallclock`)."""
 
