@@ -1,7 +1,12 @@
 """What makes writes to files survive the machine."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Final
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says where a disk, a quota or a limit leaves no room for a write."""
 
 
 def sync_file(path: Path) -> None:

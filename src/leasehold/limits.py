@@ -279,6 +279,9 @@ LOCAL_NODES: Final = 3
 LOCAL_NODES_MAX: Final = 32
 VAULT_FULL_RETRY_NS: Final = SECOND_NS
 """How often a vault whose disk is full tries whether there is space again."""
+DISK_TRIAL_NS: Final = SECOND_NS
+"""How often a node whose disk is full tries whether there is space again."""
+DISK_TRIAL_BYTES: Final = 64 * 1024
 SILENT_SHOWN_NS: Final = 1_500 * MILLISECOND_NS
 """A node with an open session that has said nothing for so long, three renewals, is shown as silent."""
 START_WATCH_NS: Final = 2 * SECOND_NS

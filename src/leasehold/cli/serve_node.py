@@ -21,6 +21,7 @@ from leasehold.node.reset import check_no_reset, check_vault_or_new
 from leasehold.node.scrubbing import scrub
 from leasehold.node.segments import LocalDisk
 from leasehold.node.serving import NodeFlight
+from leasehold.node.space import watch_space
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.vault.faults import VARIABLE as FAULT
@@ -65,6 +66,11 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
         raise _no_coordinator(config)
     clock, threads = BoottimeClock(), OneThread()
     published = Published()
+
+    def found_full() -> None:
+        published.disk_full = True
+
+    vault.on_full = found_full
     files = SegmentFiles(directory)
     files.open()
     serve_log = ServeLog(directory / "servelog")
@@ -110,6 +116,7 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
             group.create_task(agent.run())
             group.create_task(reconciler.run())
             group.create_task(scrub(vault, clock, published))
+            group.create_task(watch_space(directory, published, clock))
             group.create_task(fail_on(faults))
             if gossip is not None:
                 group.create_task(gossip.run())

@@ -51,6 +51,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
                         "segments_alone": node.segments_alone,
                         "segments_lacked": lacked.get(node.id, 0),
                         "silent_ms": silent_ms.get(node.id),
+                        "disk_full": node.id in status.disks_full,
                         "session_end": None if (end := ends.get(node.id)) is None else end.how,
                         "session_ended_ms": None if end is None else end.ago_ns // MILLISECOND_NS,
                     }
@@ -96,6 +97,8 @@ def show_status(status: ClusterStatus, output: Output) -> None:
     for node in status.nodes:
         if (silent := silent_ms.get(node.id, 0)) * MILLISECOND_NS >= SILENT_SHOWN_NS:
             say(f"{node.name}: connected, silent for {silent / 1000:.1f} s: paused, or its machine hangs")
+        if node.id in status.disks_full:
+            say(f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk")
         if (end := ends.get(node.id)) is not None and end.how in _ENDS:
             say(f"{node.name}: {_ENDS[end.how].format(ago=f'{end.ago_ns / SECOND_NS:.1f}')}")
         if line := recovery_line(node):

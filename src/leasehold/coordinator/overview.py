@@ -131,6 +131,7 @@ class Overview:
             segments_lost=None if found is None else sum(found.lost.values()),
             silences=self._sessions.silences(),
             lacked=() if found is None else _lacked(found),
+            disks_full=self._sessions.disks_full(),
             session_ends=self._sessions.ends(),
         )
 
@@ -209,6 +210,7 @@ class Overview:
                 None if one.recovery is None else recovery_text(one.recovery, is_in=one.stage == "MEMBER"),
                 one.segments_short,
                 sessions.get(one.id),
+                "FULL" if one.id in status.disks_full else None,
                 one.seen,
             )
             for one in status.nodes
@@ -225,6 +227,7 @@ class Overview:
             "recovery",
             "segments_short",
             "session",
+            "disk",
             "seen",
         )
         return Rows(columns=columns, rows=rows, revision=catalog.revision)

@@ -75,8 +75,17 @@ class _Open(msgspec.Struct):
     """The newest one, until it is looked at: it is repeated with a later revision."""
     error: LeaseholdError | None = None
     """What the node is told at its end, if that is no end in order."""
+    disk_full: bool = False
     how: str = "CLOSED"
     """How it ends (`SessionEnd`)."""
+
+    def heard_full(self, renewal: Renewal) -> None:
+        """Whether the node's disk is full: said in the log when it changes."""
+        if renewal.disk_full and not self.disk_full:
+            log.warning("node %d says that its disk is full: it takes no rows until there is space", renewal.node)
+        elif self.disk_full and not renewal.disk_full:
+            log.info("the disk of node %d takes writes again", renewal.node)
+        self.disk_full = renewal.disk_full
 
     def reply(self, message: Message) -> None:
         """Hands a message to this stream; one that does not read is cut off."""
@@ -137,6 +146,10 @@ class Sessions:
             for node, one in sorted(self._open.items())
             if self.connected(node)
         )
+
+    def disks_full(self) -> tuple[NodeId, ...]:
+        """The nodes that say on their session that their disk takes no writes."""
+        return tuple(node for node, one in sorted(self._open.items()) if one.disk_full and self.connected(node))
 
     def ends(self) -> tuple[SessionEnd, ...]:
         """How the last session ended of each node that has none now; of its newest incarnation."""
@@ -274,6 +287,7 @@ class Sessions:
     async def _take(self, message: Spoken, leasing: Leasing, one: _Open) -> None:
         match message:
             case Renewal():
+                one.heard_full(message)
                 leasing.renew(message, one.reply)
             case Surrender():
                 one.how = "SURRENDERED"

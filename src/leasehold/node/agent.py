@@ -403,7 +403,7 @@ class Agent(Reporter):
         for effect in self._holder.step(event, self._clock.now_ns()):
             match effect:
                 case SendRenewal(renewal=renewal):
-                    self._post(renewal)
+                    self._post(msgspec.structs.replace(renewal, disk_full=self._published.disk_full))
                     self._recovering.step(RenewalSent(request=renewal.request))
                 case SendSurrender(surrender=surrender):
                     self._post(surrender)

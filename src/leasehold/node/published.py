@@ -19,6 +19,7 @@ class Published:
         "_lease",
         "_newer",
         "cluster_id",
+        "disk_full",
         "had_lease",
         "incarnation",
         "node",
@@ -40,6 +41,8 @@ class Published:
         """Proves to peers which node this is; a secret."""
         self.seal_key = b""
         """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
+        self.disk_full = False
+        """Whether a write found no space, and since then none has found some (`node/space.py`)."""
         self.waiting = threading.BoundedSemaphore(FLIGHT_WAITS_MAX)
         """Held by each call that waits for a revision: whoever may do nothing here can wait too."""
         self._newer = threading.Condition()

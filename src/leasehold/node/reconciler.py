@@ -299,6 +299,7 @@ class Reconciler:
         except LeaseholdError as error:
             self._leave(entry.id, f"segment {entry.id} of table {entry.table}", error)
             if error.code == "DISK_FULL":
+                self._published.disk_full = True
                 self._failed.begin(FETCHING)
             return
         if here:

@@ -38,6 +38,7 @@ from leasehold.limits import (
 from leasehold.node.guarding import check_generation, guarded, missing, place, table_in_use, wait_until_shown
 from leasehold.node.hiding import Hiding, Hidings
 from leasehold.node.published import Published
+from leasehold.node.space import noting
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import read_segment, verify_segment
@@ -170,19 +171,20 @@ class Scans:
 
     def _log(self, ticket: ReadTicket, passed: Pass[Catalog]) -> None:
         lease = passed.lease
-        self._serve_log.append(
-            ServeRecord(
-                node=self._published.node,
-                incarnation=self._published.incarnation,
-                request=ticket.request,
-                table=ticket.table,
-                view=passed.view.revision,
-                term=lease.term,
-                sequence=lease.sequence,
-                deadline_ns=lease.deadline_ns,
-                released_ns=passed.released_ns,
+        with noting(self._published):
+            self._serve_log.append(
+                ServeRecord(
+                    node=self._published.node,
+                    incarnation=self._published.incarnation,
+                    request=ticket.request,
+                    table=ticket.table,
+                    view=passed.view.revision,
+                    term=lease.term,
+                    sequence=lease.sequence,
+                    deadline_ns=lease.deadline_ns,
+                    released_ns=passed.released_ns,
+                )
             )
-        )
 
 
 class _Rest(NamedTuple):

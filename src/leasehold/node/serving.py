@@ -15,6 +15,7 @@ from leasehold.node.fetch import Fetches
 from leasehold.node.guarding import check_cluster, check_node
 from leasehold.node.published import Published
 from leasehold.node.scans import Scans
+from leasehold.node.space import noting
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import read_ticket, report
@@ -97,10 +98,13 @@ class NodeFlight:
         match request:
             case WriteTicket():
                 check_cluster(self._published, request.cluster_id)
-                yield self._appends.write(request, incoming)
+                with noting(self._published):
+                    answer = self._appends.write(request, incoming)
+                yield answer
             case ForwardTicket():
                 check_cluster(self._published, request.cluster_id)
-                yield from self._appends.accept(request, incoming)
+                with noting(self._published):
+                    yield from self._appends.accept(request, incoming)
             case _:
                 raise _no_ticket("write")
 

@@ -9,7 +9,6 @@ A file is in `segments` only after its bytes are on the disk, and its name is on
 Every change is one rename, so several threads may work here at once; a directory belongs to one process.
 """
 
-import errno
 import os
 import threading
 from collections.abc import Generator, Iterator
@@ -18,14 +17,13 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from leasehold.core.reconcile import Emptied
-from leasehold.durable import sync_folder
+from leasehold.durable import NO_SPACE, sync_folder
 from leasehold.errors import AlreadyExists, Definite, Refused
 from leasehold.ids import BucketNumber, ObjectId, SegmentId, is_segment_id
 from leasehold.limits import BUCKETS_MAX
 from leasehold.storage.mounts import FOLDERS, check_one_mount
 
 SUFFIX: Final = ".parquet"
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FINISH_ATTEMPTS: Final = 3
 
 
@@ -338,7 +336,7 @@ def _naming(path: Path) -> Generator[None]:
         yield
     except OSError as error:
         named = error.filename or path
-        if error.errno in _FULL:
+        if error.errno in NO_SPACE:
             raise Refused(
                 f"no space is left to write {named}: {error.strerror}",
                 code="DISK_FULL",

@@ -20,6 +20,7 @@ from zlib import crc32
 import msgspec
 
 from leasehold.core.audit import ServeRecord
+from leasehold.durable import NO_SPACE
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.limits import (
     SERVE_LOG_FILE_BYTES_MAX,
@@ -29,6 +30,7 @@ from leasehold.limits import (
 )
 
 MARK: Final = b"LSV1"
+_FREE: Final = "free space on this disk: without its log a node must not serve, and another replica may"
 _HEAD: Final = Struct("<4sII")
 _FILE_NAME: Final = re.compile(r"serve-(\d{10})\.log")
 
@@ -67,7 +69,8 @@ class ServeLog:
     def append(self, record: ServeRecord) -> None:
         """Puts `record` into the kernel's hands. A batch whose record can't be kept must not be released.
 
-        Raises `Definite` with code DISK_ERROR if it can't be written, `Refused` with code SERVE_RECORD_TOO_LARGE.
+        Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR if it can't be written for another reason,
+        `Refused` with code SERVE_RECORD_TOO_LARGE.
         """
         payload = self._encode(record)
         if len(payload) > SERVE_RECORD_BYTES_MAX:
@@ -89,10 +92,10 @@ class ServeLog:
             self._written_bytes += written
             if written < len(frame):
                 self._end_file()  # nothing may follow a torn frame
-                raise Definite(
+                raise Refused(
                     f"only {written} of {len(frame)} bytes of a serve record fit into {self._directory}",
-                    code="DISK_ERROR",
-                    hint="free space on this disk",
+                    code="DISK_FULL",
+                    hint=_FREE,
                 )
 
     def close(self) -> None:
@@ -186,6 +189,9 @@ def _corrupt(path: Path, why: str) -> Corrupt:
 
 
 def _disk_error(path: Path, error: OSError) -> Definite:
+    if error.errno in NO_SPACE:
+        text = f"no space is left for the serve log {error.filename or path}: {error.strerror}"
+        return Refused(text, code="DISK_FULL", hint=_FREE)
     return Definite(
         f"serve log {error.filename or path}: {error.strerror}",
         code="DISK_ERROR",

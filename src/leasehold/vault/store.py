@@ -79,6 +79,8 @@ class SqliteVault:
         self._fault: LeaseholdError | None = None
         """What went wrong first; nothing is done after it."""
         self._closed = False
+        self.on_full: Callable[[], None] = lambda: None
+        """Called for each write that found no space and waits."""
         self._checking: sqlite3.Connection | None = None
         """On a thread of its own, the whole file for as long as that takes."""
 
@@ -208,6 +210,7 @@ class SqliteVault:
                 if not is_full:
                     log.warning("no space for the vault %s: it waits until there is some", self._path)
                 is_full = True
+                self.on_full()
                 await asyncio.sleep(VAULT_FULL_RETRY_NS / SECOND_NS)
             else:
                 if is_full:

@@ -206,3 +206,20 @@ def test_why_a_node_is_not_connected_is_said(capsys: pytest.CaptureFixture[str],
     show_status(status, Output.JSON)
     node = json.loads(capsys.readouterr().out)["nodes"][0]
     assert (node["session_end"], node["session_ended_ms"]) == (how, 2500)
+
+
+def test_a_node_whose_disk_is_full_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status = ClusterStatus(
+        cluster_id=ClusterId("c" * 32),
+        term=Term(1),
+        revision=Revision(9),
+        bound_ns=4_000_000_000,
+        nodes=(NODE, msgspec.structs.replace(NODE, id=NodeId(2), name="node-2")),
+        disks_full=(NodeId(2),),
+    )
+    show_status(status, Output.TABLE)
+    told = capsys.readouterr().out
+    assert "node-2: DISK_FULL" in told
+    assert "node-1: DISK_FULL" not in told
+    show_status(status, Output.JSON)
+    assert [node["disk_full"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True]

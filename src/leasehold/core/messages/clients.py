@@ -185,6 +185,8 @@ class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
     lacked: tuple[Lacked, ...] = ()
     session_ends: tuple[SessionEnd, ...] = ()
     """Of the nodes whose session is not open, as far as this leader had one; a hint."""
+    disks_full: tuple[NodeId, ...] = ()
+    """The nodes that are connected and say that their disk takes no writes; a hint."""
     clock_ahead_ns: int = 0
     """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step (`core.wallclock`)."""
 

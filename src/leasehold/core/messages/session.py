@@ -58,6 +58,8 @@ class Renewal(Base, frozen=True, kw_only=True, tag="renewal/1"):
     request: RequestNumber
     applied: Revision
     lineage: LineageHash
+    disk_full: bool = False
+    """The node's disk takes no writes now; for people, nothing is decided by it."""
 
 
 class Grant(Base, frozen=True, kw_only=True, tag="grant/1"):

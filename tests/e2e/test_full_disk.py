@@ -1,0 +1,60 @@
+"""A node whose disk is full says so to people, and so does its coordinator, until there is space again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from leasehold.core.messages import Rows
+from tests.e2e.cluster import RunningCluster
+from tests.e2e.command import leasehold
+from tests.e2e.nodes import Node
+from tests.e2e.small_disk import SmallDisk
+from tests.e2e.test_faults import wait_until
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with RunningCluster.start(tmp_path_factory.mktemp("full") / "cluster", nodes=1) as running:
+        yield running
+
+
+def full(cluster: RunningCluster) -> set[str]:
+    with cluster.connect() as client:
+        status = client.status()
+    return {one.name for one in status.nodes if one.id in status.disks_full}
+
+
+def test_a_full_disk_is_shown_until_there_is_space_again(cluster: RunningCluster, tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "disk") as disk, Node(disk.directory / "filled", cluster, logs=tmp_path) as node:
+        if not disk.is_mounted:
+            pytest.skip("a disk of its own needs root")
+        node.start().serves()
+        with cluster.connect() as client:
+            client.sql("CREATE DATABASE d")
+            client.sql("CREATE TABLE d.t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS TBLPROPERTIES ('replication' = '2')")
+            rows = pa.table({"a": pa.array(range(1000), pa.int32())})
+            client.table("d.t").append(rows)
+            assert full(cluster) == set()
+            assert "DISK_FULL" not in leasehold("status", directory=cluster.directory).out
+            disk.fill(leave=0)
+            client.table("d.t").append(rows)  # the other replica takes it
+            wait_until(lambda: full(cluster) == {node.name})
+            assert node.status().state == "ACTIVE"
+            assert f"{node.name}: DISK_FULL" in leasehold("status", directory=cluster.directory).out
+            shown = client.sql("SHOW NODES")
+            assert isinstance(shown, Rows)
+            name, room = shown.columns.index("name"), shown.columns.index("disk")
+            assert {row[name]: row[room] for row in shown.rows} == {"node-1": None, node.name: "FULL"}
+        wait_until(lambda: "DISK_FULL: no space is left under" in node.said())
+        told = cluster.local.coordinator.log
+        assert "says that its disk is full" in told.read_text()
+        disk.free()
+        wait_until(lambda: full(cluster) == set())
+        assert "there is space under" in node.said()
+        assert "takes writes again" in told.read_text()
+        assert not (node.directory / "space-trial").exists()
+        node.stop()
