@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.processes
 
-ROUNDS = 2
+ROUNDS = 1
 WORST = 5
 OWN = ("d.own", "d.other")
 SHARED = "d.shared"
@@ -114,7 +114,13 @@ class Load:
             self.errors.append(error)
 
 
-@pytest.mark.parametrize("min_in_sync", [None, 2], ids=["without writes", "while two nodes have to hold each write"])
+@pytest.mark.parametrize(
+    "min_in_sync",
+    [
+        pytest.param(None, id="without writes", marks=pytest.mark.long),
+        pytest.param(2, id="while two nodes have to hold each write"),
+    ],
+)
 def test_statements_keep_their_bound_while_a_node_is_exchanged_again_and_again(
     tmp_path: Path, min_in_sync: int | None
 ) -> None:

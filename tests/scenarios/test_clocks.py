@@ -25,6 +25,7 @@ def test_I14_no_message_has_a_field_for_a_reading_of_a_clock():
     """Durations are sent, instants never: a name that ends in `_ns` must be one of these."""
     durations = {
         "after_ns",
+        "ago_ns",
         "at_most_ns",
         "bound_ns",
         "clock_ahead_ns",

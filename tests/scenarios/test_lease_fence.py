@@ -351,7 +351,7 @@ def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
     with data_nodes.cluster(tmp_path) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         schema = spark_schema(made.facts().fields)
-        monkeypatch.setattr("leasehold.client.coordinators.CLIENT_PATIENCE_NS", SECOND_NS)
+        monkeypatch.setattr("leasehold.client.asking.CLIENT_PATIENCE_NS", SECOND_NS)
         source = LeaseholdSource({"table": "db.t", "cluster": "127.0.0.1:1"})
         reader = LeaseholdReader(address="127.0.0.1:1", token=None, table="db.t", through=(), schema=schema)
         for use in (

@@ -360,15 +360,17 @@ class Coordinators:
                     raise
                 unsure = unsure or isinstance(error, Indefinite)
                 left_ns = deadline_ns - self._clock.now_ns()
-                if left_ns <= 0:
-                    if isinstance(error, SealUnknown) and not unsure:
-                        raise
-                    raise unanswered(f"no answer within {asking.seconds(late_ns)}: {error.text}") from error
-                asking.again(error, left_ns)
-            else:
-                asking.answered()
-                return answer
-            sleep_ns(min(RETRY_PAUSE_NS, left_ns))
+                if left_ns > 2 * RETRY_PAUSE_NS:
+                    asking.again(error, left_ns)
+                    sleep_ns(RETRY_PAUSE_NS)
+                    continue
+                # An attempt in what is left would be too short, and hide why this one failed.
+                sleep_ns(max(0, left_ns))
+                if isinstance(error, SealUnknown) and not unsure:
+                    raise
+                raise unanswered(f"no answer within {asking.seconds(late_ns)}: {error.text}") from error
+            asking.answered()
+            return answer
 
     # ------------------------------------------------------------ the cluster itself
 

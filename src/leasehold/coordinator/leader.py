@@ -301,17 +301,28 @@ class Leader:
                 check_request(request, self._writer.catalog)
                 async for message in self._procedures.outcome(statement):
                     yield message
-            case Execute(text=text):
-                asking = check_request(request, self._writer.catalog)
-                statement, text = await self._understood(text, asking)
-                if isinstance(statement, Definition):
-                    async for message in self._procedures.execute(_asked(request, statement, text)):
-                        yield message
-                    return
-                for page in pages(await self._answer(request, statement, text)):
-                    yield page
+            case Execute():
+                async for message in self._executed(request):
+                    yield message
             case _:
                 raise Refused(f"not a statement: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+
+    async def _executed(self, request: Execute) -> AsyncIterator[Message]:
+        asking = check_request(request, self._writer.catalog)
+        statement, text = await self._understood(request.text, asking)
+        if isinstance(statement, Definition):
+            async for message in self._procedures.execute(_asked(request, statement, text)):
+                yield message
+            return
+        _check_answer(statement, self._writer.catalog, _login(request))
+        if isinstance(statement, CancelProcedure):
+            async for message in self._procedures.cancel(statement.number):
+                yield message
+            return
+        with ending_the_statement():
+            rows = await self._looked_up(request, statement, text)
+        for page in pages(rows):
+            yield page
 
     async def _told_again(self, request: Execute | AskOutcome, origin: Origin) -> AsyncIterator[Message]:
         """What became of a statement that has been asked for before; raises `Refused` where that is not told."""
@@ -337,13 +348,6 @@ class Leader:
             # Up to seconds: not on the loop that grants leases, and not for whoever may do nothing.
             check_large_statement(asking, self._writer.catalog)
             return await self._reading.run("" if asking is None else asking.name, partial(_understood, text))
-
-    async def _answer(self, request: Execute, statement: Question | Explain | CancelProcedure, text: str) -> Rows:
-        _check_answer(statement, self._writer.catalog, _login(request))
-        if isinstance(statement, CancelProcedure):
-            return await self._procedures.cancel(statement.number)
-        with ending_the_statement():
-            return await self._looked_up(request, statement, text)
 
     async def _looked_up(self, request: Execute, statement: Question | Explain, text: str) -> Rows:
         catalog, now_ns = self._writer.catalog, self._clock.now_ns()

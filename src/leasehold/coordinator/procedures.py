@@ -11,7 +11,7 @@ from leasehold.coordinator.closing import Closing, Closings, insist
 from leasehold.coordinator.faults import ending_the_statement
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.preparing import Asked, Preparing
-from leasehold.coordinator.progress import node_waits, procedure_rows, unsettled, waiting_for
+from leasehold.coordinator.progress import node_waits, procedure_rows, told_of, unsettled, waiting_for
 from leasehold.coordinator.running import Running, Unrecorded, nothing_to_do, receipt, record_of, timed_out
 from leasehold.coordinator.settings import published_bound_ns
 from leasehold.coordinator.turns import Turn, Turns
@@ -113,7 +113,8 @@ class Procedures:
             return
         record = self._writer.catalog.statements.get(statement)
         if record is not None and record.outcome is Outcome.ROLLED_BACK:
-            await self._until_shown_again(self._elected, None)  # an older leader may have waited for it in vain
+            async for progress in self._shown_again(self._elected, statement):  # an older leader may not have waited
+                yield progress
         if record is None:
             raise NotFound(
                 f"no statement {statement[:64]} is known: it never changed anything, or ended long ago",
@@ -122,8 +123,8 @@ class Procedures:
             )
         yield receipt(record, self._writer.catalog)
 
-    async def cancel(self, number: int) -> Rows:
-        """Rolls a statement back, unless its change is committed; who asked for it hears so as well.
+    async def cancel(self, number: int) -> AsyncIterator[WaitingFor | Rows]:
+        """Rolls a statement back, unless its change is committed; who asked for it hears so as well. Progress first.
 
         Raises `NotFound` (NO_PROCEDURE) and `Refused` (PAST_RETURN).
         """
@@ -156,9 +157,10 @@ class Procedures:
         running = self._running.get(record.id)
         if running is not None and not running.taken_back.done():
             running.taken_back.set_result(None)
-        await self._until_shown_again(revision, None)
+        async for progress in self._shown_again(revision, record.id):
+            yield progress
         row = (number, record.id, record.text, record.outcome.value)
-        return Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
+        yield Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
 
     async def explain(self, asked: Asked) -> Rows:
         """How the statement would run now; refused as it would be."""
@@ -392,12 +394,19 @@ class Procedures:
         await self._until_shown_again(catalog.revision, running)
         return receipt(ended, catalog)
 
-    async def _until_shown_again(self, revision: Revision, running: Running | None) -> None:
+    async def _until_shown_again(self, revision: Revision, running: Running) -> None:
         """Waits until no node hides what a rollback at `revision` brought back; bounded as every barrier."""
+        running.barrier = self._leasing.ask(revision)
+        await asyncio.wait((running.barrier.verdict,))
+
+    async def _shown_again(self, revision: Revision, statement: StatementId) -> AsyncIterator[WaitingFor]:
+        """The same for one that asks about a statement that nobody runs any more; whom it waits for meanwhile."""
         barrier = self._leasing.ask(revision)
-        if running is not None:
-            running.barrier = barrier
-        await asyncio.wait((barrier.verdict,))
+        while not barrier.verdict.done():
+            await asyncio.wait((barrier.verdict,), timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
+            waiting = self._leasing.waiting(barrier.number)
+            if waiting is not None:
+                yield told_of(waiting, statement, self._writer.catalog)
 
     def _touch_and_settle(self, used: Mapping[str, Claim], revision: Revision) -> None:
         self._turns.touch(used, revision)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.leasing import Leasing, Waiting
 from leasehold.coordinator.running import Running
 from leasehold.core.catalog import Catalog
 from leasehold.core.ddl import cleaning
@@ -10,7 +10,7 @@ from leasehold.core.explain import NodeWait
 from leasehold.core.history import node_name, node_names
 from leasehold.core.messages import Rows, WaitingFor
 from leasehold.core.records import StatementRecord, Step
-from leasehold.ids import NodeId, Revision
+from leasehold.ids import NodeId, Revision, StatementId
 from leasehold.limits import MILLISECOND_NS
 
 COLUMNS = ("procedure", "statement", "user", "text", "state")
@@ -60,10 +60,13 @@ def _state(running: Running, leasing: Leasing, catalog: Catalog) -> str:
 def waiting_for(running: Running, leasing: Leasing, catalog: Catalog) -> WaitingFor | None:
     """The progress of a statement; None while it waits for no node."""
     waiting = running.waiting(leasing)
-    if waiting is None:
-        return None
+    return None if waiting is None else told_of(waiting, running.id, catalog)
+
+
+def told_of(waiting: Waiting, statement: StatementId, catalog: Catalog) -> WaitingFor:
+    """The same as a message."""
     names = tuple(node_name(node, catalog) for node in waiting.nodes)
-    return WaitingFor(statement_id=running.id, nodes=names, at_most_ns=waiting.at_most_ns)
+    return WaitingFor(statement_id=statement, nodes=names, at_most_ns=waiting.at_most_ns)
 
 
 def unsettled(

@@ -14,7 +14,7 @@ from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.grantor import Grantor, registrations
 from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Receipt, Renewal
+from leasehold.core.messages import Receipt, Renewal, Rows
 from leasehold.core.operations import Txn
 from leasehold.core.plan import put
 from leasehold.core.records import LoginRecord, NodeRecord
@@ -125,6 +125,13 @@ class Office:
     async def outcome(self, statement):
         async for message in self.procedures.outcome(statement):
             if isinstance(message, Receipt):
+                return message
+        raise AssertionError("it ended without an answer")
+
+    async def cancel(self, number):
+        """The rows, or what is raised."""
+        async for message in self.procedures.cancel(number):
+            if isinstance(message, Rows):
                 return message
         raise AssertionError("it ended without an answer")
 

@@ -121,7 +121,7 @@ def test_what_could_not_go_on_is_cancelled(monkeypatch):
         number = office.catalog.statements[asked(5, DROP).id].order
         office.renew()
         hidden = office.catalog.revision
-        cancelling = office.group.create_task(told(office.procedures.cancel(number)))
+        cancelling = office.group.create_task(told(office.cancel(number)))
         await office.sleep(SECOND_NS // 10)
         office.renew(hidden)
         assert office.catalog.find_table(T) is not None

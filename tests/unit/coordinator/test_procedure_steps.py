@@ -137,7 +137,7 @@ async def ended(store, clock, way, fault):
 
 async def cancel(office, statement):
     with contextlib.suppress(Refused, Indefinite):  # it has ended otherwise, or this leader has
-        await office.procedures.cancel(await office.number(statement))
+        await office.cancel(await office.number(statement))
 
 
 async def told_again(store, clock, request, answer):

@@ -209,12 +209,12 @@ def test_cancel_rolls_a_statement_back_and_both_hear_of_it():
     async def work(office):
         dropping = begin(office, 5, DROP)
         number = await office.number(asked(5, DROP).id)
-        rows = await office.procedures.cancel(number)
+        rows = await office.cancel(number)
         assert rows.rows == ((number, asked(5, DROP).id, "DropTable", "ROLLED_BACK"),)
         receipt = await dropping
         assert (receipt.outcome, receipt.pending) == (Outcome.ROLLED_BACK, (1,))
         assert office.catalog.find_table(T) is not None
-        assert (await office.procedures.cancel(number)).rows == rows.rows, "asked again, it says the same"
+        assert (await office.cancel(number)).rows == rows.rows, "asked again, it says the same"
 
     office_test(work)
 
@@ -245,18 +245,18 @@ def test_what_is_committed_can_not_be_cancelled():
     async def work(office):
         adding = begin(office, 5, ADD)
         number = await office.number(asked(5, ADD).id)
-        error = await refusal(office.procedures.cancel(number))
+        error = await refusal(office.cancel(number))
         assert error.code == "PAST_RETURN"
         office.renew()
         assert (await adding).outcome is Outcome.COMMITTED
-        assert (await refusal(office.procedures.cancel(number))).code == "PAST_RETURN"
+        assert (await refusal(office.cancel(number))).code == "PAST_RETURN"
 
     office_test(work)
 
 
 def test_a_number_that_no_procedure_has_can_not_be_cancelled():
     async def work(office):
-        error = await refusal(office.procedures.cancel(99))
+        error = await refusal(office.cancel(99))
         assert isinstance(error, NotFound)
         assert error.code == "NO_PROCEDURE"
 
@@ -271,7 +271,7 @@ def test_cancel_and_the_point_of_no_return_are_decided_one_after_the_other(first
         if first == "barrier":
             office.renew()
             await asyncio.sleep(0)
-        cancelling = office.group.create_task(told(office.procedures.cancel(number)))
+        cancelling = office.group.create_task(told(office.cancel(number)))
         await asyncio.sleep(0)
         office.renew()
         receipt, answer = await dropping, await cancelling

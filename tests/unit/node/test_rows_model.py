@@ -113,7 +113,7 @@ class Pinned:
     """Those that were not deleted when it was planned."""
 
 
-@settings(max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 class Rows(RuleBasedStateMachine):
     """The table starts as (k BIGINT, c1 INT, c2 FLOAT); k tells the rows apart."""
 
