@@ -31,8 +31,8 @@ def test_once_a_node_is_whole_another_can_be_destroyed(tmp_path: Path) -> None:
         cluster.sql("CREATE DATABASE d")
         cluster.sql("CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 4 BUCKETS TBLPROPERTIES ('replication' = '2')")
         both = append(cluster, 0)
-        assert (both, both.segments, both.segments_short) == (ROWS, 4, 0)
-        assert cluster.status().segments_short == 0
+        assert (both, both.segments) == (ROWS, 4)
+        wait_until(lambda: cluster.status().segments_short == 0)  # a slow machine may leave a node out at first
         assert "fewer nodes" not in leasehold("status", *where).out
 
         running.kill(away)

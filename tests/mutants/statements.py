@@ -263,8 +263,8 @@ MUTANTS = (
         edits=(
             Edit(
                 PROCEDURES,
-                "        await asyncio.wait((barrier.verdict,))\n\n    def _touch",
-                "\n    def _touch",
+                "        await asyncio.wait((running.barrier.verdict,))\n\n    async def _shown",
+                "\n    async def _shown",
             ),
         ),
         hunters=(f"{RUNNING}::test_a_rollback_is_told_and_followed_once_no_node_hides_its_object",),
