@@ -58,6 +58,11 @@ def main(words: Sequence[str] | None = None) -> None:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     if arguments.smallest and arguments.write_docs:
         parser.error("--smallest measures nothing that belongs into a document")
+    lacking = [
+        name for name in PARTS if name not in (arguments.parts or PARTS) and not results.kept(name, arguments.results)
+    ]
+    if arguments.write_docs and lacking:
+        parser.error(f"no figures of {', '.join(lacking)} in {arguments.results} yet: run these parts too")
     parts = {**PARTS, "fences": partial(fences.run, minutes=arguments.minutes)}
     commit = results.commit()  # of what is measured, whatever changes while it runs
     for name in arguments.parts or PARTS:

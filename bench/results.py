@@ -75,6 +75,11 @@ def keep(result: Result, directory: Path) -> None:
     (directory / f"{result.part}.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
 
 
+def kept(part: str, directory: Path) -> bool:
+    """Whether figures of a part are kept there."""
+    return (directory / f"{part}.json").exists()
+
+
 def read(directory: Path, parts: Sequence[str]) -> list[Result]:
     """The kept results of `parts`, in that order. Raises `FileNotFoundError` if one is missing."""
     return [msgspec.json.decode((directory / f"{part}.json").read_bytes(), type=Result) for part in parts]

@@ -24,6 +24,12 @@ def test_a_part_runs_at_its_smallest_size(part: str, tmp_path: Path) -> None:
     assert all(table.figures for table in result.tables)
 
 
+def test_a_document_of_parts_that_were_never_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["guard", "--write-docs", "--results", str(tmp_path)])
+    assert "no figures of ddl" in capsys.readouterr().err
+
+
 def test_a_thread_that_fails_ends_what_its_owner_waits_for() -> None:
     def fail() -> None:
         raise ValueError("broken")
