@@ -72,17 +72,21 @@ def show(result: Result) -> None:
 def keep(result: Result, directory: Path) -> None:
     """Writes the result to `directory`, one file for each part."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{result.part}.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    _file(result.part, directory).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
 
 
 def kept(part: str, directory: Path) -> bool:
     """Whether figures of a part are kept there."""
-    return (directory / f"{part}.json").exists()
+    return _file(part, directory).exists()
 
 
 def read(directory: Path, parts: Sequence[str]) -> list[Result]:
     """The kept results of `parts`, in that order. Raises `FileNotFoundError` if one is missing."""
-    return [msgspec.json.decode((directory / f"{part}.json").read_bytes(), type=Result) for part in parts]
+    return [msgspec.json.decode(_file(part, directory).read_bytes(), type=Result) for part in parts]
+
+
+def _file(part: str, directory: Path) -> Path:
+    return directory / f"{part}.json"
 
 
 def write_document(results: Sequence[Result], document: Path = DOCUMENT) -> None:

@@ -163,13 +163,11 @@ class _Honest:
         return msgspec.json.decode(line, type=Round)
 
 
-class _Beside(threading.Thread):
-    """Rounds of the honest client one after the other, at least ROUNDS_DURING."""
+class _Meanwhile(threading.Thread):
+    """A thread that runs while its context lasts: until `_stopped` is set."""
 
-    def __init__(self, honest: _Honest) -> None:
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.rounds: list[Round] = []
-        self._honest = honest
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
@@ -179,29 +177,29 @@ class _Beside(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self.join()
+
+
+class _Beside(_Meanwhile):
+    """Rounds of the honest client one after the other, at least ROUNDS_DURING."""
+
+    def __init__(self, honest: _Honest) -> None:
+        super().__init__()
+        self.rounds: list[Round] = []
+        self._honest = honest
 
     def run(self) -> None:
         while not self._stopped.is_set() or len(self.rounds) < ROUNDS_DURING:
             self.rounds.append(self._honest.round())
 
 
-class _Memory(threading.Thread):
+class _Memory(_Meanwhile):
     """The resident memory of processes: at the beginning, and the most that was seen."""
 
     def __init__(self, processes: dict[str, psutil.Process]) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._processes = processes
         self._first = {name: one.memory_info().rss for name, one in processes.items()}
         self._most = dict(self._first)
-        self._stopped = threading.Event()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self.join()
 
     def run(self) -> None:
         while not self._stopped.is_set():

@@ -81,7 +81,23 @@ class Cluster(Coordinators):
         refresh = self.looking_again(plan.facts)
         return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking)
 
-    def keeping_open(
+    def stage(
+        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch], revision: Revision
+    ) -> tuple[StagedSegment, ...]:
+        """Writes rows to the nodes as part of a transaction that was opened at `revision`; see `client/append.py`. The
+        transaction stays open however long that takes."""
+        return stage(
+            facts,
+            transaction,
+            self._keeping_open(facts, transaction, batches),
+            revision,
+            refresh=self.looking_again(facts),
+            login=self.token,
+            known=self.known,
+            asking=self.asking,
+        )
+
+    def _keeping_open(
         self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Hands `batches` on, and asks for more time for the transaction now and then: writing may take hours."""
@@ -164,7 +180,7 @@ class Table:
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
             try:
-                segments = _staged(cluster, facts, opened, rows)
+                segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision)
             except BaseException:
                 # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
                 with contextlib.suppress(LeaseholdError):
@@ -181,24 +197,11 @@ class Table:
             )
 
 
-def _staged(
-    cluster: Cluster, facts: TableFacts, opened: TransactionFacts, rows: ArrowStream
-) -> tuple[StagedSegment, ...]:
+def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:
     # What reads Leasehold is taken as it is: through the C interface its errors would be text alone.
     if isinstance(rows, pa.RecordBatchReader | QueryResult):
-        batches = cast("Iterable[pa.RecordBatch]", rows)
-    else:
-        batches = pa.RecordBatchReader.from_stream(rows)
-    return stage(
-        facts,
-        opened.transaction,
-        cluster.keeping_open(facts, opened.transaction, batches),
-        opened.revision,
-        refresh=cluster.looking_again(facts),
-        login=cluster.token,
-        known=cluster.known,
-        asking=cluster.asking,
-    )
+        return cast("Iterable[pa.RecordBatch]", rows)
+    return pa.RecordBatchReader.from_stream(rows)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from leasehold.client.append import stage
 from leasehold.core.messages import Replaced, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
@@ -95,17 +94,7 @@ def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, .
     opened = cluster.open_transaction(facts, transaction)
     try:
         rows = cluster.read(msgspec.structs.replace(plan, segments=portion))
-        kept_open = cluster.keeping_open(facts, transaction, rows)
-        staged = stage(
-            facts,
-            transaction,
-            kept_open,
-            opened.revision,
-            refresh=cluster.looking_again(facts),
-            login=cluster.token,
-            known=cluster.known,
-            asking=cluster.asking,
-        )
+        staged = cluster.stage(facts, transaction, rows, opened.revision)
         replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in portion)
         committed = cluster.commit(facts.cluster_id, transaction, staged, replaces=replaces, deletes=plan.deletes)
     except BaseException:

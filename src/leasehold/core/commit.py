@@ -234,8 +234,10 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
 def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
     """Raises `Refused` (TOO_MANY_SEGMENTS) where no plan could name all segments any more. A commit that adds none may
     have any number."""
+    if added <= 0:
+        return
     count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
-    if added > 0 and count + added > TABLE_SEGMENTS_MAX:
+    if count + added > TABLE_SEGMENTS_MAX:
         name = catalog.table_name(table)
         raise Refused(
             f"table {name} has {count} segments, and this write adds {added}: at most {TABLE_SEGMENTS_MAX} can be read",

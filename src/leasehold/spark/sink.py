@@ -20,7 +20,6 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import StagedSegment, TableFacts
@@ -68,16 +67,7 @@ class LeaseholdSink(DataSourceArrowWriter):
         facts = self._facts()
         with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
-            batches = cluster.keeping_open(facts, self._transaction, iterator)
-            segments = stage(
-                facts,
-                self._transaction,
-                batches,
-                self._revision,
-                refresh=cluster.looking_again(facts),
-                login=self._token,
-                known=cluster.known,
-            )
+            segments = cluster.stage(facts, self._transaction, iterator, self._revision)
             return Staged([encode(segment) for segment in segments])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

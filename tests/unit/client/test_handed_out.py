@@ -13,7 +13,7 @@ from leasehold.client.attempts import Attempt, Inbox
 from leasehold.client.known import Known
 from leasehold.client.places import Places
 from leasehold.client.scan import read_plan
-from leasehold.core.messages import BatchMark, ReadTicket, Receipt, TableFacts
+from leasehold.core.messages import BatchMark, Receipt, TableFacts
 from leasehold.core.records import Outcome
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, NodeId, Revision, Sequence, StatementId, Term
@@ -92,18 +92,7 @@ def test_what_takes_nothing_away_costs_a_reader_a_question_and_no_row(pair: Clus
 def attempt_into(inbox: Inbox, made: Cluster) -> Attempt:
     """One that was never started."""
     plan = made.plan()
-    segment = plan.segments[0]
-    request = ReadTicket(
-        cluster_id=plan.facts.cluster_id,
-        request="r",
-        table=segment.table,
-        bucket=segment.bucket,
-        segment=segment.id,
-        sha256=segment.sha256,
-        row_offset=0,
-        fields=plan.fields,
-        revision=plan.facts.revision,
-    )
+    request = made.read_ticket(plan.segments[0])
     places, schema = Places(plan.facts), arrow_schema(plan.fields)
     return Attempt(NodeId(1), "n:1", request, 0, schema, within(1), inbox, places)
 

@@ -9,12 +9,12 @@ import pytest
 from leasehold.client.known import Known
 from leasehold.client.query import run_query
 from leasehold.client.result import QueryResult
-from leasehold.core.messages import Cutoff, QueryPlan, Receipt, ScanPlan
-from leasehold.core.records import Outcome
+from leasehold.core.messages import Cutoff, QueryPlan, ScanPlan
 from leasehold.errors import Forbidden, LeaseholdError, NotFound, Refused
-from leasehold.ids import ObjectId, Revision, StatementId
+from leasehold.ids import ObjectId, Revision
 from leasehold.sql.select import read_select
 from leasehold.storage.schema import arrow_schema
+from tests.unit.client.test_handed_out import receipt
 from tests.unit.client.test_query import MEMORY_BYTES, Tables, plan, planned
 
 BATCHES, ROWS = 40, 4_000
@@ -58,18 +58,7 @@ class World:
     def returns(self) -> None:
         """A statement of this client returns."""
         self.revision = Revision(self.revision + 1)
-        receipt = Receipt(
-            statement_id=StatementId("s"),
-            text="",
-            revision=self.revision,
-            outcome=Outcome.COMMITTED,
-            elapsed_ns=1,
-            bound_ns=1,
-            settled=(),
-            pending=(),
-            cleaning=(),
-        )
-        self.known.heard(receipt)
+        self.known.heard(receipt(self.revision))
 
 
 def raising(error: LeaseholdError) -> Callable[[QueryPlan], QueryPlan]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client import rewrite as module
-from leasehold.client.asking import Asking
+from leasehold.client.append import stage
 from leasehold.client.known import Known
 from leasehold.client.rewrite import Rewritten, first_portion, rewrite
 from leasehold.client.scan import read_plan
@@ -21,7 +21,7 @@ from leasehold.core.records import SegmentRecord, TransactionState
 from leasehold.core.rewrite import worth_rewriting
 from leasehold.core.statements import Condition, DeleteRows, Literal
 from leasehold.errors import Refused
-from leasehold.ids import BucketNumber, ClusterId, ObjectId, SchemaVersion, SegmentId, TransactionId
+from leasehold.ids import BucketNumber, ClusterId, ObjectId, Revision, SchemaVersion, SegmentId, TransactionId
 from leasehold.limits import (
     RETRY_PAUSE_NS,
     REWRITE_ATTEMPTS,
@@ -36,14 +36,11 @@ from tests.unit.node.test_scans import append, segment_of
 class Coordinated:
     """What `rewrite` needs of a client, straight on the catalog of a test."""
 
-    token = None
-
     def __init__(self, made: Cluster) -> None:
         self.made = made
         self.before_commit: list[Callable[[], None]] = []
         self.plans = 0
         self.known = Known()
-        self.asking = Asking()
 
     def plan(self, name: str, *, rewrite: bool) -> ScanPlan:
         assert (name, rewrite) == (str(NAME), True)
@@ -59,13 +56,10 @@ class Coordinated:
     def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
         return self._facts(transaction, 0)
 
-    def looking_again(self, facts: TableFacts) -> Callable[[], TableFacts]:
-        return self.made.facts
-
-    def keeping_open(
-        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
-    ) -> Iterable[pa.RecordBatch]:
-        return batches
+    def stage(
+        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch], revision: Revision
+    ) -> tuple[StagedSegment, ...]:
+        return stage(facts, transaction, batches, revision, refresh=self.made.facts, known=self.known)
 
     def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
         return read_plan(plan, known=self.known)
