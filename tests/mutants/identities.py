@@ -87,7 +87,7 @@ MUTANTS = (
         unseen="nobody forges a proof in a random cluster",
     ),
     Mutant(
-        name="a join for whoever has the port",
+        name="a join sent without a proof",
         invariant="INV-ID-2",
         rule="a node with the cluster key sends its token and session only to a coordinator that proves itself",
         edits=(Edit(PROVEN, "if self._keys is not None and isinstance(request, SECRET):", "if False:"),),
@@ -95,7 +95,7 @@ MUTANTS = (
         unseen="a random cluster has no impostor",
     ),
     Mutant(
-        name="a session for whoever has the port",
+        name="a session opened without a proof",
         invariant="INV-ID-2",
         rule="a node with the cluster key opens a session only on a stream on which the coordinator has proven itself",
         edits=(Edit(PROVEN, "        if self._keys is None:\n", "        if True:\n"),),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         name="a proof from before a pause taken",
         invariant="INV-ID-2",
-        rule="a proof counts for a call for a second: whoever was paused asks for another one",
+        rule="a proof counts for a call for a second: a process that was paused asks for another one",
         edits=(Edit(PROVEN, "if self._clock.now_ns() - asked_ns <= COORDINATOR_PROOF_NS:", "if True:"),),
         hunters=(f"{IMPOSTORS}::test_a_proof_of_before_a_pause_counts_for_no_join",),
         unseen="a random cluster has no impostor",

@@ -10,7 +10,7 @@ NODE = "tests/unit/node/test_authorised.py"
 
 MUTANTS = (
     Mutant(
-        name="a password for whoever has the port",
+        name="a password sent without a proof",
         invariant="INV-RIGHT-1",
         rule="a client with the cluster key sends a password only to a coordinator that proves itself",
         edits=(
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         name="an outcome told to anybody",
         invariant="INV-RIGHT-1",
-        rule="the outcome of a statement is told to whoever ran it and to administrators",
+        rule="the outcome of a statement is told to the user who ran it and to administrators",
         edits=(Edit("core/origin.py", "        check_history(catalog, login)\n", "        pass\n"),),
         hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
         unseen="nobody in a random cluster asks for the outcome of what another one ran",

@@ -114,9 +114,9 @@ class Coordinators:
     async def passes_over(self, refusal: Definite, *, is_new: bool = False) -> bool:
         """Whether the next one is asked after this refusal; then it is its turn now.
 
-        So it is where whoever was asked last serves another cluster, and no person vouches for it; or does not prove
-        that it is a coordinator. Only a node that `is_new` ends on that, for a person who has just given it the wrong
-        address or key: the true coordinator may come back.
+        So it is where the one asked last serves another cluster and no person vouches for it, or where it does not
+        prove that it is a coordinator. Only a node that `is_new` ends on that, for a person who has just given it the
+        wrong address or key: the true coordinator may come back.
         """
         is_unproven = refusal.code == UNPROVEN
         if not is_unproven and refusal.code not in {"OTHER_CLUSTER", "NOT_A_MEMBER"}:

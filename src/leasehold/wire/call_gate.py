@@ -34,7 +34,7 @@ class CallGate:
         """Since when each is read."""
 
     def enter(self, call: WatchedCall) -> bool:
-        """Waits for its turn; False if it gave way or ended before. Whoever entered has to `leave`."""
+        """Waits for its turn; False if it gave way or ended before. A call that entered has to `leave`."""
         turn = threading.Event()
         with self._lock:
             self._waiting[call] = turn

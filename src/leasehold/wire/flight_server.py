@@ -15,7 +15,7 @@ pyarrow's own server takes messages of any size and any number of calls that sen
 gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large. Of a call
 that is not read it takes STREAM_WINDOW_BYTES.
 
-A client says who it is in the header CALLER_HEADER of a call. Whoever is known is not kept waiting by strangers.
+A client says who it is in the header CALLER_HEADER of a call. Strangers keep nobody waiting whom the server knows.
 
 An error leaves as pyarrow's client expects it, with an encoded `Failure` as its extra information.
 """

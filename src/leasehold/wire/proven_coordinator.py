@@ -5,8 +5,9 @@
 | token and session, in SECRET | in a call | by a call just before it, at most COORDINATOR_PROOF_NS old |
 | session and seal key, in `OpenSession` and after it | on a stream | first on the same stream |
 
-A stream belongs to one TCP connection, so whoever has proven itself on it hears what follows. A call may go over a new
-connection, if the old one has broken since the proof. The rule of what proves a coordinator is in `core/proofs.py`.
+A stream belongs to one TCP connection, so the process that has proven itself on it hears what follows. A call may go
+over a new connection, if the old one has broken since the proof. The rule of what proves a coordinator is in
+`core/proofs.py`.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class ProvenCoordinator:
         return await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
 
     async def session(self, connection: Connection, address: str, cluster_id: ClusterId) -> Duplex:
-        """As `Connection.session`; whoever is at its other end has proven itself. Raises as `call`."""
+        """As `Connection.session`; the process at its other end has proven itself. Raises as `call`."""
         duplex = await connection.session()
         if self._keys is None:
             return duplex
