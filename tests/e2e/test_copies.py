@@ -9,7 +9,7 @@ import pytest
 from leasehold.client.cluster import Appended, Cluster
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -32,7 +32,7 @@ def test_once_a_node_is_whole_another_can_be_destroyed(tmp_path: Path) -> None:
         cluster.sql("CREATE TABLE d.t (a BIGINT) CLUSTERED BY (a) INTO 4 BUCKETS TBLPROPERTIES ('replication' = '2')")
         both = append(cluster, 0)
         assert (both, both.segments) == (ROWS, 4)
-        wait_until(lambda: cluster.status().segments_short == 0)  # a slow machine may leave a node out at first
+        wait_until_whole(cluster)
         assert "fewer nodes" not in leasehold("status", *where).out
 
         running.kill(away)

@@ -19,7 +19,7 @@ from leasehold.local.files import read_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.node.serving import HEALTH
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -112,8 +112,7 @@ def test_case_c_keeps_what_is_right_fetches_what_changed_and_evicts_the_rest(
         cluster.sql("CREATE DATABASE d")
         for name in ("d.kept", "d.more", "d.gone"):
             make_table(cluster, name)
-        # On a slow machine a write may have left a node out; it counts as a holder once it has said what it has.
-        wait_until(lambda: cluster.status().segments_short == 0)
+        wait_until_whole(cluster)
         kept = segments(cluster, "d.kept") | segments(cluster, "d.more")
         gone = segments(cluster, "d.gone")
         directory = running.local.node(AWAY).directory

@@ -20,7 +20,7 @@ from leasehold.limits import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.nodes import Node
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until
 
 log = logging.getLogger(__name__)
 

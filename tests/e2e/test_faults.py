@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,11 +16,11 @@ from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome
 from leasehold.errors import Definite, NotFound
 from leasehold.ids import StatementId
-from leasehold.limits import BATCH_ROWS, SCAN_STREAMS, SECOND_NS
+from leasehold.limits import BATCH_ROWS, SCAN_STREAMS
 from leasehold.local.files import COORDINATOR
-from leasehold.wire.clock import BoottimeClock, sleep_ns
 from leasehold.wire.entropy import SystemEntropy
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -40,8 +39,7 @@ def make_table(cluster: Cluster, name: str = "d.t", *, rows: int = ROWS, buckets
     for first in range(0, rows * appends, rows or 1):
         assert cluster.table(name).append(numbers(first, rows)) == rows
     if sum(node.state == "ACTIVE" for node in cluster.status().nodes) > 1:
-        # On a slow machine a write may leave a node out, which fetches its copy a little later.
-        wait_until(lambda: cluster.status().segments_short == 0)
+        wait_until_whole(cluster)
 
 
 def all_a(cluster: Cluster, name: str = "d.t") -> list[int]:
@@ -52,14 +50,6 @@ def receipt(cluster: Cluster, text: str) -> Receipt:
     answer = cluster.sql(text)
     assert isinstance(answer, Receipt)
     return answer
-
-
-def wait_until(holds: Callable[[], bool], *, seconds: int = 20) -> None:
-    clock = BoottimeClock()
-    deadline_ns = clock.now_ns() + seconds * SECOND_NS
-    while not holds():
-        assert clock.now_ns() < deadline_ns, "what was waited for did not come"
-        sleep_ns(20_000_000)
 
 
 def verified(running: RunningCluster) -> dict[str, int]:

@@ -11,7 +11,7 @@ from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.nodes import Node
 from tests.e2e.small_disk import SmallDisk
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 

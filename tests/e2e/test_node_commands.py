@@ -25,7 +25,7 @@ from leasehold.node import standalone as node_standalone
 from leasehold.node.standalone import Standalone
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran, command, leasehold
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -42,6 +42,7 @@ def make_tables(cluster: Cluster) -> None:
     for _ in range(2):
         cluster.table("d.t").append(pa.table({"a": numbers, "b": numbers.cast(pa.string())}))
         cluster.table("d.one").append(pa.table({"a": numbers}))
+    wait_until_whole(cluster)
     cluster.sql("ALTER TABLE d.t RENAME COLUMN b TO text")
     cluster.sql(f"DELETE FROM d.t WHERE a < {DELETED}")
 

@@ -16,7 +16,7 @@ from leasehold.limits import GENERATION_GAP
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.nodes import Node
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 

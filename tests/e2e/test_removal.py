@@ -14,7 +14,7 @@ from leasehold.local.files import read_address
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran, leasehold
 from tests.e2e.nodes import Node
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -51,6 +51,7 @@ def make_table(cluster: Cluster, name: str, *, replication: int, buckets: int = 
     options = f"CLUSTERED BY (a) INTO {buckets} BUCKETS TBLPROPERTIES ('replication' = '{replication}')"
     cluster.sql(f"CREATE TABLE d.{name} (a BIGINT) {options}")
     assert cluster.table(f"d.{name}").append(pa.table({"a": pa.array(range(ROWS), pa.int64())})) == ROWS
+    wait_until_whole(cluster)
 
 
 def state(running: RunningCluster, name: str) -> str | None:
@@ -109,7 +110,7 @@ def test_a_node_that_runs_is_removed_its_rows_are_copied_and_its_name_is_free(
         another.start()
         wait_until(lambda: state(running, "fourth") == "ACTIVE")
         assert number(cluster, "fourth") > gone
-        wait_until(lambda: holders(cluster, "moved") == {1, 2, 3, number(cluster, "fourth")}, seconds=40)
+        wait_until(lambda: holders(cluster, "moved") == {1, 2, 3, number(cluster, "fourth")})
         assert count(cluster, "moved") == ROWS
         cluster.sql("DROP TABLE d.moved")
 

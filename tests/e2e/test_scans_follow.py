@@ -18,7 +18,7 @@ from leasehold.errors import Refused
 from leasehold.limits import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 

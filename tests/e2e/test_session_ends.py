@@ -7,7 +7,7 @@ import pytest
 from leasehold.core.messages import Rows
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 

@@ -12,7 +12,7 @@ from leasehold.limits import CALL_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
-from tests.e2e.test_faults import wait_until
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 

@@ -1,7 +1,7 @@
 """A node dies while Spark writes, and while Spark reads."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,20 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leasehold.client.cluster import Cluster
-from leasehold.limits import SECOND_NS
 from leasehold.spark import table
-from leasehold.wire.clock import BoottimeClock, sleep_ns
+from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    clock = BoottimeClock()
-    deadline_ns = clock.now_ns() + 60 * SECOND_NS
-    while not holds():
-        assert clock.now_ns() < deadline_ns, "what was waited for did not come"
-        sleep_ns(20_000_000)
 
 
 def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
@@ -33,7 +25,6 @@ def test_a_node_killed_during_a_write_costs_no_row_and_doubles_none(
 
     def hesitate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Runs in a worker, which can import the product but not the tests.
-        from leasehold.wire.clock import sleep_ns
 
         for batch in batches:
             yield batch
