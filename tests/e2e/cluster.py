@@ -1,16 +1,15 @@
-"""A real cluster for tests: the processes that `leasehold up` starts, below a temporary directory."""
+"""A real cluster for tests: the processes that `leasehold up` starts, started here, below a temporary directory."""
 
 import contextlib
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Self
 
 import psutil
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.errors import Refused
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.local.files import COORDINATOR
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
 
@@ -27,9 +26,10 @@ class RunningCluster:
         """Starts them and waits until every node holds a lease."""
         running = cls(LocalCluster(directory))
         try:
-            running._command("up", "--nodes", str(nodes), "--detach")
+            running.local.up(nodes)
+            running.wait_until_active()
         except BaseException:
-            with contextlib.suppress(subprocess.CalledProcessError):
+            with contextlib.suppress(LeaseholdError):
                 running.stop()
             raise
         return running
@@ -70,14 +70,13 @@ class RunningCluster:
 
     def restart(self, name: str) -> None:
         """Starts a process that was killed, and waits until it serves again."""
-        self._command("chaos", "start", name)
+        process = self.local.node(name)
+        if process.name == COORDINATOR:
+            self.local.restart_coordinator()
+        else:
+            self.local.start_node(process)
         self.wait_until_active()
 
     def stop(self) -> None:
         """In order: the leases are given back."""
-        self._command("down")
-
-    def _command(self, *words: str) -> None:
-        """As a person would type it; the processes it starts are not children of the tests."""
-        command = [sys.executable, "-m", "leasehold.cli.main", *words, "--dir", str(self.directory)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        self.local.down()
