@@ -335,6 +335,7 @@ class Procedures:
         self, procedure: ProcedureRecord, revision: Revision, running: Running, turn: Turn, bound_ns: int
     ) -> Receipt:
         """From a committed first transaction to the receipt: the part that a later leader repeats."""
+        running.published_after_ns = self._elapsed_ns(running)
         barrier = running.barrier = self._leasing.ask(revision, give_up_ns=running.give_up_ns)
         await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)
         if running.taken_back.done():
@@ -342,6 +343,7 @@ class Procedures:
         verdict = barrier.verdict.result()
         if isinstance(verdict, Fail):
             return await self._give_up(procedure, revision, running, turn, verdict)
+        running.settled_after_ns = self._elapsed_ns(running)
         if procedure.step is Step.PRE_STATE:
             try:
                 after = await self._insist(lambda catalog: ddl.finish(procedure, catalog))
@@ -362,6 +364,8 @@ class Procedures:
         )
         ended = ddl.ended(catalog.statements[running.id], verdict.receipt, elapsed_ns, bound_ns)
         log.info("%s: revision %d, %d ms", procedure.text, verdict.receipt.revision, elapsed_ns // MILLISECOND_NS)
+        if elapsed_ns > ended.bound_ns:
+            log.warning("%s: %s", procedure.text, running.overrun(ended.bound_ns))
         return receipt(ended, catalog)
 
     async def _give_up(

@@ -13,7 +13,7 @@ from leasehold.core.origin import Origin
 from leasehold.core.records import Outcome, StatementRecord, Waited
 from leasehold.errors import Definite, LeaseholdError, NotFound, OutcomeUnknown, Refused, Unauthenticated
 from leasehold.ids import Revision, StatementId
-from leasehold.limits import STATEMENTS_KEPT
+from leasehold.limits import MILLISECOND_NS, STATEMENTS_KEPT
 
 
 class Running(msgspec.Struct, kw_only=True, eq=False):
@@ -31,6 +31,10 @@ class Running(msgspec.Struct, kw_only=True, eq=False):
     """When it was at the head of its objects' queues, and their last change was settled."""
     waited: Waited | None = None
     """What it waited for before that."""
+    published_after_ns: int = 0
+    """How long after `began_ns` its first transaction was durable."""
+    settled_after_ns: int = 0
+    """How long after `began_ns` its barrier had proceeded."""
     number: int | None = None
     """Its procedure, once its first transaction is durable: from then on no refusal may say that nothing happened."""
     barrier: Barrier | None = None
@@ -56,6 +60,15 @@ class Running(msgspec.Struct, kw_only=True, eq=False):
     def waiting(self, leasing: Leasing) -> Waiting | None:
         """Whom it waits for now, if for anybody."""
         return None if self.barrier is None else leasing.waiting(self.barrier.number)
+
+    def overrun(self, bound_ns: int) -> str:
+        """Where the time went of one that took longer than its bound: the bound counts on a meta storage that stores in
+        a moment, and on a processor."""
+        return (
+            f"over its bound of {bound_ns // MILLISECOND_NS} ms: "
+            f"its change was durable after {self.published_after_ns // MILLISECOND_NS} ms, "
+            f"its barrier had proceeded after {self.settled_after_ns // MILLISECOND_NS} ms"
+        )
 
     def fail(self, error: LeaseholdError) -> None:
         """All who wait for it get `error`."""

@@ -423,3 +423,23 @@ def test_a_leader_that_ends_does_not_end_what_another_has_to_finish():
         assert await term(store, clock, second)
 
     simulated(main)
+
+
+def test_where_the_time_went_of_a_statement_over_its_bound_is_logged(caplog):
+    """Its barrier kept to the bound; what it changed was stored late."""
+
+    async def work(office):
+        async def before(request):
+            if request == "txn":
+                await office.sleep(3 * SECOND_NS)
+            return Fate.ANSWERED
+
+        office.storage.before = before
+        receipt = await office.execute(asked(5, DROP))
+        assert receipt.elapsed_ns > receipt.bound_ns
+        (said,) = [one.getMessage() for one in caplog.records if "over its bound" in one.getMessage()]
+        assert said.endswith(
+            "over its bound of 4000 ms: its change was durable after 3000 ms, its barrier had proceeded after 3560 ms"
+        )
+
+    office_test(work)
