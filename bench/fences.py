@@ -26,8 +26,8 @@ from leasehold.client.cluster import Cluster
 from leasehold.limits import LEASE_DURATION_NS, RENEWAL_INTERVAL_NS
 from leasehold.local.files import read_address
 from leasehold.local.processes import LocalCluster
-from leasehold.node.serving import HEALTH
 from leasehold.storage.servelog import read_serve_log
+from leasehold.wire.flight import HEALTH
 
 MINUTES = 10.0
 ROWS = 500_000

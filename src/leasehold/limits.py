@@ -362,7 +362,9 @@ or `min_in_sync` needs it."""
 FORWARD_FINISH_NS: Final = 5 * SECOND_NS
 """How long such a peer may take to sync and answer once this node has synced."""
 FORWARD_PATIENCE_MIN_NS: Final = 100 * MILLISECOND_NS
-"""A peer that is later than this node by so long has to answer a probe, or it is left out."""
+"""A peer that is later than this node by so long has to answer a probe within the same time, or it is left out."""
+FORWARD_PROBE_DELAY_NS: Final = 25 * MILLISECOND_NS
+"""The same for a peer that has not said that it takes the file, which is probed earlier."""
 FORWARD_SLOWER: Final = 4
 """Where this node's own sync takes longer, a peer may be so many times later."""
 FORWARD_PATIENCE_MAX_NS: Final = 2 * SECOND_NS
@@ -434,7 +436,7 @@ assert (
 assert HEDGE_DELAY_MIN_NS < HEDGE_DELAY_FIRST_NS < HEDGE_DELAY_MAX_NS < SCAN_BATCH_TIMEOUT_NS
 assert SCAN_AHEAD_BYTES_MAX > FLIGHT_BATCH_BYTES
 assert SCAN_BATCH_TIMEOUT_NS * 2 < SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
-assert FORWARD_PATIENCE_MIN_NS < FORWARD_PATIENCE_MAX_NS < FORWARD_STALL_NS
+assert FORWARD_PROBE_DELAY_NS < FORWARD_PATIENCE_MIN_NS < FORWARD_PATIENCE_MAX_NS < FORWARD_STALL_NS
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < STAGE_CALL_NS, "a peer's delay does not fail the write"
 assert FORWARD_STALL_NS + FORWARD_FINISH_NS < FLIGHT_SILENCE_NS, "nor is the node taken for silent meanwhile"
 STATEMENTS_RUNNING_MAX: Final = 4_096

@@ -171,7 +171,12 @@ class Simulated(Ground):
             clock=self.clock, transport=self._network.host("n2"), published=self._peer
         )
         service = DataService(
-            self._there, disk=self._peer_files, published=self._peer, clock=self.clock, group=self._group
+            self._there,
+            address=self.peer_address,
+            disk=self._peer_files,
+            published=self._peer,
+            clock=self.clock,
+            group=self._group,
         )
         await self._network.host("n2").serve(self.peer_address, service, on_fault=_raise)
 

@@ -17,7 +17,7 @@ from leasehold.ids import Revision
 from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
-from leasehold.node.serving import HEALTH
+from leasehold.wire.flight import HEALTH
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import wait_until, wait_until_whole
 

@@ -302,6 +302,28 @@ MUTANTS = (
         hunters=("tests/unit/core/test_forwarding.py",),
         unseen="the commit refuses a segment with too few holders, so no row is lost: the write fails",
     ),
+    Mutant(
+        name="a peer left out that can take the file",
+        invariant="INV-REP-1",
+        rule="a late peer whose probe shows a lease and the ticket's revision is waited for",
+        edits=(Edit("core/forwarding.py", "    can_take = admitted or (", "    can_take = admitted and ("),),
+        hunters=("tests/sim/test_late_peers.py::test_a_peer_that_can_take_the_file_is_waited_for",),
+        unseen="the peer fetches the segment after the commit: no row is lost",
+    ),
+    Mutant(
+        name="a peer waited for that is behind",
+        invariant="INV-REP-1",
+        rule="a late peer that shows an older revision than the ticket's is left out",
+        edits=(
+            Edit(
+                "core/forwarding.py",
+                "status.applied_revision is not None and status.applied_revision >= revision",
+                "True",
+            ),
+        ),
+        hunters=("tests/sim/test_late_peers.py::test_a_peer_that_is_behind_is_left_out_at_once",),
+        unseen="the write takes longer and is sound",
+    ),
     # ------------------------------------------------------------ scans
     Mutant(
         name="batches from before what the client has heard of",

@@ -22,9 +22,8 @@ from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision, StatementId
 from leasehold.limits import SECOND_NS
-from leasehold.node.serving import HEALTH
 from leasehold.wire.clock import BoottimeClock
-from leasehold.wire.flight import calling, expect, reader_to, ticket, within
+from leasehold.wire.flight import HEALTH, calling, expect, reader_to, ticket, within
 
 SCAN_PAUSE_SECONDS = 0.005
 LOOKS_MAX = 100_000

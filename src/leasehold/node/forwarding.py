@@ -12,12 +12,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
+import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
-from leasehold.core.codec import encode
-from leasehold.core.forwarding import Judgement, Silent, judge, patience_ns
-from leasehold.core.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Holder, Message, SegmentStored
+from leasehold.core.codec import UNREADABLE, encode
+from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
+from leasehold.core.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Holder, Message, NodeStatus, SegmentStored
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import NodeId
 from leasehold.limits import (
@@ -31,6 +32,7 @@ from leasehold.limits import (
 )
 from leasehold.wire.flight import (
     BYTES_SCHEMA,
+    ask_health,
     bytes_batch,
     calling,
     descriptor,
@@ -139,6 +141,26 @@ class _Forward:
         self.is_silent = True
         self.drop()
 
+    def probe(self, timeout_ns: int) -> Callable[[], Judgement]:
+        """Asks its process how it stands. Returns at once; the judgement is by the answer that has come until then."""
+        answers: list[Probed] = []
+        admitted_before = self.is_admitted
+
+        def ask() -> None:
+            answers.append(probe(self._address, timeout_ns, self._ticket))
+
+        def judged() -> Judgement:
+            probed = answers[0] if answers else Probed(is_answering=False)
+            return judge_probed(
+                probed,
+                admitted_before=admitted_before,
+                admitted=self.is_admitted,
+                revision=self._ticket.revision,
+            )
+
+        threading.Thread(target=ask, name=f"probe of node {self.node}", daemon=False).start()
+        return judged
+
     def drop(self) -> None:
         """Ends the stream, without its last message unless that was sent: the peer throws away what it got."""
         self._given_up.set()
@@ -202,6 +224,17 @@ def _answer(answers: flight.FlightMetadataReader, kind: type[M]) -> M | None:
     return None if answer is None else expect(kind, answer)
 
 
+def probe(address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+    """How the process at `host:port` stands by its own word, asked by the sender of `ticket`."""
+    said = ask_health(address, timeout_ns, ticket)
+    if said is None:
+        return Probed(is_answering=False)
+    try:
+        return Probed(is_answering=True, status=msgspec.json.decode(said, type=NodeStatus))
+    except UNREADABLE:
+        return Probed(is_answering=True)  # a refusal, or another version
+
+
 class Forwarding:
     """All peers of one segment; `min_in_sync` holders are needed, this node among them. As a context manager it leaves
     no peer with an open stream."""
@@ -248,15 +281,13 @@ class Forwarding:
 
     def _insist(self, forward: _Forward, is_done: Callable[[int], bool], until_ns: int, patient_ns: int) -> None:
         """Waits until the peer has done it, or leaves it out."""
-        while not is_done(patient_ns):
+        while not is_done(probe_delay_ns(patient_ns, admitted=forward.is_admitted)):
             others = 1 + sum(1 for one in self._forwards if one is not forward and one.may_hold)
-            judgement = judge(
-                admitted=forward.is_admitted,
-                others=others,
-                min_in_sync=self._min_in_sync,
-                expired=self._now_ns() >= until_ns,
-            )
-            if judgement is Judgement.PROBE and not is_answering(forward.peer[1], patient_ns):
-                judgement = Judgement.LEAVE_OUT
+            judgement = judge(others=others, min_in_sync=self._min_in_sync, expired=self._now_ns() >= until_ns)
+            if judgement is Judgement.PROBE:
+                judged = forward.probe(patient_ns)
+                if is_done(patient_ns):
+                    return
+                judgement = judged()
             if judgement is Judgement.LEAVE_OUT:
                 forward.leave_out()

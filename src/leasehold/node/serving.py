@@ -1,7 +1,6 @@
 """A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -18,11 +17,8 @@ from leasehold.node.scans import Scans
 from leasehold.node.space import noting
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
-from leasehold.wire.flight import read_ticket, report
+from leasehold.wire.flight import HEALTH, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
-
-HEALTH: Final = "health"
-"""The action that answers a node's `NodeStatus` as JSON, fenced or not."""
 
 
 class NodeFlight:
@@ -116,21 +112,27 @@ class NodeFlight:
 
     def health(self) -> NodeStatus:
         """How this node sees itself."""
-        lease, now_ns = self._published.lease, self._now_ns()
-        view, node = self._published.view, self._published.node
-        left_ns = max(0, lease.deadline_ns - now_ns)
-        never = "RECOVERING" if lease.deadline_ns < 0 else "FENCED"
-        return NodeStatus(
-            id=node,
-            name=view.nodes[node].name if node in view.nodes else "",
-            address=self.address,
-            incarnation=self._published.incarnation,
-            state="ACTIVE" if left_ns else never,
-            applied_revision=view.revision,
-            lease_remaining_ns=left_ns,
+        return msgspec.structs.replace(
+            own_status(self._published, self._now_ns(), self.address),
             segments_given=self._fetches.segments_given,
             bytes_given=self._fetches.bytes_given,
         )
+
+
+def own_status(published: Published, now_ns: int, address: str) -> NodeStatus:
+    """How a node that serves at `address` sees itself; a hint, without a guard."""
+    lease, view, node = published.lease, published.view, published.node
+    left_ns = max(0, lease.deadline_ns - now_ns)
+    never = "RECOVERING" if lease.deadline_ns < 0 else "FENCED"
+    return NodeStatus(
+        id=node,
+        name=view.nodes[node].name if node in view.nodes else "",
+        address=address,
+        incarnation=published.incarnation,
+        state="ACTIVE" if left_ns else never,
+        applied_revision=view.revision,
+        lease_remaining_ns=left_ns,
+    )
 
 
 def _no_ticket(way: str) -> Refused:

@@ -33,6 +33,7 @@ from leasehold.core.messages import (
     RowsEnd,
     SegmentStored,
     StagedSegment,
+    WhoAreYou,
     WriteTicket,
 )
 from leasehold.core.reconcile import OnDisk, by_bucket
@@ -55,6 +56,7 @@ from leasehold.node.guarding import behind, busy, check_cluster, check_node, gua
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Following, Reconciler
 from leasehold.node.scans import authorise, is_replaceable
+from leasehold.node.serving import own_status
 from leasehold.storage.conforming import conform
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.forwarding import Forwarding, Peers
@@ -144,7 +146,7 @@ class DataNode:
                 threads=NoThreads(),
             )
             async with asyncio.TaskGroup() as group:
-                service = DataService(self, disk=disk, published=published, clock=clock, group=group)
+                service = DataService(self, address=address, disk=disk, published=published, clock=clock, group=group)
                 server = await self.host.serve(address, service, on_fault=on_fault)
                 try:
                     await reconciler.run()
@@ -158,9 +160,17 @@ class DataService:
     """Implements `wire.ports.Service` for one process."""
 
     def __init__(
-        self, node: DataNode, *, disk: MemoryDisk, published: Published, clock: Clock, group: asyncio.TaskGroup
+        self,
+        node: DataNode,
+        *,
+        address: str,
+        disk: MemoryDisk,
+        published: Published,
+        clock: Clock,
+        group: asyncio.TaskGroup,
     ) -> None:
         self._node = node
+        self._address = address
         self._disk = disk
         self._published = published
         self._clock = clock
@@ -169,8 +179,10 @@ class DataService:
         self._writing = self._accepting = self._reading = 0
 
     async def call(self, request: Message) -> Message:
-        """Nothing is asked of a node so."""
-        raise _no_ticket(request)
+        """How this node sees itself, as the action `health` answers."""
+        if not isinstance(request, WhoAreYou):
+            raise _no_ticket(request)
+        return own_status(self._published, self._clock.now_ns(), self._address)
 
     def stream(self, request: Message) -> AsyncIterator[Message]:
         """A scan of one segment, or a copy of it for another node."""

@@ -10,13 +10,14 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from leasehold.core.forwarding import Judgement, Silent, judge, patience_ns
+from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
 from leasehold.core.messages import (
     BytesEnd,
     ForwardAdmitted,
     ForwardTicket,
     Holder,
     Message,
+    NodeStatus,
     Rows,
     SegmentStored,
     WhoAreYou,
@@ -51,7 +52,7 @@ class Peers:
         """Those that answer; all of them where `min_in_sync` needs others as well."""
         for peer in peers:
             if peer[0] in self._silent and peer[0] not in self._probed:
-                if await self.is_answering(peer, FORWARD_PATIENCE_MIN_NS):
+                if (await self.probe(peer, FORWARD_PATIENCE_MIN_NS)).is_answering:
                     self._silent.answered(peer[0])
                 else:
                     self.left_out(peer)
@@ -69,22 +70,22 @@ class Peers:
             except RuntimeError:  # the process ends, and nobody asks any more
                 watching.close()
 
-    async def is_answering(self, peer: Peer, timeout_ns: int) -> bool:
-        """Whether its process answers anything at all in time."""
+    async def probe(self, peer: Peer, timeout_ns: int) -> Probed:
+        """Whether its process answers in time, and how it says that it stands."""
         connection = self._transport.connect(peer[1])
         try:
-            await connection.call(WhoAreYou(), timeout_ns=timeout_ns)
+            answer = await connection.call(WhoAreYou(), timeout_ns=timeout_ns)
         except Unreachable:
-            return False
+            return Probed(is_answering=False)
         except LeaseholdError:
-            return True
+            return Probed(is_answering=True)
         finally:
             await connection.close()
-        return True
+        return Probed(is_answering=True, status=answer if isinstance(answer, NodeStatus) else None)
 
     async def _watch(self, peer: Peer) -> None:
         for _ in range(FORWARD_PROBES):
-            if await self.is_answering(peer, FORWARD_PATIENCE_MIN_NS):
+            if (await self.probe(peer, FORWARD_PATIENCE_MIN_NS)).is_answering:
                 self._silent.answered(peer[0])
                 break
             await self._clock.sleep_until(self._clock.now_ns() + FORWARD_PATIENCE_MIN_NS)
@@ -237,15 +238,20 @@ class Forwarding:
         self, forward: _Forward, is_done: Callable[[int], Awaitable[bool]], until_ns: int, patient_ns: int
     ) -> None:
         """Waits until the peer has done it, or leaves it out."""
-        while not await is_done(patient_ns):
+        while not await is_done(probe_delay_ns(patient_ns, admitted=forward.is_admitted)):
             others = 1 + sum(1 for one in self._forwards if one is not forward and one.may_hold)
-            judgement = judge(
-                admitted=forward.is_admitted,
-                others=others,
-                min_in_sync=self._min_in_sync,
-                expired=self._clock.now_ns() >= until_ns,
-            )
-            if judgement is Judgement.PROBE and not await self._peers.is_answering(forward.peer, patient_ns):
-                judgement = Judgement.LEAVE_OUT
+            judgement = judge(others=others, min_in_sync=self._min_in_sync, expired=self._clock.now_ns() >= until_ns)
+            if judgement is Judgement.PROBE:
+                admitted_before = forward.is_admitted
+                probing = self._group.create_task(self._peers.probe(forward.peer, patient_ns))
+                if await is_done(patient_ns):
+                    return
+                probed = probing.result() if probing.done() else Probed(is_answering=False)
+                judgement = judge_probed(
+                    probed,
+                    admitted_before=admitted_before,
+                    admitted=forward.is_admitted,
+                    revision=self._ticket.revision,
+                )
             if judgement is Judgement.LEAVE_OUT:
                 forward.leave_out()

@@ -8,8 +8,9 @@ with a message that says so: gRPC shows a peer that died in the middle as an ord
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -43,7 +44,10 @@ from leasehold.wire.failures import from_failure, plainly
 from leasehold.wire.flight_codec import BatchWriter, pieces
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
+HEALTH: Final = "health"
+"""The action that answers a node's `NodeStatus` as JSON, fenced or not."""
 CALLER_HEADER: Final = "leasehold-caller-bin"
 """Says who calls, before the first message: an encoded `FlightCaller`."""
 BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)])
@@ -234,16 +238,27 @@ def copier_to(address: str) -> flight.FlightClient:
 
 def is_answering(address: str, timeout_ns: int) -> bool:
     """Whether the process at `host:port` answers anything at all in time, be it that it does not serve the question."""
+    return _first(address, lambda client: client.list_actions(within(timeout_ns))) is not None
+
+
+def ask_health(address: str, timeout_ns: int, caller: Message) -> bytes | None:
+    """The `NodeStatus` of the node at `host:port`, as JSON; None if its process does not answer in time, empty if it
+    refuses. `caller` is a ticket of this process: nodes let callers that they know in before strangers."""
+    action = flight.Action(HEALTH, b"")
+    found = _first(address, lambda client: client.do_action(action, within(timeout_ns, caller)))
+    return None if found is None else b"".join(one.body.to_pybytes() for one in found)
+
+
+def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]]) -> list[T] | None:
+    """The first message that answers a call, none for a refusal; None if the process is silent."""
     try:
-        for _ in writer_to(address).list_actions(within(timeout_ns)):
-            return True
+        return list(islice(call(writer_to(address)), 1))
     except (flight.FlightTimedOutError, flight.FlightUnavailableError, flight.FlightCancelledError):
         # A connection that lost its peer may be silent until the kernel sends again: the next probe has a new one.
         _watched.forget(address)
-        return False
+        return None
     except (flight.FlightError, pa.ArrowException, OSError):
-        return True
-    return True
+        return []
 
 
 def within(timeout_ns: int, ticket: Message | None = None) -> flight.FlightCallOptions:

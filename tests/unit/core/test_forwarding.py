@@ -2,30 +2,53 @@
 
 import pytest
 
-from leasehold.core.forwarding import Judgement, Silent, judge, patience_ns
-from leasehold.limits import FORWARD_PATIENCE_MAX_NS, FORWARD_PATIENCE_MIN_NS, FORWARD_SLOWER
+from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
+from leasehold.core.messages import NodeStatus
+from leasehold.limits import FORWARD_PATIENCE_MAX_NS, FORWARD_PATIENCE_MIN_NS, FORWARD_PROBE_DELAY_NS, FORWARD_SLOWER
 
 
 @pytest.mark.parametrize(
-    ("admitted", "others", "min_in_sync", "judgement"),
+    ("others", "min_in_sync", "judgement"),
+    [(1, 1, Judgement.PROBE), (1, 2, Judgement.WAIT), (2, 2, Judgement.PROBE)],
+)
+def test_a_late_peer_is_probed_unless_it_is_needed(others, min_in_sync, judgement):
+    assert judge(others=others, min_in_sync=min_in_sync, expired=False) is judgement
+    assert judge(others=others, min_in_sync=min_in_sync, expired=True) is Judgement.LEAVE_OUT
+
+
+def status(*, lease_ns, revision):
+    return NodeStatus(
+        id=2, name="", address="", incarnation=1, state="", applied_revision=revision, lease_remaining_ns=lease_ns
+    )
+
+
+@pytest.mark.parametrize(
+    ("probed", "admitted", "not_admitted"),
     [
-        (False, 1, 1, Judgement.LEAVE_OUT),
-        (True, 1, 1, Judgement.PROBE),
-        (False, 1, 2, Judgement.WAIT),
-        (True, 1, 2, Judgement.WAIT),
-        (False, 2, 2, Judgement.LEAVE_OUT),
-        (True, 2, 2, Judgement.PROBE),
+        (Probed(is_answering=False), Judgement.LEAVE_OUT, Judgement.LEAVE_OUT),
+        (Probed(is_answering=True), Judgement.WAIT, Judgement.LEAVE_OUT),
+        (Probed(True, status(lease_ns=1, revision=7)), Judgement.WAIT, Judgement.WAIT),
+        (Probed(True, status(lease_ns=1, revision=8)), Judgement.WAIT, Judgement.WAIT),
+        (Probed(True, status(lease_ns=1, revision=6)), Judgement.WAIT, Judgement.LEAVE_OUT),
+        (Probed(True, status(lease_ns=1, revision=None)), Judgement.WAIT, Judgement.LEAVE_OUT),
+        (Probed(True, status(lease_ns=0, revision=7)), Judgement.WAIT, Judgement.LEAVE_OUT),
     ],
 )
-def test_a_late_peer_is_waited_for_only_if_it_is_needed_or_answers(admitted, others, min_in_sync, judgement):
-    assert judge(admitted=admitted, others=others, min_in_sync=min_in_sync, expired=False) is judgement
-    assert judge(admitted=admitted, others=others, min_in_sync=min_in_sync, expired=True) is Judgement.LEAVE_OUT
+def test_a_late_peer_is_waited_for_if_it_takes_the_file_or_says_that_it_can(probed, admitted, not_admitted):
+    assert judge_probed(probed, admitted_before=True, admitted=True, revision=7) is admitted
+    assert judge_probed(probed, admitted_before=False, admitted=False, revision=7) is not_admitted
+    assert judge_probed(probed, admitted_before=False, admitted=True, revision=7) is Judgement.WAIT
 
 
 def test_patience_grows_with_what_the_node_itself_took():
     assert patience_ns(0) == FORWARD_PATIENCE_MIN_NS
     assert patience_ns(FORWARD_PATIENCE_MIN_NS) == FORWARD_SLOWER * FORWARD_PATIENCE_MIN_NS
     assert patience_ns(FORWARD_PATIENCE_MAX_NS) == FORWARD_PATIENCE_MAX_NS
+
+
+def test_a_peer_that_has_not_said_that_it_takes_the_file_is_probed_early():
+    assert probe_delay_ns(FORWARD_PATIENCE_MAX_NS, admitted=True) == FORWARD_PATIENCE_MAX_NS
+    assert probe_delay_ns(FORWARD_PATIENCE_MAX_NS, admitted=False) == FORWARD_PROBE_DELAY_NS
 
 
 def test_a_peer_gets_nothing_from_its_silence_to_its_answer():

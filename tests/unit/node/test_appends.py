@@ -1,6 +1,7 @@
 """Writes at the level of streams: what is cut off, what lies, and what peers do with it."""
 
 import hashlib
+import itertools
 import os
 import threading
 from collections.abc import Iterator
@@ -13,11 +14,13 @@ from pyarrow import flight
 
 from leasehold.client.scan import read_plan
 from leasehold.core import keys
+from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.messages import (
     BytesEnd,
     ForwardAdmitted,
     ForwardTicket,
+    Message,
     RowsEnd,
     SegmentStored,
     StagedSegment,
@@ -30,14 +33,14 @@ from leasehold.core.statements import WidenColumn
 from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SchemaVersion, SegmentId, segment_transaction
-from leasehold.limits import FORWARD_STALL_NS
+from leasehold.limits import SECOND_NS
 from leasehold.node import appends, forwarding
+from leasehold.node.appends import admit_forward
 from leasehold.node.forwarding import Peers
 from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment
-from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.flight import BYTES_SCHEMA, bytes_batch, calling, descriptor, expect, is_answering, send
+from leasehold.wire.flight import BYTES_SCHEMA, ask_health, bytes_batch, calling, descriptor, expect, send
 from tests.unit.node.cluster import CLUSTER, DROP_TABLE, NAME, Cluster, add, cluster, drop_column, rename, rows
 
 ROWS_SCHEMA = rows(0, 1).schema
@@ -257,37 +260,74 @@ def append_through_node_1(made: Cluster) -> list[NodeId]:
     return [one.node for one in expect(StagedSegment, answer).holders]
 
 
-def test_a_peer_that_does_not_take_the_file_is_left_out_and_asked_again_as_soon_as_it_answers(pair: Cluster) -> None:
+def test_a_peer_that_does_not_show_the_revision_is_left_out_and_asked_again_by_later_writes(pair: Cluster) -> None:
     """It waits for a revision that it can't hear of, while its process answers."""
-    released = threading.Event()
-    pair.node(2).at_reading(1, lambda: released.wait(20))
+    behind = pair.nodes.pop()
     try:
-        began_ns = BoottimeClock().now_ns()
         assert append_through_node_1(pair) == [1]
-        assert BoottimeClock().now_ns() - began_ns < FORWARD_STALL_NS
     finally:
-        released.set()
+        pair.nodes.append(behind)
+    pair.show()
     for _ in range(100):
         if append_through_node_1(pair) == [1, 2]:
             return
     raise AssertionError("a peer that answers gets no writes")
 
 
-def test_a_peer_that_takes_the_file_and_is_slow_is_waited_for_while_its_process_answers(pair: Cluster) -> None:
-    looks: list[str] = []
+def block_peer(patch: pytest.MonkeyPatch, step: int, released: threading.Event) -> None:
+    """Stops the thread of a forwarded write: at step 1 before it takes the file, at step 2 before it finishes it."""
+    steps = itertools.count(1)
 
-    def answers(address: str, timeout_ns: int) -> bool:
-        looks.append(address)
-        if len(looks) > 3:
+    def admit(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
+        if next(steps) == step:
+            released.wait(20)
+        return admit_forward(ticket, view, node)
+
+    patch.setattr(appends, "admit_forward", admit)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_peer_that_is_slow_is_waited_for_while_its_process_says_that_it_can_take_the_file(
+    pair: Cluster, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ask(address: str, timeout_ns: int, caller: Message) -> bytes | None:
+        asked.append(address)
+        if len(asked) == 2:
             released.set()
-        return is_answering(address, timeout_ns)
+        return ask_health(address, timeout_ns, caller)
 
     released = threading.Event()
-    pair.node(2).at_reading(2, lambda: released.wait(20))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forwarding, "is_answering", answers)
-        assert append_through_node_1(pair) == [1, 2]
-    assert set(looks) == {pair.catalog.nodes[NodeId(2)].address}
+    block_peer(monkeypatch, step, released)
+    monkeypatch.setattr(forwarding, "ask_health", ask)
+    monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: SECOND_NS)
+    assert append_through_node_1(pair) == [1, 2]
+    assert set(asked) == {pair.catalog.nodes[NodeId(2)].address}
+
+
+@pytest.mark.parametrize(("step", "holders"), [(1, [1]), (2, [1, 2])])
+@pytest.mark.parametrize("said", [b"", b'{"t":"node-status/2"}'])
+def test_a_peer_that_does_not_say_how_it_stands_is_waited_for_once_it_has_taken_the_file(
+    pair: Cluster, said: bytes, step: int, holders: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses the probe, or its version is another one."""
+    asked: list[str] = []
+
+    def ask(address: str, _timeout_ns: int, _caller: Message) -> bytes | None:
+        asked.append(address)
+        if len(asked) == 2:
+            released.set()
+        return said
+
+    released = threading.Event()
+    block_peer(monkeypatch, step, released)
+    monkeypatch.setattr(forwarding, "ask_health", ask)
+    monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: SECOND_NS)
+    try:
+        assert append_through_node_1(pair) == holders
+    finally:
+        released.set()
 
 
 def test_a_peer_that_min_in_sync_needs_is_waited_for_though_it_is_silent(pair: Cluster) -> None:

@@ -26,13 +26,13 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.limits import FLIGHT_FAILURE_BYTES_MAX, REPLICATION_MAX, SECOND_NS, TICKET_BYTES_MAX
-from leasehold.node import guarding, serving
+from leasehold.node import guarding
 from leasehold.node.published import Published
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.clock import BoottimeClock
-from leasehold.wire.flight import BYTES_SCHEMA, descriptor, from_flight, ticket
+from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, descriptor, from_flight, ticket
 from tests.unit.client.flight_errors import as_flight
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease
 
@@ -297,7 +297,7 @@ def test_a_revision_that_comes_is_waited_for_across_renewals(one: Cluster, monke
 
 def test_health_answers_fenced_or_not(one: Cluster) -> None:
     def health() -> dict[str, object]:
-        (answer,) = client(one).do_action(flight.Action(serving.HEALTH, b""))
+        (answer,) = client(one).do_action(flight.Action(HEALTH, b""))
         return json.loads(answer.body.to_pybytes())
 
     active = health()
@@ -348,7 +348,7 @@ def test_calls_that_are_not_served_say_so(one: Cluster) -> None:
         # Flight's client shows the refusal of get_schema as a bare OSError.
         assert "BAD_CALL" in {refused.code, refused.text.split()[1].rstrip(".")}
     assert refusal(lambda: list(there.do_action(flight.Action("drop", b"")))).code == "BAD_ACTION"
-    assert [action.type for action in there.list_actions()] == [serving.HEALTH]
+    assert [action.type for action in there.list_actions()] == [HEALTH]
 
 
 def test_a_long_error_is_cut_and_arrives(one: Cluster) -> None:
