@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.model import Mutant, Stale
+from tests.mutants.model import Mutant
 from tests.mutants.page import PAGE, render
+from tests.mutants.patch import Stale
 from tests.mutants.runner import Broken, Verdict, control, hunt, snapshot, summary
 
 SURVIVED, WENT_WRONG = 1, 3

@@ -1,17 +1,14 @@
 """Breaks of identity: ids, tokens, joins, incarnations, sessions."""
 
-from tests.mutants.model import Edit, Mutant
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
 
-ADMISSION = "core/admission.py"
-IDENTITY = "core/identity.py"
-SESSIONS = "coordinator/sessions.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 JOINS = "tests/unit/core/test_admission.py"
 PROOFS = "tests/unit/core/test_proofs.py"
 GIVEN_UP = "tests/scenarios/test_given_up.py"
 STRANGERS = "tests/scenarios/test_strangers.py"
 SCENARIOS = "tests/scenarios/test_identity.py"
-PROVEN = "wire/proven_coordinator.py"
 IMPOSTORS = "tests/scenarios/test_impostors.py"
 
 MUTANTS = (
@@ -20,12 +17,8 @@ MUTANTS = (
         invariant="INV-ID-3",
         rule="only an id whose node has never joined is given up",
         edits=(
-            Edit(ADMISSION, "return node.incarnation == 0 and not node.removed\n", "return not node.removed\n"),
-            Edit(
-                "coordinator/registration.py",
-                "            elif self._unjoined.pop(node.id, None)",
-                "            if self._unjoined.pop(0, None)",
-            ),
+            Edit("has_never_joined", "node.incarnation == 0", "True"),
+            Edit("Registration.committed", "self._unjoined.pop(node.id, None)", "None"),
         ),
         hunters=(f"{GIVEN_UP}::test_a_node_that_comes_in_time_joins_and_is_never_given_up", JOINS),
         unseen="random clusters run for less than ten minutes",
@@ -36,11 +29,10 @@ MUTANTS = (
         rule="an id that is given up stays as a tombstone: its token gets no other id",
         edits=(
             Edit(
-                "coordinator/registration.py",
-                "return tuple(change for node in due for change in tombstone(node, catalog))",
-                "return tuple(put(keys.node(node.id), type(node)(id=node.id, name=str(node.id) + 'x', address='',"
-                " token_hash=b'', incarnation=node.incarnation, nonce=None, session_hash=None, removed=True))"
-                " for node in due)",
+                "Registration.give_up.decide",
+                "tombstone(node, catalog)",
+                "tombstone(type(node)(id=node.id, name=f'{node.id}x', address='', token_hash=b'', removed=True,"
+                " incarnation=node.incarnation, nonce=None, session_hash=None), catalog)",
             ),
         ),
         hunters=(f"{GIVEN_UP}::test_a_node_that_comes_too_late_is_refused_and_keeps_its_token",),
@@ -50,9 +42,7 @@ MUTANTS = (
         name="tombstones counted as nodes",
         invariant="INV-ID-1",
         rule="removed nodes leave room for others",
-        edits=(
-            Edit(ADMISSION, "if sum(not node.removed for node in known) >= NODES_MAX:", "if len(known) >= NODES_MAX:"),
-        ),
+        edits=(Edit("decide_allocate", "sum(not node.removed for node in known)", "len(known)"),),
         hunters=(JOINS,),
         unseen="a random cluster has few nodes",
     ),
@@ -60,7 +50,7 @@ MUTANTS = (
         name="a stranger let in as a node",
         invariant="INV-ID-1",
         rule="a leader with the cluster key believes nothing of a request to take part that does not prove it",
-        edits=(Edit(ADMISSION, "if keys is None or is_of_member(request, keys):", "if True:"),),
+        edits=(Edit("reject_stranger", "keys is None or is_of_member(request, keys)", "True"),),
         hunters=(PROOFS, f"{STRANGERS}::test_a_process_without_the_cluster_key_changes_nothing"),
         unseen="no process of a random cluster lacks the key",
     ),
@@ -68,13 +58,7 @@ MUTANTS = (
         name="a join without a look at its proof",
         invariant="INV-ID-2",
         rule="Join proves the cluster key as Allocate does",
-        edits=(
-            Edit(
-                "coordinator/registration.py",
-                "        self._membership.check(request)\n        lineage = await self._lineage_at(request)\n",
-                "        lineage = await self._lineage_at(request)\n",
-            ),
-        ),
+        edits=(Edit("Registration.join", "self._membership.check(request)", ""),),
         hunters=(f"{STRANGERS}::test_a_process_without_the_cluster_key_changes_nothing",),
         unseen="no process of a random cluster lacks the key",
     ),
@@ -82,7 +66,7 @@ MUTANTS = (
         name="one key for two kinds of proof",
         invariant="INV-ID-1",
         rule="what a coordinator answers to a challenge is made with another key than proofs of members",
-        edits=(Edit("core/proofs.py", 'b"leasehold coordinator proof/1"', 'b"leasehold member proof/1"'),),
+        edits=(Edit("_COORDINATOR", 'b"leasehold coordinator proof/1"', 'b"leasehold member proof/1"'),),
         hunters=(PROOFS,),
         unseen="nobody forges a proof in a random cluster",
     ),
@@ -90,7 +74,7 @@ MUTANTS = (
         name="a join sent without a proof",
         invariant="INV-ID-2",
         rule="a node with the cluster key sends its token and session only to a coordinator that proves itself",
-        edits=(Edit(PROVEN, "if self._keys is not None and isinstance(request, SECRET):", "if False:"),),
+        edits=(Edit("ProvenCoordinator.call", "self._keys is not None and isinstance(request, SECRET)", "False"),),
         hunters=(f"{IMPOSTORS}::test_a_node_that_starts_sends_no_join_to_who_took_the_port",),
         unseen="a random cluster has no impostor",
     ),
@@ -98,7 +82,7 @@ MUTANTS = (
         name="a session opened without a proof",
         invariant="INV-ID-2",
         rule="a node with the cluster key opens a session only on a stream on which the coordinator has proven itself",
-        edits=(Edit(PROVEN, "        if self._keys is None:\n", "        if True:\n"),),
+        edits=(Edit("ProvenCoordinator.session", "self._keys is None", "True"),),
         hunters=(f"{IMPOSTORS}::test_a_node_that_runs_sends_no_session_to_who_took_the_port",),
         unseen="a random cluster has no impostor",
     ),
@@ -108,9 +92,9 @@ MUTANTS = (
         rule="a proof is compared with that of the very challenge that was sent",
         edits=(
             Edit(
-                "core/proofs.py",
-                "if not hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys)):",
-                "if not answer.proof:",
+                "Challenge.check",
+                "hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys))",
+                "answer.proof",
             ),
         ),
         hunters=(f"{IMPOSTORS}::test_a_node_that_runs_sends_no_session_to_who_took_the_port",),
@@ -120,7 +104,7 @@ MUTANTS = (
         name="a proof from before a pause taken",
         invariant="INV-ID-2",
         rule="a proof counts for a call for a second: a process that was paused asks for another one",
-        edits=(Edit(PROVEN, "if self._clock.now_ns() - asked_ns <= COORDINATOR_PROOF_NS:", "if True:"),),
+        edits=(Edit("ProvenCoordinator._prove", "self._clock.now_ns() - asked_ns <= COORDINATOR_PROOF_NS", "True"),),
         hunters=(f"{IMPOSTORS}::test_a_proof_of_before_a_pause_counts_for_no_join",),
         unseen="a random cluster has no impostor",
     ),
@@ -128,7 +112,7 @@ MUTANTS = (
         name="an id given twice",
         invariant="INV-ID-1",
         rule="the counter that ids are drawn from moves on with each of them",
-        edits=(Edit(ADMISSION, "next_node=NodeId(counters.next_node + 1)", "next_node=counters.next_node"),),
+        edits=(Edit("decide_allocate", "NodeId(counters.next_node + 1)", "counters.next_node"),),
         hunters=("tests/unit/core/test_admission.py", f"{SCENARIOS}::test_I2_nodes_that_start_at_once_get_an_id_each"),
     ),
     Mutant(
@@ -136,8 +120,8 @@ MUTANTS = (
         invariant="INV-ID-1",
         rule="a known token gets its id back",
         edits=(
-            Edit(ADMISSION, "        if node.token_hash == token_hash:\n", "        if False:\n"),
-            Edit(ADMISSION, "rejected = _bad_attributes(request, None, known)", "rejected = None"),
+            Edit("decide_allocate", "node.token_hash == token_hash", "False"),
+            Edit("decide_allocate", "_bad_attributes(request, None, known)", "None"),
         ),
         hunters=(f"{SCENARIOS}::test_I1_a_lost_answer_does_not_cost_the_id",),
     ),
@@ -147,12 +131,12 @@ MUTANTS = (
         rule="only an explicit rejection discards a token; every other failure asks again with the same one",
         edits=(
             Edit(
-                "node/joining.py",
-                "                proven = with_proof(request, self._keys)\n",
-                "                token = Token(self._entropy.hex_128())\n"
-                "                request = type(request)(cluster_id=request.cluster_id, token=token, name=request.name,"
-                " address=request.address)\n"
-                "                proven = with_proof(request, self._keys)\n",
+                "Joiner._carry_out",
+                "proven = with_proof(request, self._keys)",
+                "cluster_id, name, address = request.cluster_id, request.name, request.address\n"
+                "token = Token(self._entropy.hex_128())\n"
+                "request = type(request)(cluster_id=cluster_id, token=token, name=name, address=address)\n"
+                "...",
             ),
         ),
         hunters=(f"{SCENARIOS}::test_I1_a_lost_answer_does_not_cost_the_id",),
@@ -163,9 +147,9 @@ MUTANTS = (
         rule="CLAIMING and its token are durable before the id is asked for",
         edits=(
             Edit(
-                IDENTITY,
-                "                return self._write(Claiming(token=start.token))\n",
-                "                self._record = Claiming(token=start.token)\n                return self._next()\n",
+                "Claim._next",
+                "return self._write(Claiming(token=start.token))",
+                "self._record = Claiming(token=start.token); return self._next()",
             ),
         ),
         hunters=(
@@ -180,9 +164,9 @@ MUTANTS = (
         fact="incarnation used before it is durable",
         edits=(
             Edit(
-                IDENTITY,
-                "                self._admitted = event\n                return effect\n",
-                "                return Joined(node=record.node, incarnation=incarnation, token=record.token)\n",
+                "Claim.step",
+                "self._admitted = event; return effect",
+                "return Joined(node=record.node, incarnation=incarnation, token=record.token)",
             ),
         ),
         hunters=("tests/unit/core/test_identity.py",),
@@ -193,12 +177,8 @@ MUTANTS = (
         rule="a join waits until the lease of the incarnation before it has ended",
         fact="a join that doesn't wait",
         edits=(
-            Edit(ADMISSION, "if held is not None and held.closed is None and now_ns < held.bound_ns:", "if False:"),
-            Edit(
-                "core/grantor.py",
-                '        assert held.closed is not None or now_ns >= held.bound_ns, "a join waits',
-                '        assert True, "a join waits',
-            ),
+            Edit("decide_join", "held is not None and held.closed is None and now_ns < held.bound_ns", "False"),
+            Edit("Grantor._close", "held.closed is not None or now_ns >= held.bound_ns", "True"),
         ),
         hunters=(
             "tests/scenarios/test_identity_clusters.py::test_a_join_waits_for_the_lease_before_it_and_no_longer",
@@ -210,13 +190,7 @@ MUTANTS = (
         invariant="INV-ID-2",
         rule="the same nonce from another session raises the incarnation once more",
         fact="same nonce, same answer for two sessions",
-        edits=(
-            Edit(
-                ADMISSION,
-                "if node.nonce == request.nonce and node.session_hash == session_hash:",
-                "if node.nonce == request.nonce:",
-            ),
-        ),
+        edits=(Edit("decide_join", "node.session_hash == session_hash", "True"),),
         hunters=(
             f"{SCENARIOS}::test_I4_two_processes_of_one_attempt_in_one_transaction_leave_the_newer_one",
             "tests/unit/core/test_admission.py",
@@ -227,13 +201,7 @@ MUTANTS = (
         name="a stale copy let in",
         invariant="INV-ID-2",
         rule="a previous incarnation that is not the newest one means a copy: refused",
-        edits=(
-            Edit(
-                ADMISSION,
-                "if not own_attempt and node.incarnation != request.previous:",
-                "if False:",
-            ),
-        ),
+        edits=(Edit("decide_join", "not own_attempt and node.incarnation != request.previous", "False"),),
         hunters=(f"{SCENARIOS}::test_I4_a_copy_that_the_original_has_left_behind_is_refused",),
     ),
     Mutant(
@@ -243,13 +211,11 @@ MUTANTS = (
         fact="a closed connection as proof of death",
         edits=(
             Edit(
-                SESSIONS,
-                "            if self._open.get(opening.node) is one:\n                del ",
-                "            surrender = Surrender(\n"
-                "                node=opening.node, incarnation=opening.incarnation, session=opening.session\n"
-                "            )\n"
-                "            leasing.step(SurrenderReceived(surrender=surrender))\n"
-                "            if self._open.get(opening.node) is one:\n                del ",
+                "Sessions.serve",
+                "if self._open.get(opening.node) is one: ...",
+                "surrender = Surrender(node=opening.node, incarnation=opening.incarnation, session=opening.session)\n"
+                "leasing.step(SurrenderReceived(surrender=surrender))\n"
+                "if self._open.get(opening.node) is one: ...",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_a_connection_that_closes_is_no_proof_of_death",),
@@ -259,11 +225,11 @@ MUTANTS = (
         invariant="INV-ID-2",
         rule="what a superseded incarnation had reported changes nothing, however long it waited",
         edits=(
-            Edit("coordinator/data.py", "if live.get(message.node) != message.incarnation:", "if False:"),
+            Edit("Data.acknowledge.decide", "live.get(message.node) != message.incarnation", "False"),
             Edit(
-                SESSIONS,
-                "if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:",
-                "if True:",
+                "Sessions._take",
+                "leasing.live_incarnations([message.node]).get(message.node) == message.incarnation",
+                "True",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_a_report_whose_sender_was_superseded_while_it_waited_changes_nothing",),
@@ -273,7 +239,7 @@ MUTANTS = (
         name="a copy from before a start was finished",
         invariant="INV-ID-2",
         rule="once a process has entered the topology, naming its attempt with an older incarnation shows a copy",
-        edits=(Edit(ADMISSION, " and not has_entered\n", "\n"),),
+        edits=(Edit("decide_join", "not has_entered", "True"),),
         hunters=(f"{JOINS}::test_a_copy_of_an_unfinished_attempt_is_a_stale_one_once_the_attempt_has_led_in",),
     ),
     Mutant(
@@ -281,9 +247,9 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a node leaves the stream of a leader whose term is over (liveness): each side sees to it",
         edits=(
-            Edit("coordinator/runtime.py", "                    self._end_answers()\n", ""),
-            Edit("node/agent.py", "if opened.term < self._holder.term:", "if False:"),
-            Edit("node/agent.py", 'if refused.code == "NOT_LEADER":', "if False:"),
+            Edit("Coordinator._lead", "self._end_answers()", ""),
+            Edit("Agent._follow", "opened.term < self._holder.term", "False"),
+            Edit("Agent._on_refused", 'refused.code == "NOT_LEADER"', "False"),
         ),
         hunters=(f"{SHORTCUTS}::test_a_leader_that_has_handed_over_grants_nothing_while_its_process_lives_on",),
     ),

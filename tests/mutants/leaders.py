@@ -1,34 +1,20 @@
 """Breaks of leadership and of what a leader writes: terms, elections, the writer, statements, settings."""
 
-from tests.mutants.model import Edit, Mutant
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
 
-LEADERSHIP = "core/leadership.py"
-RUNTIME = "coordinator/runtime.py"
-WRITER = "coordinator/writer.py"
-PROCEDURES = "coordinator/procedures.py"
-PROCEEDED = "BarrierReceipt(revision={}, term=1, sequence=0, settled=())"
-DDL = "core/ddl.py"
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
 QUEUE = "tests/unit/coordinator/test_writer_deadline.py"
 FAULTS = "tests/sim/test_cluster_faults.py"
 
 
-def _without_a_barrier(where: str) -> tuple[Edit, ...]:
-    """Statements go on at once where that holds of them."""
+def _without_a_barrier(step: str) -> tuple[Edit, ...]:
+    """Statements go on at once where the step of their procedure `step`."""
     wait = "await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)"
-    verdict = "verdict = barrier.verdict.result()"
-    proceed = f"Proceed(receipt={PROCEEDED.format('revision')})"
+    proceed = "Proceed(receipt=BarrierReceipt(revision=revision, term=1, sequence=0, settled=()))"
     return (
-        Edit(
-            PROCEDURES,
-            f"        {wait}\n        if running",
-            f"        if not ({where}):\n            {wait}\n        if running",
-        ),
-        Edit(
-            PROCEDURES,
-            f"        {verdict}\n        if",
-            f"        verdict = {proceed} if {where} else barrier.verdict.result()\n        if",
-        ),
+        Edit("Procedures._go_on", wait, f"if not (procedure.step {step}): ..."),
+        Edit("Procedures._go_on", "barrier.verdict.result()", f"{proceed} if procedure.step {step} else ..."),
     )
 
 
@@ -41,9 +27,9 @@ MUTANTS = (
         fact="leadership deadline without drift",
         edits=(
             Edit(
-                LEADERSHIP,
-                "wait_ns = outlast_ns(standing.record.duration_ns, self._timing.drift_ppm) + self._timing.margin_ns",
-                "wait_ns = standing.record.duration_ns",
+                "Challenger.due_ns",
+                "outlast_ns(standing.record.duration_ns, self._timing.drift_ppm) + self._timing.margin_ns",
+                "standing.record.duration_ns",
             ),
         ),
         hunters=("tests/unit/core/test_leadership.py", "tests/sim/test_leaders.py"),
@@ -52,13 +38,7 @@ MUTANTS = (
         name="a beat counts from its answer",
         invariant="INV-LEASE-3",
         rule="a reign lasts from when its last successful beat was sent",
-        edits=(
-            Edit(
-                LEADERSHIP,
-                "max(self._ends_ns, sent_ns + standing.record.duration_ns)",
-                "max(self._ends_ns, now_ns + standing.record.duration_ns)",
-            ),
-        ),
+        edits=(Edit("Reign.beaten", "sent_ns + standing.record.duration_ns", "now_ns + standing.record.duration_ns"),),
         hunters=("tests/unit/core/test_leadership.py",),
     ),
     Mutant(
@@ -68,15 +48,14 @@ MUTANTS = (
         fact="LM read before winning",
         edits=(
             Edit(
-                RUNTIME,
-                "        leadership = self._leadership = await self._storage.campaign(self._name)\n",
-                "        self._early = await read_catalog(self._storage)\n"
-                "        leadership = self._leadership = await self._storage.campaign(self._name)\n",
+                "Coordinator._lead",
+                "leadership = self._leadership = await self._storage.campaign(self._name)",
+                "self._early = await read_catalog(self._storage); ...",
             ),
             Edit(
-                RUNTIME,
-                "        catalog = await read_catalog(self._storage)\n        while catalog.cluster is None:",
-                "        catalog = self._early\n        while catalog.cluster is None:",
+                "Coordinator._take_office",
+                "self._lacks_cluster = False; catalog = await read_catalog(self._storage)",
+                "self._lacks_cluster = False; catalog = self._early",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_what_a_new_leader_starts_from_is_read_after_it_has_won",),
@@ -86,7 +65,7 @@ MUTANTS = (
         invariant="INV-REC-1",
         rule="every transaction of a leader compares its term, and the lineage that it was decided on",
         fact="a leader's transaction without its term",
-        edits=(Edit(WRITER, "compares=(*self._leadership.fence(), previous)", "compares=()"),),
+        edits=(Edit("coordinator.Writer._commit", "compares=(*self._leadership.fence(), previous)", "compares=()"),),
         hunters=("tests/unit/coordinator/test_writer.py::test_a_leader_that_was_overtaken_writes_nothing_and_says_so",),
     ),
     Mutant(
@@ -94,20 +73,14 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a leader reads the clock after it has taken a request from its queue",
         fact="leadership checked before the request is taken from the queue",
-        edits=(Edit(WRITER, "if ends_ns is not None and self._now_ns() >= ends_ns:", "if False:"),),
+        edits=(Edit("Writer._write", "ends_ns is not None and self._now_ns() >= ends_ns", "False"),),
         hunters=(f"{QUEUE}::test_the_clock_is_read_after_a_command_is_taken_from_the_queue",),
     ),
     Mutant(
         name="an old leader answers",
         invariant="INV-DDL-1",
         rule="a leader answers only inside its own leadership deadline",
-        edits=(
-            Edit(
-                RUNTIME,
-                "if leadership is None or (ends_ns is not None and self._clock.now_ns() >= ends_ns):",
-                "if leadership is None:",
-            ),
-        ),
+        edits=(Edit("Coordinator._leading", "ends_ns is not None and self._clock.now_ns() >= ends_ns", "False"),),
         hunters=(
             "tests/sim/test_leaders.py::test_a_leader_that_was_paused_past_its_end_answers_nothing_and_stands_by",
         ),
@@ -117,14 +90,14 @@ MUTANTS = (
         name="a statement returned before its barrier",
         invariant="INV-SERVE-1",
         rule="a statement returns once no older view can be served",
-        edits=_without_a_barrier("procedure.step is not Step.PRE_STATE"),
+        edits=_without_a_barrier("is not Step.PRE_STATE"),
         hunters=("tests/sim/test_cluster.py::test_a_statement_settles_by_reports_when_every_node_is_up",),
     ),
     Mutant(
         name="the point of no return before the barrier",
         invariant="INV-DROP-1",
         rule="the point of no return follows the barrier of its pre-state",
-        edits=_without_a_barrier("procedure.step is Step.PRE_STATE"),
+        edits=_without_a_barrier("is Step.PRE_STATE"),
         hunters=("tests/sim/test_cluster.py::test_a_paused_node_serves_nothing_old_when_it_goes_on",),
     ),
     Mutant(
@@ -133,11 +106,11 @@ MUTANTS = (
         rule="what is taken away is hidden first, by the procedure that takes it away",
         edits=(
             Edit(
-                "core/plans/tables.py",
-                "    return dropping(catalog, views=views, tables=(table,))\n",
-                "    going = dropping(catalog, views=views, tables=(table,))\n"
-                "    gone = remove_table(HiddenTable(table=table.id), catalog.changed(going.changes))\n"
-                "    return Plan(changes=gone, counters=going.counters)\n",
+                "drop_table",
+                "return dropping(catalog, views=views, tables=(table,))",
+                "going = dropping(catalog, views=views, tables=(table,))\n"
+                "gone = remove_table(HiddenTable(table=table.id), catalog.changed(going.changes))\n"
+                "return Plan(changes=gone, counters=going.counters)",
             ),
         ),
         hunters=("tests/unit/coordinator/test_procedures.py",),
@@ -149,10 +122,9 @@ MUTANTS = (
         fact="PROCEED kept only in memory",
         edits=(
             Edit(
-                PROCEDURES,
+                "Procedures._resume",
                 "running.barrier = self._leasing.ask(self._elected)",
-                f"self._leasing._newest = {PROCEEDED.format('self._elected')}\n"
-                "            running.barrier = self._leasing.ask(self._elected)",
+                "self._leasing._newest = BarrierReceipt(revision=self._elected, term=1, sequence=0, settled=())\n...",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_that_an_earlier_leader_may_have_proceeded_is_no_reason_to_go_on",),
@@ -161,20 +133,14 @@ MUTANTS = (
         name="a rollback that nobody waits for",
         invariant="INV-DDL-1",
         rule="after a rollback the next statement on the object waits until no node hides it any more",
-        edits=(
-            Edit(
-                PROCEDURES,
-                "        self._turns.touch(used, revision)\n        self._leasing.ask(revision)",
-                "        self._leasing.ask(revision)",
-            ),
-        ),
+        edits=(Edit("Procedures._touch_and_settle", "self._turns.touch(used, revision)", ""),),
         hunters=("tests/unit/coordinator/test_procedures.py",),
     ),
     Mutant(
         name="a statement that nobody resumes",
         invariant="INV-DDL-1",
         rule="a new leader resumes what it finds exactly where it stands",
-        edits=(Edit("coordinator/leader.py", "        self._procedures.resume()\n", ""),),
+        edits=(Edit("Leader.start", "self._procedures.resume()", ""),),
         hunters=(
             "tests/sim/test_cluster.py::test_a_coordinator_that_restarts_resumes_a_statement_and_tells_its_outcome",
         ),
@@ -183,7 +149,7 @@ MUTANTS = (
         name="an outcome forgotten",
         invariant="INV-DDL-1",
         rule="the outcome of a statement is kept when its procedure goes",
-        edits=(Edit(DDL, "put(keys.statement(record.id), record))", "Change(keys.statement(record.id), None))"),),
+        edits=(Edit("ddl._end", "put(keys.statement(record.id), record)", "Change(keys.statement(record.id), None)"),),
         hunters=("tests/unit/core/test_ddl_steps.py", "tests/sim/test_cluster.py"),
     ),
     Mutant(
@@ -191,8 +157,12 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a statement that is asked for again by its id is not run again",
         edits=(
-            Edit(PROCEDURES, "        if running is not None:\n            return running.origin\n", ""),
-            Edit(PROCEDURES, "self._unrecorded.origin(statement) if record is None else Origin.of(record)", "None"),
+            Edit("Procedures.origin", "if running is not None: ...", ""),
+            Edit(
+                "Procedures.origin",
+                "self._unrecorded.origin(statement) if record is None else Origin.of(record)",
+                "None",
+            ),
         ),
         hunters=(f"{FAULTS}::test_a_refusal_stays_one_when_a_late_copy_of_the_request_could_be_carried_out",),
     ),
@@ -201,26 +171,14 @@ MUTANTS = (
         name="a longer lease that is not noted first",
         invariant="INV-LEASE-3",
         rule="the largest duration is raised in the transaction that sets it, before the first longer grant",
-        edits=(
-            Edit(
-                "core/settings.py",
-                "if after.lease_duration_ns > catalog.largest_lease.duration_ns:",
-                "if False:",
-            ),
-        ),
+        edits=(Edit("settings_changes", "after.lease_duration_ns > catalog.largest_lease.duration_ns", "False"),),
         hunters=("tests/sim/test_settings.py::test_l10_a_leader_that_never_heard_of_a_longer_lease_waits_it_out",),
     ),
     Mutant(
         name="the largest lease lowered too early",
         invariant="INV-LEASE-3",
         rule="the largest duration is lowered after the last longer lease has ended",
-        edits=(
-            Edit(
-                "coordinator/settings.py",
-                "if catalog.settings != grantor.settings or clock.now_ns() < grantor.older_until_ns:",
-                "if catalog.settings != grantor.settings:",
-            ),
-        ),
+        edits=(Edit("lower_largest_lease.decide", "clock.now_ns() < grantor.older_until_ns", "False"),),
         hunters=(
             "tests/sim/test_settings.py::test_the_largest_lease_is_lowered_only_after_the_last_longer_lease_has_ended",
         ),

@@ -1,20 +1,13 @@
 """What a mutant is: a patch of production code that breaks one rule, and who is expected to notice."""
 
-from pathlib import Path
 from typing import NamedTuple
+
+from tests.mutants.patch import Edit
 
 PACKAGE = "LEASEHOLD_MUTANT_PACKAGE"
 """The environment variable that names the folder of the patched copy."""
-LEASE_WORLD = frozenset(f"core/{name}.py" for name in ("lease", "grantor", "barrier", "drift"))
-"""The files that the lease world runs; a break of any other file can't show there."""
-
-
-class Edit(NamedTuple):
-    """Replaces `before`, which occurs exactly once in `file` (under src/leasehold), by `after`."""
-
-    file: str
-    before: str
-    after: str
+LEASE_WORLD = ("guard", "Holder.step", "Grantor", "Barrier.reported", "outlast_ns")
+"""Definitions of the modules that the lease world runs; a break of any other module can't show there."""
 
 
 class Mutant(NamedTuple):
@@ -31,35 +24,6 @@ class Mutant(NamedTuple):
     """The item of the model checker's list that it is, if it is one (`FACTS`)."""
     unseen: str = ""
     """Why a random cluster does not show it, where it does not."""
-
-    @property
-    def in_lease_world(self) -> bool:
-        """Whether the lease world runs any of the code that it breaks."""
-        return any(edit.file in LEASE_WORLD for edit in self.edits)
-
-
-class Stale(Exception):
-    """A mutant does not fit the code any more: the text it replaces is not there exactly once."""
-
-
-def patched(mutant: Mutant, package: Path) -> dict[str, str]:
-    """The files that it changes, as they are then; nothing is written. Raises `Stale`, and `SyntaxError`."""
-    texts: dict[str, str] = {}
-    for edit in mutant.edits:
-        text = texts[edit.file] if edit.file in texts else (package / edit.file).read_text(encoding="utf-8")
-        found = text.count(edit.before)
-        if found != 1:
-            raise Stale(f"{mutant.name}: in {edit.file} this text occurs {found} times:\n{edit.before}")
-        texts[edit.file] = text.replace(edit.before, edit.after)
-    for file, text in texts.items():
-        compile(text, file, "exec")
-    return texts
-
-
-def apply(mutant: Mutant, package: Path) -> None:
-    """Patches the copy of the package at `package`. Raises `Stale`; then the copy is as it was."""
-    for file, text in patched(mutant, package).items():
-        (package / file).write_text(text, encoding="utf-8")
 
 
 INVARIANTS = (

@@ -19,7 +19,8 @@ everybody look: first the scenario that was written for the rule, then random se
 of it before. It ends with 1 if a mutant survives. `python -m tests.mutants --only 'no floor'` hunts one,
 `--seeds N` says how many seeds of a cluster are tried (and five times as many of the lease world), `--jobs N` how many
 mutants are hunted at once, `--output json` is for programs, `--write-docs` writes this page. The mutants themselves are
-in `tests/mutants`; one whose text is no longer in the code is an error, in `make test` too.
+in `tests/mutants`. Each names its code by qualified name and syntax tree, so another file or layout does not matter; a
+mutant whose code is gone is an error, in `make test` too.
 
 The lease world takes the readings and messages of holders and grantors apart, one step at a time; the cluster runs
 whole coordinators and nodes. Each hunts with the named invariant alone first. A seed is repeated on a copy with
@@ -35,7 +36,7 @@ HEAD = """
 def _row(verdict: Verdict) -> str:
     mutant = verdict.mutant
     scenario = "-" if verdict.scenario is None else f"`{verdict.scenario.by.rpartition('::')[2]}`"
-    leases = brief(verdict.leases) if mutant.in_lease_world else ""
+    leases = brief(verdict.leases) if verdict.in_lease_world else ""
     cells = (mutant.name, mutant.rule, mutant.invariant, scenario, leases, brief(verdict.cluster))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 

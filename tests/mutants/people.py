@@ -1,9 +1,8 @@
 """Breaks of users and rights: who is heard, what counts, what goes with a user."""
 
-from tests.mutants.model import Edit, Mutant
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
 
-RIGHTS = "core/rights.py"
-PRINCIPALS = "core/plans/principals.py"
 UNIT = "tests/unit/core/test_rights.py"
 PLANS = "tests/unit/core/test_plans_principals.py"
 NODE = "tests/unit/node/test_authorised.py"
@@ -13,13 +12,7 @@ MUTANTS = (
         name="a password sent without a proof",
         invariant="INV-RIGHT-1",
         rule="a client with the cluster key sends a password only to a coordinator that proves itself",
-        edits=(
-            Edit(
-                "client/login.py",
-                "            user, password = known\n            self._prove(timeout_ns)\n",
-                "            user, password = known\n",
-            ),
-        ),
+        edits=(Edit("LoginConnection._log_in", "self._prove(timeout_ns)", ""),),
         hunters=(
             "tests/unit/client/test_login.py::test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself",
         ),
@@ -29,7 +22,7 @@ MUTANTS = (
         name="a proof for an address of another process",
         invariant="INV-RIGHT-1",
         rule="a coordinator proves no address but its own",
-        edits=(Edit("coordinator/membership.py", "if challenge.address not in self._addresses:", "if False:"),),
+        edits=(Edit("Membership.prove", "challenge.address not in self._addresses", "False"),),
         hunters=("tests/unit/coordinator/test_membership.py",),
         unseen="a random cluster has no impostor",
     ),
@@ -37,7 +30,7 @@ MUTANTS = (
         name="rights not checked at the node",
         invariant="INV-RIGHT-1",
         rule="each batch is decided on the rights of the view that its guard has passed",
-        edits=(Edit("node/scans.py", "    check_read(ticket.login, ticket.table, ticket.through, view)\n", ""),),
+        edits=(Edit("authorise", "check_read(ticket.login, ticket.table, ticket.through, view)", ""),),
         hunters=(f"{NODE}::test_a_scan_needs_select",),
     ),
     Mutant(
@@ -46,9 +39,9 @@ MUTANTS = (
         rule="a revoked right ends a running scan at the next batch",
         edits=(
             Edit(
-                "node/scans.py",
-                "    check_read(ticket.login, ticket.table, ticket.through, view)\n",
-                "    if authorised is None:\n        check_read(ticket.login, ticket.table, ticket.through, view)\n",
+                "authorise",
+                "check_read(ticket.login, ticket.table, ticket.through, view)",
+                "if authorised is None: ...",
             ),
         ),
         hunters=(f"{NODE}::test_a_running_scan_ends_at_the_next_batch",),
@@ -57,7 +50,7 @@ MUTANTS = (
         name="a plan through a view without a right on its tables",
         invariant="INV-RIGHT-1",
         rule="a SELECT is planned with SELECT on all that its views read, down to the tables",
-        edits=(Edit(RIGHTS, "for one in (*reads.views, *reads.tables):", "for one in reads.views:"),),
+        edits=(Edit("check_request", "(*reads.views, *reads.tables)", "reads.views"),),
         hunters=(f"{UNIT}::test_a_request_needs_exactly_these_rights",),
         unseen="the invariant is about batches of scans, which nodes decide for themselves",
     ),
@@ -65,7 +58,7 @@ MUTANTS = (
         name="appends without a right",
         invariant="INV-RIGHT-1",
         rule="an append is decided on INSERT, at its beginning and at its end",
-        edits=(Edit("node/appends.py", "    check_append(ticket.login, ticket.table, view)\n", ""),),
+        edits=(Edit("admit_write", "check_append(ticket.login, ticket.table, view)", ""),),
         hunters=(f"{NODE}::test_an_append_needs_a_login_and_insert",),
         unseen="the invariant is about batches of scans",
     ),
@@ -73,27 +66,21 @@ MUTANTS = (
         name="a right that is leaving counts",
         invariant="INV-RIGHT-1",
         rule="a right that is being revoked counts no more from its first transaction on",
-        edits=(Edit(RIGHTS, "right in record.rights and right not in record.leaving:", "right in record.rights:"),),
+        edits=(Edit("holds", "right not in record.leaving", "True"),),
         hunters=(f"{UNIT}::test_a_right_that_is_being_revoked_counts_no_more",),
     ),
     Mutant(
         name="a role that is leaving counts",
         invariant="INV-RIGHT-1",
         rule="a role that is being taken away counts no more from its first transaction on",
-        edits=(Edit(RIGHTS, "if role not in user.leaving and _is_in_use(role", "if _is_in_use(role"),),
+        edits=(Edit("_counting", "role not in user.leaving", "True"),),
         hunters=(f"{UNIT}::test_a_role_that_is_being_taken_away_counts_no_more",),
     ),
     Mutant(
         name="a role kept after it was revoked",
         invariant="INV-VIEW-1",
         rule="past the point of no return the user does not have the role",
-        edits=(
-            Edit(
-                "core/plans/rights.py",
-                "user, roles=_without(user.roles, hidden.role), leaving=_without(user.leaving, hidden.role)",
-                "user, leaving=_without(user.leaving, hidden.role)",
-            ),
-        ),
+        edits=(Edit("remove_membership", "roles=_without(user.roles, hidden.role)", ""),),
         hunters=(f"{PLANS}::test_a_role_is_given_once_and_taken_once",),
     ),
     Mutant(
@@ -101,11 +88,7 @@ MUTANTS = (
         invariant="INV-VIEW-1",
         rule="past the point of no return the rights are gone",
         edits=(
-            Edit(
-                "core/plans/rights.py",
-                "    left = tuple(one for one in record.rights if one not in hidden.rights)\n",
-                "    left = record.rights\n",
-            ),
+            Edit("remove_rights", "tuple(one for one in record.rights if one not in hidden.rights)", "record.rights"),
         ),
         hunters=(f"{PLANS}::test_rights_are_revoked_as_far_as_they_are_held",),
     ),
@@ -113,20 +96,14 @@ MUTANTS = (
         name="a user who is being dropped is heard",
         invariant="INV-RIGHT-1",
         rule="a user who is being dropped is nobody: neither his logins nor his name count",
-        edits=(Edit(RIGHTS, "    if user.state is not UseState.IN_USE:\n", "    if False:\n"),),
+        edits=(Edit("user_by", "user.state is not UseState.IN_USE", "False"),),
         hunters=(UNIT, PLANS, NODE),
     ),
     Mutant(
         name="logins left after DROP USER",
         invariant="INV-RIGHT-1",
         rule="whoever is dropped is logged out",
-        edits=(
-            Edit(
-                PRINCIPALS,
-                "None), *end_logins(hidden.principal, catalog))\n",
-                "None),)\n",
-            ),
-        ),
+        edits=(Edit("remove_principal", "*end_logins(hidden.principal, catalog)", ""),),
         hunters=(f"{PLANS}::test_a_dropped_user_is_hidden_and_logged_out_and_then_gone_with_his_rights",),
         unseen="a login of a user who is not there is refused for that: his number is nobody's again",
     ),
@@ -134,7 +111,7 @@ MUTANTS = (
         name="a DROP USER rolled back that has ended logins",
         invariant="INV-DDL-1",
         rule="a user who was about to be dropped is logged in as before once that is rolled back",
-        edits=(Edit(PRINCIPALS, "changes=(hidden,)", "changes=(hidden, *end_logins(found.id, catalog))"),),
+        edits=(Edit("plans.drop_principal", "changes=(hidden,)", "changes=(hidden, *end_logins(found.id, catalog))"),),
         hunters=(f"{PLANS}::test_a_login_counts_for_nothing_while_its_user_is_being_dropped_and_lives_again",),
         unseen="the clients of the simulator log in again",
     ),
@@ -142,13 +119,7 @@ MUTANTS = (
         name="logins left after another password",
         invariant="INV-RIGHT-1",
         rule="another password logs out whoever had logged in with the old one",
-        edits=(
-            Edit(
-                PRINCIPALS,
-                "put(keys.principal(user.id), record), *end_logins(user.id, catalog))\n",
-                "put(keys.principal(user.id), record),)\n",
-            ),
-        ),
+        edits=(Edit("set_password", "*end_logins(user.id, catalog)", ""),),
         hunters=(f"{PLANS}::test_another_password_ends_what_he_has_logged_in",),
     ),
     Mutant(
@@ -157,9 +128,9 @@ MUTANTS = (
         rule="the last user with ALTER ON CLUSTER keeps it",
         edits=(
             Edit(
-                RIGHTS,
-                "    if any(one != dropped for one in catalog.users) and not _has_administrator(catalog):\n",
-                "    if False:\n",
+                "keeps_administrator",
+                "any(one != dropped for one in catalog.users) and not _has_administrator(catalog)",
+                "False",
             ),
         ),
         hunters=(f"{PLANS}::test_the_last_administrator_stays",),
@@ -171,9 +142,7 @@ MUTANTS = (
         rule="a password that has changed while it was checked opens nothing",
         edits=(
             Edit(
-                "coordinator/logins.py",
-                " or (standing.state, standing.password_hash) != (user.state, user.password_hash):\n",
-                ":\n",
+                "record_login", "(standing.state, standing.password_hash) != (user.state, user.password_hash)", "False"
             ),
         ),
         hunters=(
@@ -185,7 +154,7 @@ MUTANTS = (
         name="strangers in the places of users",
         invariant="INV-RIGHT-1",
         rule="names without a user do not wait in the places of users",
-        edits=(Edit("core/password_queue.py", "            return Lane.STRANGER\n", "            return Lane.USER\n"),),
+        edits=(Edit("WrongPasswords.lane", "Lane.STRANGER", "Lane.USER"),),
         hunters=("tests/unit/core/test_password_queue.py", "tests/unit/coordinator/test_logins.py"),
         unseen="no strangers ask a random cluster for logins",
     ),
@@ -193,13 +162,7 @@ MUTANTS = (
         name="names that failed in the places of users",
         invariant="INV-RIGHT-1",
         rule="a user's name with a recent wrong password waits in another lane",
-        edits=(
-            Edit(
-                "core/password_queue.py",
-                "        return Lane.FAILED if is_recent else Lane.USER\n",
-                "        return Lane.USER\n",
-            ),
-        ),
+        edits=(Edit("WrongPasswords.lane", "Lane.FAILED if is_recent else Lane.USER", "Lane.USER"),),
         hunters=("tests/unit/core/test_password_queue.py",),
         unseen="nobody tries wrong passwords at a random cluster",
     ),
@@ -207,13 +170,7 @@ MUTANTS = (
         name="many checks of one name at once",
         invariant="INV-RIGHT-1",
         rule="of each name one password is checked at a time",
-        edits=(
-            Edit(
-                "core/password_queue.py",
-                "next((one for one in waiting if one.name not in busy), None)",
-                "next(iter(waiting), None)",
-            ),
-        ),
+        edits=(Edit("PasswordQueue.next_ticket", "(one for one in waiting if one.name not in busy)", "iter(waiting)"),),
         hunters=("tests/unit/core/test_password_queue.py", "tests/unit/coordinator/test_logins.py"),
         unseen="no user of a random cluster tries passwords at once",
     ),
@@ -221,7 +178,7 @@ MUTANTS = (
         name="a statement id that another user has used",
         invariant="INV-RIGHT-1",
         rule="a statement asked for again by another user is refused",
-        edits=(Edit("core/origin.py", "    if not origin.is_of(login, catalog):\n", "    if False:\n"),),
+        edits=(Edit("check_same_asker", "not origin.is_of(login, catalog)", "False"),),
         hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
         unseen="no two of a random cluster's people use one statement id",
     ),
@@ -230,12 +187,8 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a statement id stands for one text: the receipt of another one is not told",
         edits=(
-            Edit("core/origin.py", "        return hash_text(text) == self.text_sha256\n", "        return True\n"),
-            Edit(
-                "core/origin.py",
-                "            return text[:STATEMENT_TEXT_KEPT] == self.text\n",
-                "            return True\n",
-            ),
+            Edit("Origin.has_text", "hash_text(text) == self.text_sha256", "True"),
+            Edit("Origin.has_text", "text[:STATEMENT_TEXT_KEPT] == self.text", "True"),
         ),
         hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
         unseen="each statement of a random cluster has an id of its own",
@@ -244,7 +197,7 @@ MUTANTS = (
         name="an outcome told to anybody",
         invariant="INV-RIGHT-1",
         rule="the outcome of a statement is told to the user who ran it and to administrators",
-        edits=(Edit("core/origin.py", "        check_history(catalog, login)\n", "        pass\n"),),
+        edits=(Edit("hears_text", "check_history(catalog, login)", ""),),
         hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
         unseen="nobody in a random cluster asks for the outcome of what another one ran",
     ),
@@ -254,9 +207,9 @@ MUTANTS = (
         rule="users take turns at the parser, and few statements of each wait",
         edits=(
             Edit(
-                "core/fair_queue.py",
-                "            self._waiting[user] = tickets\n",
-                "            self._waiting[user] = tickets\n            self._waiting.move_to_end(user, last=False)\n",
+                "FairQueue.next_ticket",
+                "self._waiting[user] = tickets",
+                "...; self._waiting.move_to_end(user, last=False)",
             ),
         ),
         hunters=("tests/unit/core/test_fair_queue.py", "tests/unit/coordinator/test_reading.py"),
@@ -266,7 +219,7 @@ MUTANTS = (
         name="large statements of users without rights parsed",
         invariant="INV-RIGHT-1",
         rule="a large statement of a user without any right is refused before it is parsed",
-        edits=(Edit("coordinator/leader.py", "            check_large_statement(asking, self._writer.catalog)\n", ""),),
+        edits=(Edit("Leader._understood", "check_large_statement(asking, self._writer.catalog)", ""),),
         hunters=("tests/unit/coordinator/test_reading.py",),
         unseen="a random cluster asks for no statement that takes long to parse",
     ),

@@ -1,8 +1,8 @@
 """Breaks of recovery, of the logical topology and of what is kept of the history."""
 
-from tests.mutants.model import Edit, Mutant
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
 
-GRANTOR = "core/grantor.py"
 RECOVERY = "tests/sim/test_recovery.py"
 NODES = "tests/scenarios/test_recovery.py"
 SNAPSHOTS = "tests/scenarios/test_snapshots.py"
@@ -16,7 +16,7 @@ MUTANTS = (
         name="a lease before what was required",
         invariant="INV-REC-3",
         rule="a member is granted a lease once it has applied what was required of it when it entered",
-        edits=(Edit(GRANTOR, "        if renewal.applied < held.required:\n", "        if False:\n"),),
+        edits=(Edit("Grantor._not_yet", "renewal.applied < held.required", "False"),),
         hunters=(
             f"{ADMISSION}::test_R4_a_node_that_is_nearly_there_gets_its_lease_only_with_the_revision_that_let_it_in",
             f"{NODES}::test_R4_a_node_that_is_let_in_many_revisions_behind_serves_nothing_before_it_has_them",
@@ -28,16 +28,8 @@ MUTANTS = (
         invariant="INV-REC-3",
         rule="only a member of the logical topology is granted a lease",
         edits=(
-            Edit(
-                GRANTOR,
-                '        if held.required is None:\n            return "RECOVERING"',
-                '        if False:\n            return "RECOVERING"',
-            ),
-            Edit(
-                GRANTOR,
-                "        if renewal.applied < held.required:\n",
-                "        if held.required is not None and renewal.applied < held.required:\n",
-            ),
+            Edit("Grantor._not_yet", "held.required is None", "False"),
+            Edit("Grantor._not_yet", "renewal.applied < held.required", "held.required is not None and ..."),
         ),
         hunters=(
             f"{ADMISSION}::test_R4_a_node_that_is_nearly_there_gets_its_lease_only_with_the_revision_that_let_it_in",
@@ -50,8 +42,8 @@ MUTANTS = (
         rule="whoever leaves the logical topology is granted nothing from that step on, even if the write is unclear",
         edits=(
             Edit(
-                "coordinator/topology.py",
-                "            self._leasing.step(MemberLeft(node=node.id, incarnation=node.incarnation))\n",
+                "Topology._leave.decide",
+                "self._leasing.step(MemberLeft(node=node.id, incarnation=node.incarnation))",
                 "",
             ),
         ),
@@ -66,9 +58,9 @@ MUTANTS = (
         rule="a member leaves when its lease has ended and no session of it has been open for the grace time (R15)",
         edits=(
             Edit(
-                "core/topology.py",
-                "    if absent_since_ns is None or now_ns < held.bound_ns:\n        return False\n",
-                "    if now_ns < held.bound_ns:\n        return False\n    absent_since_ns = absent_since_ns or 0\n",
+                "has_to_leave",
+                "if absent_since_ns is None or now_ns < held.bound_ns: ...",
+                "if now_ns < held.bound_ns: ...\nabsent_since_ns = absent_since_ns or 0",
             ),
         ),
         hunters=(f"{ADMISSION}::test_R15_a_node_that_is_connected_stays_however_long_it_is_fenced",),
@@ -78,13 +70,7 @@ MUTANTS = (
         name="compaction without regard to holds",
         invariant="INV-REC-3",
         rule="what follows a snapshot is held for the node that takes it (R3; liveness)",
-        edits=(
-            Edit(
-                "core/retention.py",
-                "        return min([oldest, *(one.revision for one in self._holds.values())])\n",
-                "        return oldest\n",
-            ),
-        ),
+        edits=(Edit("Retention.allowed", "min([oldest, *(one.revision for one in self._holds.values())])", "oldest"),),
         hunters=(f"{SNAPSHOTS}::test_R3_what_follows_a_snapshot_is_held_until_the_next_session_has_delivered_it",),
         unseen="in a random cluster the history is compacted by others too, who know of no holds",
     ),
@@ -92,7 +78,7 @@ MUTANTS = (
         name="holds of an older leader forgotten",
         invariant="INV-REC-3",
         rule="a new leader lets nothing be forgotten before holds that it does not know of have ended (R3; liveness)",
-        edits=(Edit("core/retention.py", "        if now_ns < self._nothing_until_ns:\n", "        if False:\n"),),
+        edits=(Edit("Retention.allowed", "now_ns < self._nothing_until_ns", "False"),),
         hunters=(f"{SNAPSHOTS}::test_R3_a_new_leader_keeps_what_the_old_one_held",),
         unseen="in a random cluster the history is compacted by others too, who know of no holds",
     ),
@@ -102,9 +88,9 @@ MUTANTS = (
         rule="a leap deletes what the snapshot lacks (R2)",
         edits=(
             Edit(
-                "node/projection.py",
-                "lambda: held.leaping(end.revision, end.lineage, changes))\n",
-                "lambda: held.leaping(end.revision, end.lineage, tuple(one for one in changes if one.value)))\n",
+                "Projection._carry_out",
+                "held.leaping(end.revision, end.lineage, changes)",
+                "held.leaping(end.revision, end.lineage, tuple(one for one in changes if one.value))",
             ),
         ),
         hunters=(f"{NODES}::test_R2_what_was_deleted_while_a_node_was_away_is_deleted_by_its_leap",),
@@ -115,9 +101,9 @@ MUTANTS = (
         rule="the vault deletes what a snapshot lacks, in the transaction of the leap (R2)",
         edits=(
             Edit(
-                "vault/leap.py",
-                "DELETE FROM projection WHERE key IN (SELECT key FROM staged WHERE value IS NULL)",
-                "DELETE FROM projection WHERE FALSE",
+                "replace",
+                '"DELETE FROM projection WHERE key IN (SELECT key FROM staged WHERE value IS NULL)"',
+                '"DELETE FROM projection WHERE FALSE"',
             ),
         ),
         hunters=("tests/conformance/test_vault_leap.py",),
@@ -127,7 +113,7 @@ MUTANTS = (
         name="a snapshot believed uncounted",
         invariant="INV-REC-2",
         rule="a leap is made of exactly the items that were sent: the digest is compared",
-        edits=(Edit("core/staging.py", "        if digest_bytes(self.digest) != digest:\n", "        if False:\n"),),
+        edits=(Edit("Staged.check_leap", "digest_bytes(self.digest) != digest", "False"),),
         hunters=("tests/conformance/test_vault_leap.py", f"{AGENT}::test_a_snapshot_that_is_not_whole_is_taken_again"),
         unseen="no simulated network loses part of a message",
     ),
@@ -135,13 +121,7 @@ MUTANTS = (
         name="pages that go on behind the wrong key",
         invariant="INV-REC-2",
         rule="the next page begins behind the last key (R11)",
-        edits=(
-            Edit(
-                "coordinator/snapshots.py",
-                "            start = page.next_start\n",
-                '            start = None if page.next_start is None else page.next_start[:-1] + b"0"\n',
-            ),
-        ),
+        edits=(Edit("Snapshots._pages", "page.next_start", 'page.next_start and page.next_start[:-1] + b"0"'),),
         hunters=(f"{SNAPSHOTS}::test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_with_it",),
         unseen="all that a random cluster holds is one page",
     ),
@@ -149,7 +129,7 @@ MUTANTS = (
         name="pages of several revisions",
         invariant="INV-REC-2",
         rule="all pages of a snapshot are of one revision, while writes go on",
-        edits=(Edit("coordinator/snapshots.py", "revision=at, limit=RANGE_PAGE_MAX)", "limit=RANGE_PAGE_MAX)"),),
+        edits=(Edit("Snapshots._page", "revision=at", ""),),
         hunters=(f"{SNAPSHOTS}::test_a_snapshot_is_all_of_the_watched_range_at_one_revision_while_writes_go_on",),
         unseen="all that a random cluster holds is one page",
     ),
@@ -159,11 +139,11 @@ MUTANTS = (
         rule="the vault leaps first, then the view and what follows it",
         edits=(
             Edit(
-                "node/projection.py",
-                "            changes = await self._vault.leap(end.revision, end.lineage, end.digest)\n",
-                "            self.durable = held.leaping(end.revision, end.lineage, ()) if end.revision > held.revision"
-                " else held\n            self._published.publish(self.durable)\n"
-                "            changes = await self._vault.leap(end.revision, end.lineage, end.digest)\n",
+                "Projection._carry_out",
+                "changes = await self._vault.leap(end.revision, end.lineage, end.digest)",
+                "self.durable = held.leaping(end.revision, end.lineage, ()) if end.revision > held.revision else held\n"
+                "self._published.publish(self.durable)\n"
+                "...",
             ),
         ),
         hunters=(f"{RECOVERY}::test_a_leap_ends_in_the_state_that_replay_gives",),
@@ -172,20 +152,14 @@ MUTANTS = (
         name="a node that ends because it recovers",
         invariant="INV-ID-2",
         rule="a refusal of a node that recovers is no end: it goes on, and asks again",
-        edits=(
-            Edit(
-                "node/agent.py",
-                'FINAL = frozenset({"SUPERSEDED",',
-                'FINAL = frozenset({"RECOVERING", "SUPERSEDED",',
-            ),
-        ),
+        edits=(Edit("agent.FINAL", '"SUPERSEDED"', '*("RECOVERING", "SUPERSEDED")'),),
         hunters=(f"{RECOVERY}::test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join",),
     ),
     Mutant(
         name="a history that nobody knows believed",
         invariant="INV-REC-2",
         rule="a node whose hash can't be compared any more takes a snapshot",
-        edits=(Edit("core/recovery.py", "    if not history_known and applied > 0:\n", "    if False:\n"),),
+        edits=(Edit("decide", "not history_known and applied > 0", "False"),),
         hunters=(
             "tests/unit/core/test_recovery.py",
             f"{AGENT}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",
@@ -196,7 +170,7 @@ MUTANTS = (
         name="a lost history believed",
         invariant="INV-REC-2",
         rule="a directory that went beyond what a recovered cluster keeps is refused",
-        edits=(Edit("core/generations.py", "end is None or applied > end.revision:\n", "end is None:\n"),),
+        edits=(Edit("is_beyond", "applied > end.revision", "False"),),
         hunters=(
             "tests/unit/core/test_generations.py",
             f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
@@ -207,7 +181,7 @@ MUTANTS = (
         name="a lost lease forgotten",
         invariant="INV-DDL-1",
         rule="leases that were granted after the backup are waited for",
-        edits=(Edit("core/generations.py", "max(longest_lease_ns, settings", "max(settings"),),
+        edits=(Edit("raised", "longest_lease_ns", ""),),
         hunters=(
             f"{RECOVERED}::test_R6_no_statement_returns_while_a_lease_of_the_lost_state_may_serve",
             "tests/unit/core/test_generations.py",
@@ -218,7 +192,7 @@ MUTANTS = (
         name="strangers forgotten",
         invariant="INV-SERVE-1",
         rule="leases of nodes that the backup does not know are waited for too",
-        edits=(Edit(GRANTOR, "        if now_ns < self._strangers_until_ns:\n", "        if False:\n"),),
+        edits=(Edit("Grantor._on_barrier", "now_ns < self._strangers_until_ns", "False"),),
         hunters=(
             f"{RECOVERED}::test_R6_a_node_that_the_backup_does_not_know_is_waited_for_and_told_though_it_runs_on",
         ),
@@ -230,7 +204,7 @@ MUTANTS = (
         rule="a process that has run through a recovery, and can't follow it, is told to end",
         edits=(
             Edit(
-                "coordinator/sessions.py",
+                "check_speaker",
                 "isinstance(speaker, OpenSession) and _left_behind(speaker, catalog.cluster, node)",
                 "False",
             ),
@@ -244,7 +218,7 @@ MUTANTS = (
         name="incarnations given out again",
         invariant="INV-ID-2",
         rule="what was numbered since the backup is never given out again",
-        edits=(Edit("core/generations.py", "Incarnation(node.incarnation + jump)", "Incarnation(node.incarnation)"),),
+        edits=(Edit("_closed", "node.incarnation + jump", "node.incarnation"),),
         hunters=("tests/unit/core/test_generations.py",),
         unseen="no random cluster loses its meta storage",
     ),
@@ -252,7 +226,7 @@ MUTANTS = (
         name="an adopted directory that keeps a lost history",
         invariant="INV-REC-2",
         rule="what was applied in a generation that is lost is forgotten when its directory is adopted",
-        edits=(Edit("node/adopting.py", "view.revision > 0 and generation_of(view) != generation", "False"),),
+        edits=(Edit("Adopting.adopt", "view.revision > 0 and generation_of(view) != generation", "False"),),
         hunters=(
             "tests/unit/node/test_adopting.py",
             f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
@@ -263,9 +237,7 @@ MUTANTS = (
         name="a revision delivered again applied again",
         invariant="INV-REC-2",
         rule="revisions at or below the view are dropped (R10)",
-        edits=(
-            Edit("node/projection.py", "        if batch.revision <= view.revision:\n            return None\n", ""),
-        ),
+        edits=(Edit("Projection.take", "if batch.revision <= view.revision: ...", ""),),
         hunters=(f"{NODES}::test_R10_a_revision_that_is_delivered_again_changes_nothing",),
         unseen="a watch delivers a revision once on each stream, and a stream begins behind the view",
     ),
@@ -273,13 +245,7 @@ MUTANTS = (
         name="a recovery finished without its disk",
         invariant="INV-REC-3",
         rule="the leader hears of segments that the disk lacks before a node enters the topology (I7)",
-        edits=(
-            Edit(
-                "core/recovering.py",
-                "        self._compared = not self._compares_disk\n",
-                "        self._compared = True\n",
-            ),
-        ),
+        edits=(Edit("Recovery._on_opened", "not self._compares_disk", "True"),),
         hunters=(f"{AGENT}::test_the_disk_is_compared_on_the_stream_that_says_so",),
         unseen="a random cluster loses no disk",
     ),
@@ -287,9 +253,7 @@ MUTANTS = (
         name="a topology without a version",
         invariant="INV-REC-3",
         rule="each entrance and each departure is a version of the logical topology",
-        edits=(
-            Edit("core/topology.py", "topology=catalog.counters.topology + 1", "topology=catalog.counters.topology"),
-        ),
+        edits=(Edit("counted", "catalog.counters.topology + 1", "catalog.counters.topology"),),
         hunters=(f"{RECOVERY}::test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders",),
         unseen="nobody in a random cluster asks for it",
     ),
@@ -297,9 +261,7 @@ MUTANTS = (
         name="a renewal of another history",
         invariant="INV-REC-1",
         rule="a renewal whose hash is not the cluster's at that revision is refused, and settles nothing",
-        edits=(
-            Edit("coordinator/leasing.py", "if expected is not None and expected != renewal.lineage:", "if False:"),
-        ),
+        edits=(Edit("Leasing.renew", "expected is not None and expected != renewal.lineage", "False"),),
         hunters=(f"{TERMS}::test_R9_a_node_that_has_another_history_is_told_so_gets_no_lease_and_settles_nothing",),
         unseen="histories of a random cluster differ only where one was set back, which shows itself at the join",
     ),
@@ -308,8 +270,8 @@ MUTANTS = (
         invariant="INV-REC-1",
         rule="a leader reads its catalog page by page as of one revision",
         edits=(
-            Edit("coordinator/runtime.py", "keys.WATCH_END, revision=revision, limit=", "keys.WATCH_END, limit="),
-            Edit("coordinator/runtime.py", "        revision = page.revision\n        for item", "        for item"),
+            Edit("read_catalog", "revision=revision", ""),
+            Edit("read_catalog", "revision = page.revision", ""),
         ),
         hunters=(f"{SNAPSHOTS}::test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision",),
         unseen="a catalog of a random cluster is one page, and nobody else writes while a leader reads it",

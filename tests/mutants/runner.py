@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.model import PACKAGE, Mutant, apply
+from tests.mutants.model import LEASE_WORLD, PACKAGE, Mutant
+from tests.mutants.patch import Code
 
 ROOT = Path(__file__).parents[2]
 SCENARIO_LIMIT_S = 120
@@ -42,6 +43,8 @@ class Verdict(NamedTuple):
     """What became of one mutant; a world that was not asked, or did not notice, says None."""
 
     mutant: Mutant
+    in_lease_world: bool
+    """Whether the lease world runs any of the modules that it breaks."""
     scenario: Catch | None
     leases: Catch | None
     cluster: Catch | None
@@ -145,11 +148,13 @@ def hunt(mutant: Mutant, base: Path, seeds: int, say: Callable[[str], None]) -> 
     with tempfile.TemporaryDirectory(dir=base.parent, prefix="mutant-") as name:
         where = Path(name) / "copy"
         _copy(base, where)
-        apply(mutant, where / "src" / "leasehold")
+        code = Code(where / "src" / "leasehold")
+        changed = code.apply(mutant.edits)
+        in_lease_world = any(code.path(name) in changed for name in LEASE_WORLD)
         scenario = next((found for one in mutant.hunters if (found := by_tests(where, (one,)))), None)
-        leases = by_seeds(where, "leases", seeds, mutant.invariant) if mutant.in_lease_world else None
+        leases = by_seeds(where, "leases", seeds, mutant.invariant) if in_lease_world else None
         cluster = None if mutant.unseen else by_seeds(where, "cluster", seeds, mutant.invariant)
-    verdict = Verdict(mutant, scenario, leases, cluster, time.monotonic() - began)
+    verdict = Verdict(mutant, in_lease_world, scenario, leases, cluster, time.monotonic() - began)
     say(f"{mutant.name}: {summary(verdict)} ({verdict.seconds:.0f} s)")
     return verdict
 

@@ -1,13 +1,8 @@
 """Breaks of statements: their plans, their two transactions, how they end, what DELETE and a TTL hide."""
 
-from tests.mutants.model import Edit, Mutant
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
 
-DDL = "core/ddl.py"
-PROCEDURES = "coordinator/procedures.py"
-HIDING = "node/hiding.py"
-SIMULATED = "testing/dataplane.py"
-TABLES = "core/plans/tables.py"
-PROPERTIES = "core/plans/properties.py"
 STEPS = "tests/unit/core/test_plans_steps.py"
 OBJECTS = "tests/unit/core/test_plans_objects.py"
 COLUMNS = "tests/unit/core/test_plans_columns.py"
@@ -24,7 +19,6 @@ SEQUENCE = (
     "tests/sim/test_waits_in_sequence.py"
     "::test_what_adds_up_where_machines_die_one_after_the_other_is_told_in_the_receipt"
 )
-EARLY = "        after = await self._insist(decide)\n        if procedure.step is Step.PRE_STATE:\n"
 
 MUTANTS = (
     # ------------------------------------------------------------ what a statement does
@@ -32,66 +26,42 @@ MUTANTS = (
         name="a statement that changes nothing",
         invariant="INV-VIEW-1",
         rule="what a statement does is in the transaction that says that it was run",
-        edits=(
-            Edit(
-                PROPERTIES,
-                "        return Plan(changes=(change,), counters=counters(catalog))\n    # A rewrite",
-                "        return Plan(changes=(), counters=counters(catalog))\n    # A rewrite",
-            ),
-        ),
+        edits=(Edit("alter_properties", "changes=(change,)", "changes=()"),),
         hunters=("tests/unit/core/test_plans_properties.py::test_properties",),
     ),
     Mutant(
         name="columns added twice",
         invariant="INV-VIEW-1",
         rule="a column comes once",
-        edits=(
-            Edit(
-                "core/plans/columns.py",
-                "    return _additive(grown, (*table.fields, *added), catalog)\n",
-                "    return _additive(grown, (*table.fields, *added, *added), catalog)\n",
-            ),
-        ),
+        edits=(Edit("add_columns", "(*table.fields, *added)", "(*table.fields, *added, *added)"),),
         hunters=("tests/unit/core/test_ddl.py::test_add_columns",),
     ),
     Mutant(
         name="a rename that leaves the old name",
         invariant="INV-VIEW-1",
         rule="a table has the name that it was renamed to, and no other",
-        edits=(
-            Edit(
-                TABLES,
-                "renamed = msgspec.structs.replace(table, name=statement.to.table)",
-                "renamed = msgspec.structs.replace(table, name=table.name)",
-            ),
-        ),
+        edits=(Edit("rename_table", "name=statement.to.table", "name=table.name"),),
         hunters=(f"{OBJECTS}::test_rename_table",),
     ),
     Mutant(
         name="an old name that still leads to the table",
         invariant="INV-REC-2",
         rule="a view that followed a rename finds the table by its new name alone",
-        edits=(
-            Edit(
-                "core/applying.py",
-                '        draft.drop_inner("relation_names", *before)\n    if record is not None and after',
-                "        pass\n    if record is not None and after",
-            ),
-        ),
+        edits=(Edit("_name_relation", 'draft.drop_inner("relation_names", *before)', ""),),
         hunters=("tests/unit/core/test_catalog.py",),
     ),
     Mutant(
         name="a widening that narrows",
         invariant="INV-VIEW-1",
         rule="a column becomes a type that holds all of its values, and no other",
-        edits=(Edit("core/plans/columns.py", '    "INT": ("BIGINT",),\n', '    "INT": ("BIGINT", "SMALLINT"),\n'),),
+        edits=(Edit("_WIDER", '("BIGINT",)', '("BIGINT", "SMALLINT")'),),
         hunters=(f"{COLUMNS}::test_widen_column",),
     ),
     Mutant(
         name="the default of a new column for old rows alone",
         invariant="INV-VIEW-1",
         rule="ADD COLUMN .. DEFAULT is what old rows have, and what later rows get",
-        edits=(Edit("core/plans/columns.py", "            default=default,\n", "            default=None,\n"),),
+        edits=(Edit("numbered", "default=default", "default=None"),),
         hunters=(f"{COLUMNS}::test_rows_that_are_there_have_the_default_of_a_new_column",),
     ),
     # ------------------------------------------------------------ what views need
@@ -99,33 +69,21 @@ MUTANTS = (
         name="a column dropped that a view needs",
         invariant="INV-VIEW-1",
         rule="what a view reads goes only together with the view",
-        edits=(
-            Edit(
-                "core/plans/columns.py",
-                "    views = views_that_go({table.id: field.id}, what, catalog, cascade=statement.cascade)\n",
-                "    views = views_that_go({}, what, catalog, cascade=statement.cascade)\n",
-            ),
-        ),
+        edits=(Edit("drop_column", "{table.id: field.id}", "{}"),),
         hunters=(f"{COLUMNS}::test_a_column_that_a_view_reads_goes_with_it",),
     ),
     Mutant(
         name="CASCADE leaves a view",
         invariant="INV-VIEW-1",
         rule="with CASCADE all views go that read what goes, directly or through others",
-        edits=(
-            Edit(
-                "core/plans/cascade.py",
-                "    return views_reading(objects, catalog)\n",
-                "    return views_reading(objects, catalog)[1:]\n",
-            ),
-        ),
+        edits=(Edit("views_that_go", "views_reading(objects, catalog)", "...[1:]"),),
         hunters=(f"{OBJECTS}::test_drop_table_cascade",),
     ),
     Mutant(
         name="a view that reads itself",
         invariant="INV-VIEW-1",
         rule="no view reads itself, through whatever others",
-        edits=(Edit("core/plans/views.py", "    if view.id in below:\n", "    if False:\n"),),
+        edits=(Edit("_check_depth", "view.id in below", "False"),),
         hunters=("tests/unit/core/test_plans_views.py::test_no_view_reads_itself",),
         unseen="the depth of a view that reads itself has no end: that ends the leader and not a check",
     ),
@@ -133,13 +91,7 @@ MUTANTS = (
         name="rights left behind by a table",
         invariant="INV-VIEW-1",
         rule="with an object all rights on it go",
-        edits=(
-            Edit(
-                TABLES,
-                "    changes = [Change(keys.table(table.id), None), *forget_rights((table.id,), catalog)]\n",
-                "    changes = [Change(keys.table(table.id), None)]\n",
-            ),
-        ),
+        edits=(Edit("remove_table", "*forget_rights((table.id,), catalog)", ""),),
         hunters=(f"{OBJECTS}::test_with_a_table_goes_all_that_was_kept_of_it",),
         unseen="a table that is made again has another number, so a right left behind is on nothing",
     ),
@@ -148,26 +100,14 @@ MUTANTS = (
         name="two statements on one object at once",
         invariant="INV-DDL-1",
         rule="a statement begins once all before it on its objects have ended",
-        edits=(
-            Edit(
-                "core/queueing.py",
-                "        if self.through and not (self.shared and claim is Claim.SHARED):\n",
-                "        if False:\n",
-            ),
-        ),
+        edits=(Edit("_Queue._let_through", "self.through and not (self.shared and claim is Claim.SHARED)", "False"),),
         hunters=("tests/unit/core/test_queueing.py",),
     ),
     Mutant(
         name="the new name of a rename not claimed",
         invariant="INV-DDL-1",
         rule="a rename claims both names",
-        edits=(
-            Edit(
-                "core/claims.py",
-                "        case RenameTable(table=table, to=to):\n            return _tables(table, to)\n",
-                "        case RenameTable(table=table, to=to):\n            return _tables(table)\n",
-            ),
-        ),
+        edits=(Edit("claims", "_tables(table, to)", "_tables(table)"),),
         hunters=("tests/unit/core/test_claims.py",),
         unseen="whether the name is free is decided with the change: the claim is for the barrier of who had it before",
     ),
@@ -175,7 +115,7 @@ MUTANTS = (
         name="a view that goes with CASCADE not claimed",
         invariant="INV-DDL-1",
         rule="what goes with CASCADE is claimed from the first transaction on",
-        edits=(Edit(PROCEDURES, "        self._turns.widen(turn, begun.procedure.claims)\n", ""),),
+        edits=(Edit("Procedures._begin", "self._turns.widen(turn, begun.procedure.claims)", ""),),
         hunters=("tests/unit/coordinator/test_cascade.py",),
         unseen="no node serves anything of the name between its hiding and its next owner",
     ),
@@ -184,7 +124,7 @@ MUTANTS = (
         name="a rollback that restores nothing",
         invariant="INV-VIEW-1",
         rule="what a statement had hidden is back once it is rolled back",
-        edits=(Edit(DDL, "        *restored(standing.hides, catalog),\n", ""),),
+        edits=(Edit("roll_back", "*restored(standing.hides, catalog)", ""),),
         hunters=(f"{STEPS}::test_what_is_rolled_back_is_as_it_was",),
     ),
     Mutant(
@@ -192,12 +132,8 @@ MUTANTS = (
         invariant="INV-DROP-1",
         rule="past the point of no return nothing is rolled back",
         edits=(
-            Edit(
-                DDL,
-                "    if standing is None or standing.step is not Step.PRE_STATE:\n        text",
-                "    if standing is None:\n        text",
-            ),
-            Edit(DDL, "        *restored(standing.hides, catalog),\n", ""),
+            Edit("roll_back", "standing.step is not Step.PRE_STATE", "False"),
+            Edit("roll_back", "*restored(standing.hides, catalog)", ""),
         ),
         hunters=(f"{STEPS}::test_past_the_point_of_no_return_nothing_is_rolled_back",),
         unseen="CANCEL and the timeout each look for themselves: this is the second lock on that door",
@@ -207,16 +143,8 @@ MUTANTS = (
         invariant="INV-VIEW-1",
         rule="what is committed is not cancelled",
         edits=(
-            Edit(
-                PROCEDURES,
-                "            if procedure is None or procedure.step is not Step.PRE_STATE:\n",
-                "            if procedure is None:\n",
-            ),
-            Edit(
-                DDL,
-                "    if standing is None or standing.step is not Step.PRE_STATE:\n        text",
-                "    if standing is None:\n        text",
-            ),
+            Edit("Procedures.cancel.decide", "procedure.step is not Step.PRE_STATE", "False"),
+            Edit("roll_back", "standing.step is not Step.PRE_STATE", "False"),
         ),
         hunters=(
             f"{RUNNING}::test_what_is_committed_can_not_be_cancelled",
@@ -228,17 +156,13 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="an end that another leader would not come to by itself is durable before it is told",
         edits=(
-            Edit(PROCEDURES, EARLY, EARLY.replace("await self._insist(decide)", "revision")),
+            Edit("Procedures._give_up", "await self._insist(decide)", "revision"),
             Edit(
-                PROCEDURES,
-                "        catalog = self._writer.catalog\n        ended = catalog.statements[running.id]\n"
-                '        log.info("%s: %s after',
-                "        self._group.create_task(self._insist(decide))\n"
-                "        catalog = self._writer.catalog\n"
-                "        changes = {one.key: one.value for one in decide(catalog)}\n"
-                "        ended = catalog.changed(\n"
-                "            Change(key, value) for key, value in changes.items()).statements[running.id]\n"
-                '        log.info("%s: %s after',
+                "Procedures._give_up",
+                "ended = catalog.statements[running.id]",
+                "self._group.create_task(self._insist(decide))\n"
+                "changes = {one.key: one.value for one in decide(catalog)}\n"
+                "ended = catalog.changed(Change(key, value) for key, value in changes.items()).statements[running.id]",
             ),
         ),
         hunters=(f"{RUNNING}::test_a_destructive_statement_whose_timeout_comes_first_is_rolled_back",),
@@ -249,9 +173,7 @@ MUTANTS = (
         rule="what was told COMMITTED_PENDING stays so: its procedure ends with it",
         edits=(
             Edit(
-                DDL,
-                "    return _end(ended, procedure, forget)\n",
-                "    return (put(keys.statement(procedure.statement), ended),)\n",
+                "leave_pending", "_end(ended, procedure, forget)", "(put(keys.statement(procedure.statement), ended),)"
             ),
         ),
         hunters=(f"{STEPS}::test_an_additive_statement_is_not_rolled_back_but_left_pending",),
@@ -260,13 +182,7 @@ MUTANTS = (
         name="a rollback told while nodes hide its object",
         invariant="INV-DDL-1",
         rule="ROLLED_BACK is told once no node hides any more what the statement had hidden",
-        edits=(
-            Edit(
-                PROCEDURES,
-                "        await asyncio.wait((running.barrier.verdict,))\n\n    async def _shown",
-                "\n    async def _shown",
-            ),
-        ),
+        edits=(Edit("Procedures._until_shown_again", "await asyncio.wait((running.barrier.verdict,))", ""),),
         hunters=(f"{RUNNING}::test_a_rollback_is_told_and_followed_once_no_node_hides_its_object",),
     ),
     # ------------------------------------------------------------ DELETE and TTL
@@ -275,8 +191,8 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="rows that a DELETE takes are in no batch",
         edits=(
-            Edit(HIDING, "        if clock is None and deletes is None:\n", "        if clock is None:\n"),
-            Edit(SIMULATED, "    if not deletes:\n        return part\n", "    if True:\n        return part\n"),
+            Edit("Hidings.of", "deletes is None", "True"),
+            Edit("dataplane._shown", "not deletes", "True"),
         ),
         hunters=(f"{ROWS}::test_a_delete_hides_from_its_pre_state_on_and_gives_back_what_is_rolled_back",),
     ),
@@ -285,21 +201,10 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="each batch is filtered by the view that its guard has passed, not by that of the scan's beginning",
         edits=(
+            Edit("Scans._stream_from", "self._hiding(ticket, table, passed.view, hidings)", "hidings._hiding"),
+            Edit("DataService._scan", "guarded(self._published, self._clock.now_ns).view", "(opened := ...)"),
             Edit(
-                "node/scans.py",
-                "                hiding = self._hiding(ticket, table, passed.view, hidings)\n",
-                "                hiding = hidings._hiding\n",
-            ),
-            Edit(
-                SIMULATED,
-                "        authorise(ticket, guarded(self._published, self._clock.now_ns).view)\n",
-                "        opened = guarded(self._published, self._clock.now_ns).view\n"
-                "        authorise(ticket, opened)\n",
-            ),
-            Edit(
-                SIMULATED,
-                "part = _shown(part, ticket, table, passed.view)\n",
-                "part = _shown(part, ticket, table, opened)\n",
+                "DataService._scan", "_shown(part, ticket, table, passed.view)", "_shown(part, ticket, table, opened)"
             ),
         ),
         hunters=(f"{ROWS}::test_a_delete_between_two_batches_concerns_the_second",),
@@ -309,12 +214,8 @@ MUTANTS = (
         invariant="INV-SCAN-1",
         rule="a query whose rows a DELETE takes away after its cutoff ends",
         edits=(
-            Edit(
-                HIDING,
-                "            newest = table.deletes if cutoff is None else cutoff.deletes  # INV-SCAN-1\n",
-                "            newest = table.deletes\n",
-            ),
-            Edit(SIMULATED, "ticket.cutoff.deletes\n", "table.deletes\n"),
+            Edit("Hidings.of", "table.deletes if cutoff is None else cutoff.deletes", "table.deletes"),
+            Edit("dataplane._shown", "ticket.cutoff.deletes", "table.deletes"),
         ),
         hunters=(f"{CUTOFF}::test_a_delete_between_two_batches_ends_a_planned_scan_at_a_row_that_it_takes",),
     ),
@@ -322,26 +223,14 @@ MUTANTS = (
         name="a rollback that a query meets halfway",
         invariant="INV-SCAN-1",
         rule="a query from which an undecided DELETE took rows ends when that is rolled back",
-        edits=(
-            Edit(
-                "core/cutoff.py",
-                "    if any(number not in deletes for number in gone.undecided):\n",
-                "    if False:\n",
-            ),
-        ),
+        edits=(Edit("check_decided", "any(number not in deletes for number in gone.undecided)", "False"),),
         hunters=(f"{CUTOFF}::test_a_scan_planned_under_a_delete_ends_if_that_is_rolled_back_and_only_then",),
     ),
     Mutant(
         name="each task of a query its own cutoff",
         invariant="INV-SCAN-1",
         rule="what is gone for a query of several processes is decided once",
-        edits=(
-            Edit(
-                "core/cutoff.py",
-                "    if keys.query_name(request.table, request.query) in catalog.queries:\n",
-                "    if False:\n",
-            ),
-        ),
+        edits=(Edit("record_cutoff", "keys.query_name(request.table, request.query) in catalog.queries", "False"),),
         hunters=("tests/unit/coordinator/test_queries.py::test_all_tasks_of_a_query_get_the_cutoff_of_the_first",),
         unseen="each reader of the simulator is one process",
     ),
@@ -349,13 +238,7 @@ MUTANTS = (
         name="rows that expire during a query",
         invariant="INV-SCAN-1",
         rule="the horizon of a query is that of its plan",
-        edits=(
-            Edit(
-                "core/cutoff.py",
-                "    return gone.earliest_us, horizon",
-                "    return None if horizon is None else horizon.earliest_us, horizon",
-            ),
-        ),
+        edits=(Edit("expiry", "gone.earliest_us", "None if horizon is None else horizon.earliest_us"),),
         hunters=(f"{CUTOFF}::test_a_horizon_that_moves_with_time_takes_nothing_from_a_planned_scan",),
         unseen="rows of the simulator have no time",
     ),
@@ -363,13 +246,7 @@ MUTANTS = (
         name="a shorter TTL that a query does not meet",
         invariant="INV-SCAN-1",
         rule="a row that a shorter TTL took since the cutoff ends the query",
-        edits=(
-            Edit(
-                "core/cutoff.py",
-                "    forced = horizon is not None and horizon.since > gone.deletes\n",
-                "    forced = False\n",
-            ),
-        ),
+        edits=(Edit("expiry", "horizon is not None and horizon.since > gone.deletes", "False"),),
         hunters=(f"{CUTOFF}::test_a_shorter_ttl_ends_a_planned_scan_at_a_row_that_it_takes",),
         unseen="rows of the simulator have no time",
     ),
@@ -377,46 +254,28 @@ MUTANTS = (
         name="rows deleted before they were written",
         invariant="INV-WRITE-2",
         rule="a DELETE concerns the segments that were there when it began",
-        edits=(
-            Edit(
-                "core/rewrite.py",
-                "        if is_gone or segment.deletes >= delete.number:\n",
-                "        if is_gone:\n",
-            ),
-        ),
+        edits=(Edit("concern.concerned", "segment.deletes >= delete.number", "False"),),
         hunters=(f"{ROWS}::test_only_rows_that_were_there_before_are_deleted",),
     ),
     Mutant(
         name="a segment that forgets which DELETEs came before it",
         invariant="INV-WRITE-2",
         rule="a segment says which DELETE was the newest when it became visible",
-        edits=(Edit("core/commit.py", "            deletes=table.deletes,\n", "            deletes=0,\n"),),
+        edits=(Edit("commit_transaction", "table.deletes", "0"),),
         hunters=("tests/unit/core/test_commit.py", REWRITE, ROWS),
     ),
     Mutant(
         name="a DELETE rolled back that stays",
         invariant="INV-WRITE-2",
         rule="rows are back once their DELETE is rolled back",
-        edits=(
-            Edit(
-                "core/plans/rows.py",
-                "    return (Change(keys.delete(hidden.table, hidden.number), None),)\n\n\ndef deletes_using",
-                "    return ()\n\n\ndef deletes_using",
-            ),
-        ),
+        edits=(Edit("restore_rows", "Change(keys.delete(hidden.table, hidden.number), None)", ""),),
         hunters=(f"{REWRITE}::test_a_delete_hides_first_and_its_number_stays_used_whatever_becomes_of_it",),
     ),
     Mutant(
         name="a wall clock that is believed whatever it says",
         invariant="INV-SCAN-1",
         rule="rows expire by real time, measured by the clock of the leases, and a bounded step",
-        edits=(
-            Edit(
-                "core/wallclock.py",
-                "        if wall_us > measured_us + drift_us + step_ns // 1_000:\n",
-                "        if False:\n",
-            ),
-        ),
+        edits=(Edit("WallClock.believe", "wall_us > measured_us + drift_us + step_ns // 1_000", "False"),),
         hunters=("tests/unit/core/test_wallclock.py::test_a_clock_that_jumps_ahead_and_back_moves_nothing",),
         unseen="rows of the simulator have no time",
     ),
@@ -424,13 +283,7 @@ MUTANTS = (
         name="a wall clock that no new leader doubts",
         invariant="INV-SCAN-1",
         rule="a new leader holds its wall clock against the time that the horizons tell",
-        edits=(
-            Edit(
-                "coordinator/wallclock.py",
-                "WallClock(shown_by_horizons(writer.catalog), clock.now_ns())",
-                "WallClock(None, clock.now_ns())",
-            ),
-        ),
+        edits=(Edit("BelievedClock.__init__", "shown_by_horizons(writer.catalog)", "None"),),
         hunters=("tests/unit/coordinator/test_wallclock.py",),
         unseen="rows of the simulator have no time",
     ),
@@ -440,9 +293,9 @@ MUTANTS = (
         rule="rows past the new TTL are hidden from its first transaction on",
         edits=(
             Edit(
-                "core/records/objects.py",
-                "        return self.horizon_us if self.hidden_us is None else max(self.horizon_us, self.hidden_us)\n",
-                "        return self.horizon_us\n",
+                "HorizonRecord.earliest_us",
+                "self.horizon_us if self.hidden_us is None else max(self.horizon_us, self.hidden_us)",
+                "self.horizon_us",
             ),
         ),
         hunters=(f"{ROWS}::test_a_horizon_that_is_only_tried_hides_and_gives_back",),
@@ -454,9 +307,9 @@ MUTANTS = (
         rule="rows are back once the shorter TTL is rolled back",
         edits=(
             Edit(
-                PROPERTIES,
-                "    return (put(keys.horizon(hidden.table), msgspec.structs.replace(horizon, hidden_us=None)),)\n",
-                "    return ()\n",
+                "restore_expired",
+                "put(keys.horizon(hidden.table), msgspec.structs.replace(horizon, hidden_us=None))",
+                "",
             ),
         ),
         hunters=("tests/unit/core/test_plans_properties.py", f"{STEPS}::test_what_is_rolled_back_is_as_it_was"),
@@ -466,26 +319,14 @@ MUTANTS = (
         name="a TTL that is shorter only in the first transaction",
         invariant="INV-VIEW-1",
         rule="the new TTL is the table's past the point of no return",
-        edits=(
-            Edit(
-                PROPERTIES,
-                "msgspec.structs.replace(table, ttl_ns=hidden.ttl_ns, properties=properties)",
-                "msgspec.structs.replace(table, properties=properties)",
-            ),
-        ),
+        edits=(Edit("remove_expired", "ttl_ns=hidden.ttl_ns", ""),),
         hunters=("tests/unit/core/test_plans_properties.py",),
     ),
     Mutant(
         name="an outcome forgotten while it is asked for",
         invariant="INV-DDL-1",
         rule="the outcome of a statement is kept for longer than its client asks for it, however many others end",
-        edits=(
-            Edit(
-                "core/forgetting.py",
-                "            if now_ns < ended_ns + STATEMENT_REMEMBERED_NS:\n",
-                "            if False:\n",
-            ),
-        ),
+        edits=(Edit("Ended._old", "now_ns < ended_ns + STATEMENT_REMEMBERED_NS", "False"),),
         hunters=(
             "tests/unit/core/test_forgetting.py::test_R12_what_ended_lately_is_kept_however_many_end",
             f"{ASKED}::test_R12_a_statement_that_is_asked_again_while_many_others_end_is_not_run_twice",
@@ -496,14 +337,14 @@ MUTANTS = (
         name="run again while it waits for its turn",
         invariant="INV-DDL-1",
         rule="a statement that is asked again by its id is the one that waits already",
-        edits=(Edit(PROCEDURES, "        if running is not None:\n            return running.origin\n", ""),),
+        edits=(Edit("Procedures.origin", "if running is not None: ...", ""),),
         hunters=(f"{RUNNING}::test_R12_a_statement_that_is_asked_again_while_it_waits_for_its_turn_happens_once",),
     ),
     Mutant(
         name="a wait in the queue that no receipt tells",
         invariant="INV-DDL-1",
         rule="what a statement waited for before its bound counts is in its receipt",
-        edits=(Edit(PROCEDURES, "        running.waited = Waited(queued_ns=self._clock.now_ns() - began_ns)\n", ""),),
+        edits=(Edit("Procedures._reach", "running.waited = Waited(queued_ns=self._clock.now_ns() - began_ns)", ""),),
         hunters=(WAITED, SEQUENCE),
         unseen="no invariant of the cluster looks at what is shown",
     ),
@@ -511,7 +352,7 @@ MUTANTS = (
         name="a wait for the last change that no receipt tells",
         invariant="INV-DDL-1",
         rule="what a statement waited for before its bound counts is in its receipt",
-        edits=(Edit(PROCEDURES, "            if waits:\n", "            if False:\n"),),
+        edits=(Edit("Procedures._settle_before", "if waits: ...", ""),),
         hunters=(WAITED, SEQUENCE),
         unseen="no invariant of the cluster looks at what is shown",
     ),

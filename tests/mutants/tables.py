@@ -1,16 +1,10 @@
 """Breaks of data and recovery: commits, copies, scans, files, vaults, views."""
 
-from tests.mutants.model import Edit, Mutant
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
 
-COMMIT = "core/commit.py"
-AGENT = "node/agent.py"
-PROJECTION = "node/projection.py"
-CATALOG = "core/catalog.py"
-SIMULATED = "testing/dataplane.py"
 """The data plane that stands in for Flight in the simulator takes the same steps: where a break of the real one can't
 show in a random cluster, the same break is made here too."""
-APPEND = "client/append.py"
-WRITERS = "testing/writers.py"
 FILES = "tests/scenarios/test_durable_first.py"
 UNIT = "tests/unit/core/test_commit.py"
 SEGMENTS = "tests/unit/core/test_table_segments.py"
@@ -21,13 +15,7 @@ MUTANTS = (
         name="no schema check at commit",
         invariant="INV-WRITE-1",
         rule="a commit compares the columns that were written with those that are alive",
-        edits=(
-            Edit(
-                COMMIT,
-                '        if gone:\n            raise Refused(\n                f"a column',
-                '        if False:\n            raise Refused(\n                f"a column',
-            ),
-        ),
+        edits=(Edit("_check_segments", "if gone: ...", ""),),
         hunters=(f"{UNIT}::test_a_column_dropped_meanwhile_refuses_the_rows_that_have_it",),
     ),
     Mutant(
@@ -36,9 +24,9 @@ MUTANTS = (
         rule="a commit compares that the table is in use",
         edits=(
             Edit(
-                COMMIT,
-                "    table = _writable(record.table,",
-                "    table = catalog.tables.get(record.table) or _writable(record.table,",
+                "commit_transaction",
+                "_writable(record.table, record.schema_version, catalog)",
+                "catalog.tables.get(record.table) or ...",
             ),
         ),
         hunters=(f"{UNIT}::test_a_dropped_table_takes_no_rows",),
@@ -47,34 +35,28 @@ MUTANTS = (
         name="an aborted write committed",
         invariant="INV-WRITE-2",
         rule="a write transaction ends once",
-        edits=(Edit(COMMIT, "    if record.state is TransactionState.ABORTED:\n", "    if False:\n"),),
+        edits=(Edit("commit_transaction", "record.state is TransactionState.ABORTED", "False"),),
         hunters=(f"{UNIT}::test_a_transaction_ends_once",),
     ),
     Mutant(
         name="a commit told to be another",
         invariant="INV-WRITE-2",
         rule="a transaction that is opened again by its id stays what it is",
-        edits=(Edit(COMMIT, "if request.transaction in catalog.transactions:", "if False:"),),
+        edits=(Edit("open_transaction", "request.transaction in catalog.transactions", "False"),),
         hunters=(f"{UNIT}::test_opening_again_changes_nothing_whatever_became_of_it",),
     ),
     Mutant(
         name="half a write visible",
         invariant="INV-WRITE-2",
         rule="a commit makes all segments visible in one revision",
-        edits=(
-            Edit(
-                COMMIT,
-                "    for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):\n",
-                "    for number in sorted({*buckets, *(one.bucket for one in request.replaces)})[:1]:\n",
-            ),
-        ),
+        edits=(Edit("commit_transaction", "sorted({*buckets, *(one.bucket for one in request.replaces)})", "...[:1]"),),
         hunters=(f"{UNIT}::test_a_commit_shows_all_segments_and_ends_the_transaction_at_once",),
     ),
     Mutant(
         name="a write by the facts of a lost state",
         invariant="INV-WRITE-1",
         rule="a write is opened by facts of the generation that the cluster is in",
-        edits=(Edit(COMMIT, "    check_generation(request.generation, catalog)\n", ""),),
+        edits=(Edit("open_transaction", "check_generation(request.generation, catalog)", ""),),
         hunters=(f"{UNIT}::test_R6_a_write_by_the_facts_of_another_generation_is_not_opened",),
         unseen="no random cluster loses its meta storage",
     ),
@@ -83,7 +65,7 @@ MUTANTS = (
         name="too few holders",
         invariant="INV-REP-1",
         rule="a commit counts enough distinct holders of each segment",
-        edits=(Edit(COMMIT, "        if len(holders) < needed:\n", "        if False:\n"),),
+        edits=(Edit("commit_transaction", "len(holders) < needed", "False"),),
         hunters=(f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",),
     ),
     Mutant(
@@ -91,36 +73,16 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="of the answers for the same rows one is named in the commit",
         edits=(
+            Edit("Writer._carry_out", "sending.arrived(node, began_ns, staged)", "...; task.answers.append(staged)"),
             Edit(
-                WRITERS,
-                "            sending.arrived(node, began_ns, staged)\n",
-                "            sending.arrived(node, began_ns, staged)\n            task.answers.append(staged)\n",
+                "Writer._attempt",
+                "[await self._stage(task, bucket, share, places, lookup) for bucket, share in task.shares]",
+                "... and task.answers",
             ),
-            Edit(
-                WRITERS,
-                "            return [await self._stage(task, bucket, share, places, lookup)"
-                " for bucket, share in task.shares]\n",
-                "            for bucket, share in task.shares:\n"
-                "                await self._stage(task, bucket, share, places, lookup)\n"
-                "            return task.answers\n",
-            ),
-            Edit(
-                WRITERS,
-                "    shares: list[tuple[BucketNumber, tuple[RowId, ...]]]\n",
-                "    shares: list[tuple[BucketNumber, tuple[RowId, ...]]]\n"
-                "    answers: list[StagedSegment] = msgspec.field(default_factory=list)\n",
-            ),
-            Edit(
-                APPEND,
-                "                arrived.put((node, began_ns, result))\n",
-                "                arrived.put((node, began_ns, result))\n                self.answers.append(result)\n",
-            ),
-            Edit(
-                APPEND,
-                "        self._entropy = SystemEntropy()\n",
-                "        self._entropy = SystemEntropy()\n        self.answers = []\n",
-            ),
-            Edit(APPEND, "    return tuple(staged)\n", "    return tuple(sender.answers)\n"),
+            Edit("_Task", "", "answers: list[StagedSegment] = msgspec.field(default_factory=list)"),
+            Edit("_Sender._start.run", "arrived.put((node, began_ns, result))", "...; self.answers.append(result)"),
+            Edit("_Sender.__init__", "", "self.answers = []"),
+            Edit("append.stage", "tuple(staged)", "tuple(sender.answers)"),
         ),
         hunters=(
             "tests/sim/test_hedged_appends.py::test_every_invariant_holds_of_appends_that_are_hedged_again_and_again",
@@ -132,7 +94,11 @@ MUTANTS = (
         name="a table with more segments than a plan can name",
         invariant="INV-WRITE-2",
         rule="a commit leaves a table that can be read: a plan names all of its segments",
-        edits=(Edit(COMMIT, "    _check_room(len(request.segments) - len(request.replaces), table, catalog)\n", ""),),
+        edits=(
+            Edit(
+                "commit_transaction", "_check_room(len(request.segments) - len(request.replaces), table, catalog)", ""
+            ),
+        ),
         hunters=(f"{SEGMENTS}::test_a_commit_that_makes_a_table_too_large_to_be_planned_is_refused",),
         unseen="tables of a random cluster have few segments",
     ),
@@ -142,9 +108,9 @@ MUTANTS = (
         rule="what is on fewer nodes than its table wants is counted from the commit on",
         edits=(
             Edit(
-                "core/copies.py",
-                "                self._correct(bucket, name, before, catalog)\n",
-                "                self._correct(bucket, name, before, before)\n",
+                "Copies.committed",
+                "self._correct(bucket, name, before, catalog)",
+                "self._correct(bucket, name, before, before)",
             ),
         ),
         hunters=("tests/sim/test_copies.py",),
@@ -154,13 +120,7 @@ MUTANTS = (
         name="a segment without a file counted as held",
         invariant="INV-REP-1",
         rule="what only one node should hold counts as lost once that node has said that it has no file of it",
-        edits=(
-            Edit(
-                "coordinator/data.py",
-                "            self.on_lacked(message.node, (message.table, message.bucket), alone)\n",
-                "",
-            ),
-        ),
+        edits=(Edit("Data.acknowledge", "self.on_lacked(message.node, (message.table, message.bucket), alone)", ""),),
         hunters=(
             "tests/sim/test_lacked.py::test_what_another_node_would_hold_too_counts_once_and_is_lost_by_a_removal_as_well",
         ),
@@ -172,9 +132,7 @@ MUTANTS = (
         rule="what only removed nodes held is counted as lost",
         edits=(
             Edit(
-                "core/copies.py",
-                "    present = tuple(sorted(node for node in segment.holders if is_present(node, catalog)))\n",
-                "    present = tuple(sorted(segment.holders))\n",
+                "holders_if_few", "(node for node in segment.holders if is_present(node, catalog))", "segment.holders"
             ),
         ),
         hunters=("tests/sim/test_copies.py::test_what_a_removed_node_held_alone_counts_as_lost",),
@@ -184,13 +142,7 @@ MUTANTS = (
         name="rows forgotten that are held",
         invariant="INV-REP-1",
         rule="who forgets lost segments gives up only what no node holds",
-        edits=(
-            Edit(
-                "core/rewrite.py",
-                "if entry is None or any(is_present(node, catalog) for node in entry.holders):\n",
-                "if entry is None:\n",
-            ),
-        ),
+        edits=(Edit("_forgetting", "any(is_present(node, catalog) for node in entry.holders)", "False"),),
         hunters=("tests/unit/core/test_rewrite.py",),
         unseen="nobody forgets segments in a random cluster",
     ),
@@ -198,7 +150,7 @@ MUTANTS = (
         name="one holder for three replicas",
         invariant="INV-REP-1",
         rule="where nobody says how many, a table of three replicas is written with two holders",
-        edits=(Edit("core/replication.py", "(2 if table.replication >= REPLICATION_FOR_TWO else 1)", "1"),),
+        edits=(Edit("holders_needed", "2 if table.replication >= REPLICATION_FOR_TWO else 1", "1"),),
         hunters=(f"{UNIT}::test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two",),
         unseen="random clusters set min_in_sync",
     ),
@@ -206,13 +158,7 @@ MUTANTS = (
         name="a forged seal taken",
         invariant="INV-REP-1",
         rule="what is said of a segment counts under the seals of its holders",
-        edits=(
-            Edit(
-                COMMIT,
-                "        if not is_sealed(named[node], seal_keys[node], segment, record.order):\n",
-                "        if False:\n",
-            ),
-        ),
+        edits=(Edit("_proven_holders", "not is_sealed(named[node], seal_keys[node], segment, record.order)", "False"),),
         hunters=(f"{UNIT}::test_what_no_holder_has_sealed_is_not_committed",),
         unseen="no client of a random cluster lies",
     ),
@@ -220,7 +166,7 @@ MUTANTS = (
         name="a seal without its transaction",
         invariant="INV-REP-1",
         rule="a seal counts in the write transaction that it was made in, by its number",
-        edits=(Edit("core/seals.py", 'b"%d:%b" % (order, said)', 'b"%b" % said'),),
+        edits=(Edit("sealed", 'b"%d:%b" % (order, said)', 'b"%b" % said'),),
         hunters=(
             f"{UNIT}::test_a_seal_counts_in_the_transaction_that_it_was_made_in_and_not_in_a_later_one_of_the_same_id",
         ),
@@ -230,7 +176,7 @@ MUTANTS = (
         name="holders that no seal could be checked of",
         invariant="INV-REP-1",
         rule="a holder counts once this leader has heard of it and checked its seal",
-        edits=(Edit(COMMIT, "    return tuple(heard)\n", "    return tuple(named)\n"),),
+        edits=(Edit("_proven_holders", "tuple(heard)", "tuple(named)"),),
         hunters=(
             f"{UNIT}::test_a_leader_that_has_not_heard_of_enough_holders_yet_neither_commits_nor_refuses_for_good",
         ),
@@ -240,13 +186,7 @@ MUTANTS = (
         name="holders of older incarnations counted",
         invariant="INV-ID-2",
         rule="a holder counts while its incarnation is the one that wrote",
-        edits=(
-            Edit(
-                COMMIT,
-                " and incarnations.get(holder.node) == holder.incarnation\n",
-                "\n",
-            ),
-        ),
+        edits=(Edit("_living_holders", "incarnations.get(holder.node) == holder.incarnation", "True"),),
         hunters=(
             f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",
             "tests/sim/test_dataplane.py::test_I15_a_commit_of_a_node_that_started_anew_since_is_refused",
@@ -257,8 +197,8 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="a holder is named after its file and folder are synced",
         edits=(
-            Edit("node/appends.py", "            file.finish()\n            myself", "            myself"),
-            Edit(SIMULATED, "                await file.finish()\n                myself", "                myself"),
+            Edit("Appends._write", "file.finish()", ""),
+            Edit("DataService._stage", "await file.finish()", ""),
         ),
         hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
@@ -266,13 +206,7 @@ MUTANTS = (
         name="a file that is not synced",
         invariant="INV-REP-1",
         rule="a finished segment survives a loss of power: the file is synced before it is renamed",
-        edits=(
-            Edit(
-                "storage/files.py",
-                "            os.fsync(fd)\n            self._fd = None\n",
-                "            self._fd = None\n",
-            ),
-        ),
+        edits=(Edit("SegmentFile.finish", "os.fsync(fd)", ""),),
         hunters=("tests/unit/storage/test_files_sync.py",),
         unseen="the files of the real disk are outside the simulation",
     ),
@@ -281,16 +215,8 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="a peer answers for a copy after its file is finished",
         edits=(
-            Edit(
-                "node/appends.py",
-                "            self._admit_forward(ticket)\n            file.finish()\n",
-                "            self._admit_forward(ticket)\n",
-            ),
-            Edit(
-                SIMULATED,
-                "            self._admit_forward(ticket)\n            await file.finish()\n",
-                "            self._admit_forward(ticket)\n",
-            ),
+            Edit("Appends._accept", "file.finish()", ""),
+            Edit("DataService._store", "await file.finish()", ""),
         ),
         hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
@@ -298,7 +224,7 @@ MUTANTS = (
         name="a peer left out that min_in_sync needs",
         invariant="INV-REP-1",
         rule="a write waits for a late peer where fewer holders than min_in_sync would remain",
-        edits=(Edit("core/forwarding.py", "    if others < min_in_sync:\n", "    if False:\n"),),
+        edits=(Edit("judge", "others < min_in_sync", "False"),),
         hunters=("tests/unit/core/test_forwarding.py",),
         unseen="the commit refuses a segment with too few holders, so no row is lost: the write fails",
     ),
@@ -306,7 +232,7 @@ MUTANTS = (
         name="a peer left out that can take the file",
         invariant="INV-REP-1",
         rule="a late peer whose probe shows a lease and the ticket's revision is waited for",
-        edits=(Edit("core/forwarding.py", "    can_take = admitted or (", "    can_take = admitted and ("),),
+        edits=(Edit("judge_probed", "_can_take(probed.status, revision)", "False"),),
         hunters=("tests/sim/test_late_peers.py::test_a_peer_that_can_take_the_file_is_waited_for",),
         unseen="the peer fetches the segment after the commit: no row is lost",
     ),
@@ -314,13 +240,7 @@ MUTANTS = (
         name="a peer waited for that is behind",
         invariant="INV-REP-1",
         rule="a late peer that shows an older revision than the ticket's is left out",
-        edits=(
-            Edit(
-                "core/forwarding.py",
-                "status.applied_revision is not None and status.applied_revision >= revision",
-                "True",
-            ),
-        ),
+        edits=(Edit("_can_take", "status.applied_revision >= revision", "True"),),
         hunters=("tests/sim/test_late_peers.py::test_a_peer_that_is_behind_is_left_out_at_once",),
         unseen="the write takes longer and is sound",
     ),
@@ -329,20 +249,14 @@ MUTANTS = (
         name="batches from before what the client has heard of",
         invariant="INV-SERVE-1",
         rule="a client hands out nothing that was released before the newest revision that it knows",
-        edits=(Edit("core/scan.py", "        if mark.view_revision < least:\n", "        if False:\n"),),
+        edits=(Edit("SegmentReading.received", "mark.view_revision < least", "False"),),
         hunters=("tests/unit/core/test_scan.py",),
     ),
     Mutant(
         name="rows of a query from before what the client has heard of",
         invariant="INV-SERVE-1",
         rule="a query hands out nothing of what a statement of its client has taken away, computed or not",
-        edits=(
-            Edit(
-                "client/query.py",
-                "        if returned == self._judged:\n            return\n",
-                "        if True:\n            return\n",
-            ),
-        ),
+        edits=(Edit("_Query._judge", "returned == self._judged", "True"),),
         hunters=("tests/unit/client/test_query_judged.py",),
         unseen="a random cluster has no DuckDB",
     ),
@@ -352,25 +266,17 @@ MUTANTS = (
         rule="the guard runs again before each batch",
         fact="guard only at the start",
         edits=(
+            Edit("Scans._stream_from", "table: TableRecord | None = None", "...; passed = None"),
             Edit(
-                "node/scans.py",
-                "        table: TableRecord | None = None\n",
-                "        table: TableRecord | None = None\n        passed = None\n",
+                "Scans._stream_from",
+                "guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))",
+                "passed or ...",
             ),
+            Edit("DataService._scan", "table: TableRecord | None = None", "...; passed = None"),
             Edit(
-                "node/scans.py",
-                "                passed = guarded(self._published, self._now_ns,",
-                "                passed = passed or guarded(self._published, self._now_ns,",
-            ),
-            Edit(
-                SIMULATED,
-                "            table: TableRecord | None = None\n",
-                "            table: TableRecord | None = None\n            passed = None\n",
-            ),
-            Edit(
-                SIMULATED,
-                "                passed = guarded(self._published, self._clock.now_ns)\n",
-                "                passed = passed or guarded(self._published, self._clock.now_ns)\n",
+                "DataService._scan",
+                "passed = guarded(self._published, self._clock.now_ns)",
+                "passed = passed or guarded(self._published, self._clock.now_ns)",
             ),
         ),
         hunters=("tests/unit/node/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
@@ -381,9 +287,9 @@ MUTANTS = (
         rule="a drop ends a running scan within one batch",
         edits=(
             Edit(
-                "node/scans.py",
-                "if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:",
-                "if authorised is not None:",
+                "authorise",
+                "authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised",
+                "authorised is not None",
             ),
         ),
         hunters=(
@@ -395,7 +301,7 @@ MUTANTS = (
         name="rows that are not committed served",
         invariant="INV-WRITE-2",
         rule="only what the manifest names is served",
-        edits=(Edit("node/scans.py", "    if entry is None or entry.sha256 != ticket.sha256:\n", "    if False:\n"),),
+        edits=(Edit("authorise", "entry is None or entry.sha256 != ticket.sha256", "False"),),
         hunters=("tests/unit/node/test_scans.py::test_rows_that_are_not_committed_are_not_served",),
         unseen="a client asks for what its plan names, and a plan names what is committed",
     ),
@@ -403,7 +309,7 @@ MUTANTS = (
         name="a plan of a lost state served",
         invariant="INV-SERVE-1",
         rule="a scan is served by a view of the generation that its plan is of",
-        edits=(Edit("node/scans.py", "    check_generation(ticket.generation, view)\n", ""),),
+        edits=(Edit("authorise", "check_generation(ticket.generation, view)", ""),),
         hunters=(
             "tests/unit/client/test_recovered.py",
             "tests/unit/node/test_scans.py::test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision",
@@ -415,24 +321,14 @@ MUTANTS = (
         name="a reconciler that deletes what is not decided",
         invariant="INV-DROP-1",
         rule="a file of an open write stays",
-        edits=(
-            Edit(
-                "core/reconcile.py", "    return transaction.state is not TransactionState.OPEN\n", "    return True\n"
-            ),
-        ),
+        edits=(Edit("_superfluous", "transaction.state is not TransactionState.OPEN", "True"),),
         hunters=("tests/unit/core/test_reconcile.py",),
     ),
     Mutant(
         name="files deleted before the vault is durable",
         invariant="INV-REC-1",
         rule="the revision that lets a file go, or the leap, is durable on the machine before the file goes (R1, R9)",
-        edits=(
-            Edit(
-                "node/reconciler.py",
-                "            await self._vault.sync()\n            for table in clean:",
-                "            for table in clean:",
-            ),
-        ),
+        edits=(Edit("Reconciler._delete", "await self._vault.sync()", ""),),
         hunters=(
             f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
             "tests/scenarios/test_recovery.py::test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine",
@@ -443,16 +339,8 @@ MUTANTS = (
         invariant="INV-REC-1",
         rule="plans for the disk are made on the durable catalog, which may be behind the view",
         edits=(
-            Edit(
-                "node/reconciler.py",
-                "        durable = self._agent.durable\n        due = due if",
-                "        durable = self._published.view\n        due = due if",
-            ),
-            Edit(
-                "node/reconciler.py",
-                "            await self._vault.sync()\n            for table in clean:",
-                "            for table in clean:",
-            ),
+            Edit("Reconciler._tidy", "durable = self._agent.durable", "durable = self._published.view"),
+            Edit("Reconciler._delete", "await self._vault.sync()", ""),
         ),
         hunters=(f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",),
     ),
@@ -461,14 +349,14 @@ MUTANTS = (
         name="a vault that loses revisions",
         invariant="INV-REC-1",
         rule="every revision goes into the vault, in order",
-        edits=(Edit(PROJECTION, "[batch for batch, _ in batches]", "[batch for batch, _ in batches][-1:]"),),
+        edits=(Edit("Projection.save", "[batch for batch, _ in batches]", "...[-1:]"),),
         hunters=(f"{FILES}::test_a_vault_holds_every_revision_up_to_its_own",),
     ),
     Mutant(
         name="a vault whose hash is behind",
         invariant="INV-REC-1",
         rule="projection, applied revision and hash change together",
-        edits=(Edit(PROJECTION, "batches], durable.lineage)", "batches], batches[0][1].lineage)"),),
+        edits=(Edit("Projection.save", "durable.lineage", "batches[0][1].lineage"),),
         hunters=(f"{FILES}::test_a_vault_holds_every_revision_up_to_its_own",),
     ),
     Mutant(
@@ -476,13 +364,9 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="revisions are applied in order, each once, and the history hash proves it",
         edits=(
-            Edit(AGENT, "watch_from=Revision(view.revision + 1)", "watch_from=Revision(view.revision + 2)"),
-            Edit(CATALOG, "        if claimed != lineage:\n", "        if False:\n"),
-            Edit(
-                CATALOG,
-                "self.changed(batch.changes), revision=batch.revision, lineage=lineage)",
-                "self.changed(batch.changes), revision=batch.revision, lineage=claimed or lineage)",
-            ),
+            Edit("Agent._follow", "view.revision + 1", "view.revision + 2"),
+            Edit("Catalog.applying", "claimed != lineage", "False"),
+            Edit("Catalog.applying", "lineage=lineage", "lineage=claimed or lineage"),
         ),
         hunters=("tests/sim/test_cluster.py", "tests/unit/core/test_catalog.py"),
     ),
@@ -490,7 +374,7 @@ MUTANTS = (
         name="a lost event that nobody notices",
         invariant="INV-REC-2",
         rule="a revision whose hash does not follow is refused",
-        edits=(Edit(CATALOG, "        if claimed != lineage:\n", "        if False:\n"),),
+        edits=(Edit("Catalog.applying", "claimed != lineage", "False"),),
         hunters=("tests/unit/core/test_catalog.py",),
         unseen="the simulated watch loses nothing: the hash is the second lock on that door",
     ),
@@ -500,9 +384,7 @@ MUTANTS = (
         rule="the bounds of a segment are of the types of its columns",
         edits=(
             Edit(
-                COMMIT,
-                "        if not once or not all(alive[one.field](one, segment.rows) for one in segment.statistics):\n",
-                "        if not once:\n",
+                "_check_segments", "not all(alive[one.field](one, segment.rows) for one in segment.statistics)", "False"
             ),
         ),
         hunters=("tests/unit/core/test_bounds.py",),
@@ -512,13 +394,7 @@ MUTANTS = (
         name="a drop that a view does not show",
         invariant="INV-REC-2",
         rule="replay ends in the state that the store has",
-        edits=(
-            Edit(
-                "core/applying.py",
-                '        draft.drop("tables", key)\n        for number in ',
-                "        for number in ",
-            ),
-        ),
+        edits=(Edit("applying._table", 'draft.drop("tables", key)', ""),),
         hunters=("tests/unit/core/test_catalog.py",),
     ),
 )
