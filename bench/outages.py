@@ -21,19 +21,22 @@ from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 CLIENT = "client"
-CUTS = {
-    "cut off from the coordinator": ((COORDINATOR, NODE), (NODE, COORDINATOR)),
-    "not heard by the coordinator": ((NODE, COORDINATOR),),
-    "does not hear the coordinator": ((COORDINATOR, NODE),),
-    "cut off from the client": ((CLIENT, NODE), (NODE, CLIENT)),
-    "cut off from the other nodes": tuple(
-        pair for other in ("node-2", "node-3") for pair in ((other, NODE), (NODE, other))
-    ),
-    "cut off from everybody": tuple(
-        pair for other in (COORDINATOR, CLIENT, "node-2", "node-3") for pair in ((other, NODE), (NODE, other))
-    ),
-}
-"""Who sends what nobody receives."""
+OTHERS = ("node-2", "node-3")
+
+
+def _cuts() -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Who sends what nobody receives."""
+    for whom, them in (("coordinator", (COORDINATOR,)), ("client", (CLIENT,)), ("other nodes", OTHERS)):
+        to_it = tuple((one, NODE) for one in them)
+        from_it = tuple((NODE, one) for one in them)
+        yield f"cut off from the {whom}", (*to_it, *from_it)
+        yield f"not heard by the {whom}", from_it
+        yield f"does not hear the {whom}", to_it
+    everybody = (COORDINATOR, CLIENT, *OTHERS)
+    yield "cut off from everybody", tuple(pair for one in everybody for pair in ((one, NODE), (NODE, one)))
+
+
+CUTS = dict(_cuts())
 FAULTS = ("none", "killed", "paused", *CUTS)
 AIM_MS = 500.0
 SCANNED, APPENDED = "bench.scanned", "bench.appended"
@@ -42,7 +45,7 @@ SCANNED, APPENDED = "bench.scanned", "bench.appended"
 class Size(NamedTuple):
     """How often each fault comes, how long it lasts, and how long all is well before and after it."""
 
-    rounds: int = 8
+    rounds: int = 6
     out_s: float = 5.0
     well_s: float = 2.0
 
@@ -127,13 +130,13 @@ class Bench:
 
 
 def _figure(what: str, gaps: list[float]) -> Figure:
-    p99 = quantile(gaps, 0.99)
+    worst = max(gaps)
     return Figure(
         what=what,
-        value=f"p50 {quantile(gaps, 0.5):.0f} ms, p99 {p99:.0f} ms, worst {max(gaps):.0f} ms",
-        ratio=f"{p99 / AIM_MS:.2f}",
-        aim=f"p99 under {AIM_MS:.0f} ms",
-        holds=p99 < AIM_MS,
+        value=f"p50 {quantile(gaps, 0.5):.0f} ms, worst {worst:.0f} ms",
+        ratio=f"{worst / AIM_MS:.2f}",
+        aim=f"worst under {AIM_MS:.0f} ms",
+        holds=worst < AIM_MS,
     )
 
 
