@@ -129,10 +129,12 @@ def test_an_insert_is_checked_and_happens_once(cluster: Cluster) -> None:
         ("INSERT INTO db.taken SELECT 1, 'x', 2", "BAD_STATEMENT"),
         ("INSERT INTO db.named VALUES (1, 'x')", "IS_VIEW"),
         ("INSERT INTO db.nothing VALUES (1)", "NOT_FOUND"),
-        ("INSERT INTO db.zones VALUES (1, 'x')", "TRANSACTION_USED"),
+        ("INSERT INTO db.zones VALUES (1, 'x')", "STATEMENT_ID_USED"),
+        ("INSERT INTO db.taken (C, a) VALUES (1, 3)", "STATEMENT_ID_USED"),
+        ("DROP TABLE db.taken", "STATEMENT_ID_USED"),
     ):
         with pytest.raises(Refused) as caught:
-            cluster.sql(text, statement_id=chosen if code == "TRANSACTION_USED" else None)
+            cluster.sql(text, statement_id=chosen if code == "STATEMENT_ID_USED" else None)
         assert caught.value.code == code, text
     assert cluster.query("db.taken").read_all().num_rows == 1
     cluster.sql("DROP TABLE db.taken")

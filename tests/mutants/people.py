@@ -6,6 +6,7 @@ from tests.mutants.patch import Edit
 UNIT = "tests/unit/core/test_rights.py"
 PLANS = "tests/unit/core/test_plans_principals.py"
 NODE = "tests/unit/node/test_authorised.py"
+INSERTED = "tests/sim/test_users.py::test_the_id_of_an_insert_is_of_one_user_and_one_text_and_of_no_other_statement"
 
 MUTANTS = (
     Mutant(
@@ -191,6 +192,39 @@ MUTANTS = (
             Edit("Origin.has_text", "text[:STATEMENT_TEXT_KEPT] == self.text", "True"),
         ),
         hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        unseen="each statement of a random cluster has an id of its own",
+    ),
+    Mutant(
+        name="other rows under a used id",
+        invariant="INV-WRITE-2",
+        rule="the id of an INSERT stands for one text: other values are not told that they are written",
+        edits=(Edit("check_same_insert", "text_sha256 != origin.text_sha256", "False"),),
+        hunters=(
+            "tests/unit/core/test_commit.py::test_an_insert_asked_for_again_is_the_same_to_its_last_character",
+            INSERTED,
+        ),
+        unseen="the appends of a random cluster have no text",
+    ),
+    Mutant(
+        name="an INSERT under the id of another statement",
+        invariant="INV-WRITE-2",
+        rule="an id stands for one statement: an INSERT under the id of a definition is refused",
+        edits=(Edit("open_transaction", "statement is not None", "False"),),
+        hunters=(
+            "tests/unit/core/test_commit.py::test_an_id_of_another_statement_opens_nothing_unless_it_was_opened_before",
+            INSERTED,
+        ),
+        unseen="each statement of a random cluster has an id of its own",
+    ),
+    Mutant(
+        name="a definition under the id of an INSERT",
+        invariant="INV-DDL-1",
+        rule="an id stands for one statement: a definition under the id of an INSERT is refused",
+        edits=(Edit("ddl.begin", "TransactionId(request.id) in catalog.transactions", "False"),),
+        hunters=(
+            "tests/unit/core/test_ddl.py::test_a_definition_under_the_id_of_a_write_transaction_changes_nothing",
+            INSERTED,
+        ),
         unseen="each statement of a random cluster has an id of its own",
     ),
     Mutant(

@@ -42,7 +42,7 @@ MUTANTS = (
         name="a commit told to be another",
         invariant="INV-WRITE-2",
         rule="a transaction that is opened again by its id stays what it is",
-        edits=(Edit("open_transaction", "request.transaction in catalog.transactions", "False"),),
+        edits=(Edit("open_transaction", "known is not None", "False"),),
         hunters=(f"{UNIT}::test_opening_again_changes_nothing_whatever_became_of_it",),
     ),
     Mutant(

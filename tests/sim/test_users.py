@@ -30,6 +30,7 @@ from leasehold.core.messages import (
     TransactionFacts,
     WaitingFor,
 )
+from leasehold.core.origin import hash_text
 from leasehold.core.records import Outcome
 from leasehold.errors import Forbidden, LeaseholdError, Refused, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken, ObjectId, SchemaVersion, StatementId, TransactionId
@@ -195,6 +196,64 @@ def test_a_statement_id_is_of_one_user_and_one_text() -> None:
         await users.refused(users.ask(outcome, Message), Unauthenticated)
         await users.log_in("u")
         assert await users.sql(request.text, "u", request.statement) == receipt, "the same user, by another login"
+
+    simulate(scenario)
+
+
+def test_the_id_of_an_insert_is_of_one_user_and_one_text_and_of_no_other_statement() -> None:
+    async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
+        await users.sql("CREATE USER v PASSWORD 'v'", "root")
+        await users.log_in("v")
+        for name in ("u", "v"):
+            await users.sql(f"GRANT INSERT ON TABLE db.t TO {name}", "root")
+        cluster_id = (await users.ask(AskStatus(), ClusterStatus)).cluster_id
+
+        def insert(chosen: StatementId, text: str) -> OpenTransaction:
+            return OpenTransaction(
+                cluster_id=cluster_id,
+                transaction=TransactionId(chosen),
+                table=ObjectId(2),
+                schema_version=SchemaVersion(1),
+                text_sha256=hash_text(text),
+            )
+
+        chosen, text = StatementId(users.cluster.entropy.hex_128()), "INSERT INTO db.t VALUES (1)"
+        opened = await users.ask(insert(chosen, text), TransactionFacts, "u")
+        await users.log_in("u")
+        again = await users.ask(insert(chosen, text), TransactionFacts, "u")
+        assert again.state is opened.state, "the same user, by another login"
+        for request, user in ((insert(chosen, "INSERT INTO db.t VALUES (2)"), "u"), (insert(chosen, text), "v")):
+            error = await users.refused(users.ask(request, Message, user), Refused)
+            assert error.code == "STATEMENT_ID_USED"
+        await users.refused(users.ask(insert(chosen, text), Message), Unauthenticated)
+        # The other kind, both ways.
+        await users.sql("GRANT CREATE ON CLUSTER TO u", "root")
+        error = await users.refused(users.sql("CREATE DATABASE his", "u", chosen), Refused)
+        assert error.code == "STATEMENT_ID_USED"
+        await users.ask(insert(chosen, text), TransactionFacts, "u")  # what was refused takes nothing from it
+        definition = users.execute("CREATE DATABASE hers", "u")
+        await users.ask(definition, Receipt)
+        error = await users.refused(users.ask(insert(definition.statement, text), Message, "u"), Refused)
+        assert error.code == "STATEMENT_ID_USED"
+
+    simulate(scenario)
+
+
+def test_an_insert_under_the_id_of_a_statement_that_runs_is_refused() -> None:
+    async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
+        users.cluster.network.partition("n3", "c1")
+        request = users.execute("DROP TABLE db.t", "root")
+        await users.ask(request, WaitingFor)
+        cluster_id = (await users.ask(AskStatus(), ClusterStatus)).cluster_id
+        opening = OpenTransaction(
+            cluster_id=cluster_id,
+            transaction=TransactionId(request.statement),
+            table=ObjectId(2),
+            schema_version=SchemaVersion(1),
+            text_sha256=hash_text("INSERT INTO db.t VALUES (1)"),
+        )
+        error = await users.refused(users.ask(opening, Message, "root"), Refused)
+        assert error.code == "STATEMENT_ID_USED"
 
     simulate(scenario)
 

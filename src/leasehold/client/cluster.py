@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, cast
 
@@ -82,14 +83,19 @@ class Cluster(Coordinators):
         return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking)
 
     def stage(
-        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch], revision: Revision
+        self,
+        facts: TableFacts,
+        transaction: TransactionId,
+        batches: Iterable[pa.RecordBatch],
+        revision: Revision,
+        text_sha256: bytes = b"",
     ) -> tuple[StagedSegment, ...]:
         """Writes rows to the nodes as part of a transaction that was opened at `revision`; see `client/append.py`. The
         transaction stays open however long that takes."""
         return stage(
             facts,
             transaction,
-            self._keeping_open(facts, transaction, batches),
+            self._keeping_open(partial(self.open_transaction, facts, transaction, text_sha256), batches),
             revision,
             refresh=self.looking_again(facts),
             login=self.token,
@@ -98,13 +104,13 @@ class Cluster(Coordinators):
         )
 
     def _keeping_open(
-        self, facts: TableFacts, transaction: TransactionId, batches: Iterable[pa.RecordBatch]
+        self, open_again: Callable[[], TransactionFacts], batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Hands `batches` on, and asks for more time for the transaction now and then: writing may take hours."""
         due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
         for batch in batches:
             if self._clock.now_ns() >= due_ns:
-                self.open_transaction(facts, transaction)
+                open_again()
                 due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
             yield batch
 
@@ -161,14 +167,19 @@ class Table:
         return read_again(read)
 
     def append(
-        self, rows: ArrowStream, *, transaction: TransactionId | None = None, timeout: float | None = None
+        self,
+        rows: ArrowStream,
+        *,
+        transaction: TransactionId | None = None,
+        timeout: float | None = None,
+        text_sha256: bytes = b"",
     ) -> Appended:
         """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name.
 
         `rows` is a table or stream of Arrow, or anything that gives one, such as a polars DataFrame or the answer of
         `Cluster.query`. Rows that a write transaction of the id `transaction` has committed are not added again.
         Without such an id an error before the commit is definite: nothing was written. `timeout` as of `connect`, for
-        this append.
+        this append. `text_sha256` is that of the INSERT that the rows are of: its id is never that of other rows.
         """
         cluster = self._cluster.within(timeout)
         # Under an id that was used before, an earlier attempt may have been committed.
@@ -176,11 +187,11 @@ class Table:
             facts = cluster.facts(self.name)
             self._check(facts)
             chosen = transaction or cluster.new_transaction()
-            opened = cluster.open_transaction(facts, chosen)
+            opened = cluster.open_transaction(facts, chosen, text_sha256)
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
             try:
-                segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision)
+                segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
             except BaseException:
                 # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
                 with contextlib.suppress(LeaseholdError):

@@ -273,14 +273,20 @@ class Coordinators:
         """A view with all that it reads, as of now."""
         return self._look_up(AskView(cluster_id=None, name=name), ViewFacts)
 
-    def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
-        """Opens a write transaction on a table; the same id again gives the same answer."""
+    def open_transaction(
+        self, facts: TableFacts, transaction: TransactionId, text_sha256: bytes = b""
+    ) -> TransactionFacts:
+        """Opens a write transaction on a table; the same id again gives the same answer.
+
+        `text_sha256` is that of an INSERT: the id stands for its text and its user.
+        """
         request = OpenTransaction(
             cluster_id=facts.cluster_id,
             transaction=transaction,
             table=facts.table,
             schema_version=facts.schema_version,
             generation=facts.generation,
+            text_sha256=text_sha256,
         )
         return self._resolve(request)
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 from leasehold.core.literals import fit
 from leasehold.core.messages import Rows
 from leasehold.core.nearest import nearest
+from leasehold.core.origin import hash_text
 from leasehold.core.records import Field
 from leasehold.core.statements import fold
 from leasehold.errors import NotFound
@@ -23,13 +24,14 @@ def insert(cluster: "Cluster", text: str, statement: StatementId | None = None) 
     """Adds the rows, all or none, and answers how many.
 
     Asked again with the same `statement`, which is the id of the write transaction, it adds nothing twice. Raises as
-    `read_insert` and `Table.append`, and `Refused` with code BAD_VALUE for a literal that its column can't hold.
+    `read_insert` and `Table.append`, and `Refused`: BAD_VALUE for a literal that its column can't hold, and
+    STATEMENT_ID_USED for a `statement` that was another one, or another user's.
     """
     asked = read_insert(text)
     table = cluster.table(str(asked.table))
     rows = _values(asked, table.fields, table.name)
     transaction = TransactionId(statement) if statement else None
-    added = table.append(rows, transaction=transaction)
+    added = table.append(rows, transaction=transaction, text_sha256=hash_text(text))
     answer = (table.name, str(int(added)), str(added.segments_short))
     return Rows(columns=("table", "rows", "segments_short"), rows=(answer,), revision=added.revision)
 

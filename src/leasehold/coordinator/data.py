@@ -36,6 +36,7 @@ from leasehold.core.messages import (
     ViewFacts,
 )
 from leasehold.core.operations import Change
+from leasehold.core.origin import Origin
 from leasehold.core.plan import put
 from leasehold.core.reads import all_read
 from leasehold.core.records import SegmentRecord, TableRecord, TransactionState
@@ -44,7 +45,7 @@ from leasehold.core.rewrite import worth_rewriting
 from leasehold.core.rights import check_request
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.ids import IDENTIFIER, BucketNumber, NodeId, Revision, SegmentId, TransactionId
+from leasehold.ids import IDENTIFIER, BucketNumber, NodeId, Revision, SegmentId, StatementId, TransactionId
 from leasehold.limits import (
     MESSAGE_BYTES_MAX,
     OPEN_TRANSACTIONS_MAX,
@@ -181,15 +182,20 @@ class Data:
 
     # ------------------------------------------------------------ writing
 
-    async def open(self, request: OpenTransaction) -> TransactionFacts:
-        """Opens a write transaction, or says how the one of that id stands and gives it more time if it is open."""
+    async def open(
+        self, request: OpenTransaction, statement_of: Callable[[StatementId], Origin | None] = lambda _: None
+    ) -> TransactionFacts:
+        """Opens a write transaction, or says how the one of that id stands and gives it more time if it is open.
+
+        `statement_of` tells which other statement has an id.
+        """
         if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
             text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
             raise Refused(text, code="BUSY", hint="commit or abort some, or wait until they expire")
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_request(request, catalog)
-            return open_transaction(request, catalog)
+            return open_transaction(request, catalog, statement_of(StatementId(request.transaction)))
 
         await self._writer.submit(decide)
         facts = self._transaction(request.transaction)

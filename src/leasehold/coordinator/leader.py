@@ -66,7 +66,7 @@ from leasehold.core.messages import (
     WhoAreYou,
 )
 from leasehold.core.operations import RevisionChanges
-from leasehold.core.origin import Origin, check_same_asker, hears_text, id_used
+from leasehold.core.origin import Origin, check_same_asker, hears_text, other_statement
 from leasehold.core.records import PrincipalRecord
 from leasehold.core.rights import check_cancel, check_large_statement, check_question, check_request, check_statement
 from leasehold.core.statements import (
@@ -259,7 +259,7 @@ class Leader:
             case AgreeCutoff():
                 return await self._data.queries.agree(request)
             case OpenTransaction():
-                return await self._data.open(request)
+                return await self._data.open(request, self._procedures.origin)
             case CommitTransaction():
                 return await self._data.commit(request)
             case AbortTransaction():
@@ -332,7 +332,7 @@ class Leader:
         else:
             check_same_asker(origin, login, catalog)
             if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text)):
-                raise id_used("this statement id was used for another statement")
+                raise other_statement()
         async for message in self._procedures.outcome(request.statement):
             is_told = text_told or not isinstance(message, Receipt)
             yield message if is_told else msgspec.structs.replace(message, text="")

@@ -24,7 +24,7 @@ from leasehold.core.explain import Circumstances, explained
 from leasehold.core.history import node_names
 from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.core.operations import Change
-from leasehold.core.origin import Origin, check_same_asker, hash_text, id_used
+from leasehold.core.origin import Origin, check_same_asker, hash_text, other_statement
 from leasehold.core.plan import Context
 from leasehold.core.queueing import Claim
 from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, Step, Waited
@@ -90,7 +90,7 @@ class Procedures:
         else:
             check_same_asker(known, asked.login, self._writer.catalog)
             if not known.has_text(asked.text):
-                raise id_used("this statement id was used for another statement")
+                raise other_statement()
         async for message in self.outcome(asked.id):
             yield message
 

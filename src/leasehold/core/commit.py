@@ -22,8 +22,10 @@ from leasehold.core import keys
 from leasehold.core.bounds import soundness
 from leasehold.core.catalog import Catalog
 from leasehold.core.generations import check_generation
+from leasehold.core.identity import hash_secret
 from leasehold.core.messages import CommitTransaction, Holder, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change
+from leasehold.core.origin import Origin, check_same_insert, other_statement
 from leasehold.core.plan import put
 from leasehold.core.records import (
     BucketRecord,
@@ -35,6 +37,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.replication import after_commit, after_replacement, holders_needed
 from leasehold.core.rewrite import replacing
+from leasehold.core.rights import user_of
 from leasehold.core.seals import is_sealed
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
@@ -60,22 +63,29 @@ from leasehold.limits import (
 SHA256_BYTES = 32
 
 
-def open_transaction(request: OpenTransaction, catalog: Catalog) -> tuple[Change, ...]:
-    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so.
+def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Origin | None = None) -> tuple[Change, ...]:
+    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so, or where the
+    id is that of another INSERT, or of another `statement`, if there is one of this id.
 
     One that is known was opened before the state that a new generation began from, so the facts that its writer goes
     by are of the history that was kept: it goes on, and no ticket to write needs a generation of its own.
     """
     if not is_hex_128(request.transaction):
         raise Refused("a transaction id is 128 bits in hex", code="BAD_TRANSACTION", hint="draw a random one")
-    if request.transaction in catalog.transactions:
-        if catalog.transactions[request.transaction].table != request.table:
+    if len(request.text_sha256) not in (0, SHA256_BYTES):
+        raise Refused("the hash of the text is no SHA-256", code="BAD_TRANSACTION", hint="upgrade the client")
+    known = catalog.transactions.get(request.transaction)
+    if known is not None:
+        check_same_insert(known, request.login, request.text_sha256, catalog)
+        if known.table != request.table:
             raise Refused(
                 f"write transaction {request.transaction} is one of another table",
                 code="TRANSACTION_USED",
                 hint="draw a new id for other rows",
             )
         return ()
+    if statement is not None:
+        raise other_statement()
     check_generation(request.generation, catalog)
     table = _writable(request.table, request.schema_version, catalog)
     assert catalog.counters is not None
@@ -88,6 +98,14 @@ def open_transaction(request: OpenTransaction, catalog: Catalog) -> tuple[Change
         state=TransactionState.OPEN,
         rows=0,
     )
+    if request.text_sha256:
+        user = user_of(request.login, catalog)
+        record = msgspec.structs.replace(
+            record,
+            user=None if user is None else user.name,
+            login=None if request.login is None else hash_secret(request.login),
+            text_sha256=request.text_sha256,
+        )
     counters = msgspec.structs.replace(catalog.counters, next_transaction=order + 1)
     return (put(keys.transaction(record.id), record), put(keys.COUNTERS, counters), *_purge(catalog))
 

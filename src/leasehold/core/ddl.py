@@ -22,6 +22,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.claims import VIEWS, claims, table_name
 from leasehold.core.operations import Change
+from leasehold.core.origin import other_statement
 from leasehold.core.plan import Context, put
 from leasehold.core.plans import plan, removed, restored
 from leasehold.core.queueing import Claim
@@ -38,7 +39,7 @@ from leasehold.core.records import (
 from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
 from leasehold.errors import Refused
-from leasehold.ids import NodeId, ObjectId, Revision, StatementId, Term
+from leasehold.ids import NodeId, ObjectId, Revision, StatementId, Term, TransactionId
 from leasehold.limits import STATEMENT_TEXT_KEPT
 
 
@@ -67,6 +68,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 def begin(request: Request, catalog: Catalog) -> Begun:
     """Plans the first transaction on `catalog`. Raises `Refused` (and its kin) and then nothing changes."""
     asking = check_statement(request.statement, catalog, request.context.login)
+    if TransactionId(request.id) in catalog.transactions:
+        raise other_statement()
     planned = plan(request.statement, catalog, request.context)
     if planned is None:
         return Begun(changes=(), procedure=None)

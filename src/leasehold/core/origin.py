@@ -13,6 +13,9 @@ with (another password, DROP USER), so that login still counts for this one stat
 
 Without users, only the text is compared. A record of an older version has no hash of its text: then what it keeps of
 the text is compared.
+
+An INSERT is a write transaction of the statement's id, and the same holds for it: `check_same_insert`. An id stands for
+one statement, whether that is an INSERT or another one.
 """
 
 import hashlib
@@ -20,10 +23,12 @@ import hashlib
 import msgspec
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.records import StatementRecord
+from leasehold.core.identity import hash_secret
+from leasehold.core.records import StatementRecord, TransactionRecord
 from leasehold.core.rights import check_history, user_by
 from leasehold.core.statements import fold
 from leasehold.errors import Forbidden, Refused
+from leasehold.ids import LoginToken
 from leasehold.limits import STATEMENT_TEXT_KEPT
 
 
@@ -64,7 +69,20 @@ def hash_text(text: str) -> bytes:
 def check_same_asker(origin: Origin, login: bytes | None, catalog: Catalog) -> None:
     """Raises `Refused` (STATEMENT_ID_USED) for an id that another user has used, and `Unauthenticated`."""
     if not origin.is_of(login, catalog):
-        raise id_used("another user has used this statement id")
+        raise _id_used("another user has used this statement id")
+
+
+def check_same_insert(
+    record: TransactionRecord, login: LoginToken | None, text_sha256: bytes, catalog: Catalog
+) -> None:
+    """Raises `Refused` (STATEMENT_ID_USED) where a write transaction is an INSERT of another text or user. Of other
+    appends, and by records of older versions, nothing is compared."""
+    if not record.text_sha256:
+        return
+    origin = Origin(user=record.user, login=record.login, text="", text_sha256=record.text_sha256)
+    check_same_asker(origin, None if login is None else hash_secret(login), catalog)
+    if text_sha256 != origin.text_sha256:
+        raise other_statement()
 
 
 def hears_text(origin: Origin, login: bytes | None, catalog: Catalog) -> bool:
@@ -84,6 +102,10 @@ def hears_text(origin: Origin, login: bytes | None, catalog: Catalog) -> bool:
     return True
 
 
-def id_used(text: str) -> Refused:
-    """The error for an id that is taken."""
+def other_statement() -> Refused:
+    """The error for an id that was used for another statement."""
+    return _id_used("this statement id was used for another statement")
+
+
+def _id_used(text: str) -> Refused:
     return Refused(text, code="STATEMENT_ID_USED", hint="use a new id for each statement; nothing was changed")

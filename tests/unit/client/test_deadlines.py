@@ -1,7 +1,7 @@
 """What a client does while no coordinator answers: it asks again until the caller's deadline, whatever it was asked."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pyarrow as pa
@@ -9,11 +9,13 @@ import pytest
 
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster, Table, connect
-from leasehold.core.messages import ScanPlan, TableFacts, TransactionFacts
+from leasehold.client.insert import insert
+from leasehold.core.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
+from leasehold.core.origin import hash_text
 from leasehold.core.records import TransactionState
 from leasehold.errors import BadSettings, NotFound, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import ClusterId, ObjectId, StatementId, TransactionId
-from leasehold.limits import CLIENT_PATIENCE_NS, SECOND_NS
+from leasehold.limits import CLIENT_PATIENCE_NS, SECOND_NS, TRANSACTION_RENEW_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.failures import plainly
 from tests.unit.client.test_places import pair  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture
@@ -73,6 +75,7 @@ class Answering(Cluster):
     def __init__(self, made: Nodes) -> None:
         super().__init__("127.0.0.1:1")
         self.made = made
+        self.texts: list[bytes] = []
 
     def facts(self, name: str) -> TableFacts:
         return self.made.facts()
@@ -80,11 +83,21 @@ class Answering(Cluster):
     def plan(self, *_: object, **__: object) -> ScanPlan:
         return self.made.plan()
 
-    def open_transaction(self, facts: TableFacts, transaction: TransactionId) -> TransactionFacts:
-        opened = self.made.open()
+    def open_transaction(
+        self, facts: TableFacts, transaction: TransactionId, text_sha256: bytes = b""
+    ) -> TransactionFacts:
+        self.texts.append(text_sha256)
+        opened = transaction if transaction in self.made.catalog.transactions else self.made.open()
         self.opened = opened
         revision = self.made.catalog.revision
         return TransactionFacts(transaction=opened, state=TransactionState.OPEN, rows=0, revision=revision)
+
+    def commit(
+        self, cluster_id: ClusterId, transaction: TransactionId, segments: Iterable[StagedSegment], **_: object
+    ) -> TransactionFacts:
+        self.made.commit(self.opened, tuple(segments))
+        revision = self.made.catalog.revision
+        return TransactionFacts(transaction=transaction, state=TransactionState.COMMITTED, rows=1, revision=revision)
 
     def try_abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
         raise Unreachable("no coordinator")
@@ -104,6 +117,24 @@ def test_a_table_that_was_dropped_and_made_again_is_another_table(pair: Nodes) -
         with pytest.raises(NotFound) as caught:
             use()
         assert caught.value.code == "TABLE_DROPPED"
+
+
+def test_an_insert_names_its_text_whenever_it_asks_for_more_time(pair: Nodes) -> None:  # noqa: F811
+    class Leaping(BoottimeClock):
+        """Whenever it is looked at, it is time to ask for more."""
+
+        at_ns = 0
+
+        def now_ns(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] - as all others call it
+            self.at_ns += TRANSACTION_RENEW_NS
+            return self.at_ns
+
+    cluster, text = Answering(pair), "INSERT INTO db.t (k) VALUES (7)"
+    cluster._clock = Leaping()
+    insert(cluster, text)
+    assert cluster.texts == [hash_text(text)] * 2
+    assert Table(cluster, pair.facts()).append(pa.table({"k": [8]})) == 1
+    assert cluster.texts[2:] == [b""] * 2
 
 
 def test_a_coordinator_is_asked_for_half_a_minute_unless_told_otherwise() -> None:

@@ -9,15 +9,21 @@ from leasehold.core import keys
 from leasehold.core.codec import decode_record, encode
 from leasehold.core.commit import abort_transaction, commit_transaction, open_transaction
 from leasehold.core.ddl import finish
+from leasehold.core.identity import hash_secret
 from leasehold.core.messages import CommitTransaction, Holder, OpenTransaction, StagedSegment
 from leasehold.core.operations import Change
+from leasehold.core.origin import Origin, hash_text
 from leasehold.core.records import (
     BucketRecord,
     ColumnStatistics,
+    LoginRecord,
+    PrincipalKind,
+    PrincipalRecord,
     Record,
     SegmentRecord,
     TransactionRecord,
     TransactionState,
+    UseState,
 )
 from leasehold.core.replication import holders_needed
 from leasehold.core.seals import seal_key, sealed
@@ -53,9 +59,15 @@ def ground(*statements, min_in_sync=1, buckets=2, replication=3):
     return base
 
 
-def asked(transaction=W1, table=TABLE, version=1, generation=1):
+def asked(transaction=W1, table=TABLE, version=1, generation=1, text="", login=None):
     return OpenTransaction(
-        cluster_id="c" * 32, transaction=transaction, table=table, schema_version=version, generation=generation
+        cluster_id="c" * 32,
+        transaction=transaction,
+        table=table,
+        schema_version=version,
+        generation=generation,
+        text_sha256=hash_text(text) if text else b"",
+        login=login,
     )
 
 
@@ -114,6 +126,12 @@ def entry(staged, *holders):
     )
 
 
+def user(number, name):
+    return PrincipalRecord(
+        id=number, kind=PrincipalKind.USER, name=name, state=UseState.IN_USE, password_hash="", roles=(), leaving=()
+    )
+
+
 def record(state, rows=0, order=1, transaction=W1):
     return TransactionRecord(id=transaction, order=order, table=TABLE, schema_version=1, state=state, rows=rows)
 
@@ -142,6 +160,58 @@ def test_opening_again_changes_nothing_whatever_became_of_it():
     assert open_transaction(asked(), base.catalog) == ()
     base.commit(abort_transaction(W1, base.catalog))
     assert open_transaction(asked(version=9), base.catalog) == ()
+
+
+INSERT = "INSERT INTO db.t VALUES (1, 'x')"
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_an_insert_asked_for_again_is_the_same_to_its_last_character(state):
+    base = opened(ground(), text=INSERT)
+    base.put(keys.transaction(W1), msgspec.structs.replace(base.catalog.transactions[W1], state=state))
+    assert open_transaction(asked(text=INSERT), base.catalog) == ()
+    for text in (INSERT + " ", "INSERT INTO db.t VALUES (2, 'x')", ""):
+        assert refused(open_transaction, asked(text=text), base.catalog) == "STATEMENT_ID_USED"
+    assert refused(open_transaction, asked(text="INSERT INTO d.o VALUES (1)", table=9), base.catalog) == (
+        "STATEMENT_ID_USED"
+    )
+
+
+def test_an_insert_belongs_to_the_user_and_the_login_that_it_came_with():
+    base, tokens = ground(), {"a": "a" * 32, "b": "b" * 32}
+    for number, (name, token) in enumerate(tokens.items(), 1):
+        base.put(keys.principal(number), user(number, name))
+        base.put(keys.login(hash_secret(token)), LoginRecord(token_hash=hash_secret(token), user=number, order=number))
+    opened(base, text=INSERT, login=tokens["b"])
+    kept = base.catalog.transactions[W1]
+    assert (kept.user, kept.login, kept.text_sha256) == ("b", hash_secret(tokens["b"]), hash_text(INSERT))
+    assert open_transaction(asked(text=INSERT, login=tokens["b"]), base.catalog) == ()
+    assert refused(open_transaction, asked(text=INSERT, login=tokens["a"]), base.catalog) == "STATEMENT_ID_USED"
+    opened(base, W2, login=tokens["b"])
+    assert base.catalog.transactions[W2] == record(TransactionState.OPEN, order=2, transaction=W2)
+
+
+def test_of_an_append_and_of_a_record_of_an_older_version_only_the_table_is_compared():
+    base = opened(ground())
+    assert base.catalog.transactions[W1] == record(TransactionState.OPEN), "and nothing else is kept of it"
+    assert open_transaction(asked(text=INSERT), base.catalog) == ()
+    assert refused(open_transaction, asked(table=9), base.catalog) == "TRANSACTION_USED"
+
+
+def test_an_id_of_another_statement_opens_nothing_unless_it_was_opened_before():
+    base, other = (
+        ground(),
+        Origin(user=None, login=None, text="DROP TABLE d.o", text_sha256=hash_text("DROP TABLE d.o")),
+    )
+    for text in (INSERT, ""):
+        assert refused(open_transaction, asked(text=text), base.catalog, other) == "STATEMENT_ID_USED"
+    assert open_transaction(asked(text=INSERT), opened(base, text=INSERT).catalog, other) == ()
+
+
+@pytest.mark.parametrize("length", [1, 31, 33])
+def test_a_hash_of_a_text_has_the_length_of_one(length):
+    request = msgspec.structs.replace(asked(), text_sha256=b"h" * length)
+    assert refused(open_transaction, request, ground().catalog) == "BAD_TRANSACTION"
 
 
 def test_a_table_is_written_under_any_schema_it_has_had():

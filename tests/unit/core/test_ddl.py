@@ -11,6 +11,8 @@ from leasehold.core.records import (
     HiddenColumn,
     HiddenDatabase,
     HiddenTable,
+    TransactionRecord,
+    TransactionState,
     UseState,
 )
 from leasehold.core.statements import TableName
@@ -208,6 +210,18 @@ def test_a_database_about_to_go_hides_nothing_else():
     assert base.catalog.find_database("other") is not None
     with pytest.raises(NotFound):
         base.begin(create_table())
+
+
+def test_a_definition_under_the_id_of_a_write_transaction_changes_nothing():
+    base = ground(create_database(), create_table())
+    request = base.request(drop_table())
+    written = TransactionRecord(
+        id=request.id, order=1, table=2, schema_version=1, state=TransactionState.COMMITTED, rows=1
+    )
+    base.put(keys.transaction(request.id), written)
+    with pytest.raises(Refused) as caught:
+        ddl.begin(request, base.catalog)
+    assert caught.value.code == "STATEMENT_ID_USED"
 
 
 # ---------------------------------------------------------------- what people are told besides

@@ -98,6 +98,8 @@ class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transa
     schema_version: SchemaVersion
     generation: Generation = Generation(1)
     """That of the facts that the rows will be written by."""
+    text_sha256: bytes = b""
+    """Of the text of an INSERT, which its id stands for; empty for other appends."""
 
 
 class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1"):

@@ -66,3 +66,9 @@ class TransactionRecord(Record, frozen=True, kw_only=True, tag="transaction/1"):
     schema_version: SchemaVersion
     state: TransactionState
     rows: int
+    user: str | None = None
+    """Who asked for it, where users exist; as `login` only of an INSERT."""
+    login: bytes | None = None
+    """The hash of the login that it came with."""
+    text_sha256: bytes = b""
+    """Of the text of an INSERT; empty for other appends, and in records of older versions."""
