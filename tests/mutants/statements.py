@@ -10,6 +10,7 @@ RUNNING = "tests/unit/coordinator/test_procedures.py"
 REWRITE = "tests/unit/core/test_rewrite.py"
 ASKED = "tests/scenarios/test_admission.py"
 ROWS = "tests/unit/node/test_hiding.py"
+WALL = "tests/unit/core/test_wallclock.py"
 CUTOFF = "tests/unit/node/test_cutoff.py"
 WAITED = (
     "tests/unit/coordinator/test_waits_in_sequence.py"
@@ -275,8 +276,8 @@ MUTANTS = (
         name="a wall clock that is believed whatever it says",
         invariant="INV-SCAN-1",
         rule="rows expire by real time, measured by the clock of the leases, and a bounded step",
-        edits=(Edit("WallClock.believe", "wall_us > measured_us + drift_us + step_ns // 1_000", "False"),),
-        hunters=("tests/unit/core/test_wallclock.py::test_a_clock_that_jumps_ahead_and_back_moves_nothing",),
+        edits=(Edit("WallClock.believe", "wall_us > self._anchor_us + drift_us + bound_ns // 1_000", "False"),),
+        hunters=(f"{WALL}::test_a_clock_that_jumps_ahead_and_back_moves_nothing",),
         unseen="rows of the simulator have no time",
     ),
     Mutant(
@@ -285,6 +286,34 @@ MUTANTS = (
         rule="a new leader holds its wall clock against the time that the horizons tell",
         edits=(Edit("BelievedClock.__init__", "shown_by_horizons(writer.catalog)", "None"),),
         hunters=("tests/unit/coordinator/test_wallclock.py",),
+        unseen="rows of the simulator have no time",
+    ),
+    Mutant(
+        name="a wall clock set right that leaves the anchor ahead",
+        invariant="INV-SCAN-1",
+        rule="the anchor follows a wall clock that is behind it",
+        edits=(
+            Edit(
+                "WallClock.believe",
+                "self._anchor_us = min(wall_us, self._anchor_us + drift_us)",
+                "self._anchor_us += drift_us",
+            ),
+        ),
+        hunters=(f"{WALL}::test_a_clock_that_was_ahead_at_the_election_is_not_believed_again_once_it_was_set_right",),
+        unseen="rows of the simulator have no time",
+    ),
+    Mutant(
+        name="housekeeping by a wall clock without a bound",
+        invariant="INV-SCAN-1",
+        rule="a leader moves horizons by the wall clock as far as it is believed",
+        edits=(
+            Edit(
+                "Leader.__init__",
+                "Housekeeping(self._writer, self._wall, threads)",
+                "Housekeeping(self._writer, clock, threads)",
+            ),
+        ),
+        hunters=("tests/unit/coordinator/test_leader_wall_clock.py",),
         unseen="rows of the simulator have no time",
     ),
     Mutant(

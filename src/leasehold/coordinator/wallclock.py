@@ -33,9 +33,7 @@ class BelievedClock:
 
     def wall_us(self) -> int:
         """The wall clock as far as it is believed."""
-        settings = self._writer.catalog.settings
-        assert settings is not None, "a cluster that is led has settings"
-        believed_us = self._wall.believe(self._clock.wall_us(), self._clock.now_ns(), settings)
+        believed_us = self._wall.believe(self._clock.wall_us(), self._clock.now_ns(), self._writer.catalog)
         is_ahead = self._wall.ahead_us > 0
         if is_ahead and not self._was_ahead:
             log.error(
