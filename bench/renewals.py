@@ -152,6 +152,7 @@ def with_statements(bench: Bench, lasts_s: int) -> list[Figure]:
 
 
 def _figures(what: str, window: Window, *, aimed: bool) -> list[Figure]:
+    assert window.seen.broken is None, window.seen.broken
     slow = quantile(window.trips_ms(), 0.99)
     return [
         Figure(
@@ -176,7 +177,7 @@ def most(bench: Bench, size: Size) -> Figure:
     best: Window | None = None
     for rate in size.ramp:
         window = bench.phase(rate, size.ramp_s)
-        if window.rate < 0.95 * rate or quantile(window.trips_ms(), 0.99) > RAMP_P99_MS:
+        if window.seen.broken or window.rate < 0.95 * rate or quantile(window.trips_ms(), 0.99) > RAMP_P99_MS:
             break
         best = window
     if best is None:

@@ -73,6 +73,8 @@ class Seen(msgspec.Struct, kw_only=True):
     trips_ns: list[int] = []
     lags_ns: list[int] = []
     urgent: int = 0
+    broken: str | None = None
+    """Why a connection ended, which ended the phase: a coordinator that has too much to do ends some."""
 
 
 # ---------------------------------------------------------------- HTTP/2, as much as one call needs
@@ -124,6 +126,9 @@ class Stream(asyncio.Protocol):
         self.broken = self.broken or f"the connection ended: {exc}"
 
     def send(self, message: Message) -> None:
+        """Raises `ConnectionError` once the coordinator has closed it: so it ends what is silent for too long."""
+        if self.broken is not None or self._transport.is_closing():
+            raise ConnectionError(self.broken or "the connection is being closed")
         blob = encode(message)
         size = len(blob)
         self._window -= size + 5
@@ -383,8 +388,18 @@ async def _open_all(address: str, count: int) -> list[Node]:
 
 
 async def _phase(nodes: list[Node], phase: Phase) -> Seen:
-    """All nodes begin one after the other within the first interval, so that they stay spread."""
-    clock, seen = BoottimeClock(), Seen()
+    seen = Seen()
+    try:
+        await _renew(nodes, phase, seen)
+    except ConnectionError as error:
+        seen.broken = str(error)
+    return seen
+
+
+async def _renew(nodes: list[Node], phase: Phase, seen: Seen) -> None:
+    """All nodes begin one after the other within the first interval, so that they stay spread. Raises
+    `ConnectionError`."""
+    clock = BoottimeClock()
     began_ns = clock.now_ns()
     ends_ns = began_ns + phase.lasts_ns
     due = [(began_ns + index * phase.every_ns // len(nodes), index, False) for index in range(len(nodes))]
@@ -405,8 +420,8 @@ async def _phase(nodes: list[Node], phase: Phase) -> Seen:
         await asyncio.sleep(max(0, until_ns - clock.now_ns()) / SECOND_NS)
     for node in nodes:
         assert node.stream is not None
-        assert node.stream.broken is None, node.stream.broken
-    return seen
+        if node.stream.broken is not None:
+            raise ConnectionError(node.stream.broken)
 
 
 async def _serve(pipe: Pipe, address: str, count: int) -> None:
