@@ -37,6 +37,10 @@ REPLAY = NodeRecovery(
     left_ns=2_100_000_000,
 )
 
+STATUS = ClusterStatus(
+    cluster_id=ClusterId("c" * 32), term=Term(1), revision=Revision(9), bound_ns=4_000_000_000, nodes=(NODE,)
+)
+
 
 def words(stage: str, recovery: NodeRecovery | None, **fields: object) -> str:
     told = None if recovery is None else msgspec.structs.replace(recovery, **fields)
@@ -100,11 +104,8 @@ def shown(
     lost: int | None = 0,
     lacked: tuple[Lacked, ...] = (),
 ) -> str:
-    status = ClusterStatus(
-        cluster_id=ClusterId("c" * 32),
-        term=Term(1),
-        revision=Revision(9),
-        bound_ns=4_000_000_000,
+    status = msgspec.structs.replace(
+        STATUS,
         nodes=(node,),
         segments_short=short,
         segments_lost=lost,
@@ -166,11 +167,8 @@ def test_programs_get_every_field(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_node_that_hangs_is_told_from_one_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    status = ClusterStatus(
-        cluster_id=ClusterId("c" * 32),
-        term=Term(1),
-        revision=Revision(9),
-        bound_ns=4_000_000_000,
+    status = msgspec.structs.replace(
+        STATUS,
         nodes=(msgspec.structs.replace(NODE, state="FENCED", stage="MEMBER"),),
         silences=(Silence(node=NODE.id, silent_ns=4_200_000_000),),
     )
@@ -192,11 +190,8 @@ def test_a_node_that_hangs_is_told_from_one_that_is_gone(capsys: pytest.CaptureF
     ],
 )
 def test_why_a_node_is_not_connected_is_said(capsys: pytest.CaptureFixture[str], how: str, said: str | None) -> None:
-    status = ClusterStatus(
-        cluster_id=ClusterId("c" * 32),
-        term=Term(1),
-        revision=Revision(9),
-        bound_ns=4_000_000_000,
+    status = msgspec.structs.replace(
+        STATUS,
         nodes=(msgspec.structs.replace(NODE, state="DOWN", stage="MEMBER"),),
         session_ends=(SessionEnd(node=NODE.id, how=how, ago_ns=2_500_000_000),),
     )
@@ -209,11 +204,8 @@ def test_why_a_node_is_not_connected_is_said(capsys: pytest.CaptureFixture[str],
 
 
 def test_a_node_whose_disk_is_full_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    status = ClusterStatus(
-        cluster_id=ClusterId("c" * 32),
-        term=Term(1),
-        revision=Revision(9),
-        bound_ns=4_000_000_000,
+    status = msgspec.structs.replace(
+        STATUS,
         nodes=(NODE, msgspec.structs.replace(NODE, id=NodeId(2), name="node-2")),
         disks_full=(NodeId(2),),
     )
@@ -223,3 +215,31 @@ def test_a_node_whose_disk_is_full_is_named(capsys: pytest.CaptureFixture[str]) 
     assert "node-1: DISK_FULL" not in told
     show_status(status, Output.JSON)
     assert [node["disk_full"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True]
+
+
+def test_a_clock_that_is_not_believed_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    status = msgspec.structs.replace(STATUS, clock_ahead_ns=(40 * 86_400 + 7) * 1_000_000_000 + 5)
+    show_status(status, Output.TABLE)
+    _, told, hint, *_ = capsys.readouterr().out.splitlines()
+    assert told == (
+        "the wall clock of the coordinator is ahead by 40d7s: it is not believed, and rows expire by measured time"
+    )
+    assert hint.startswith("hint: set the clock right; if it is right, ALTER CLUSTER SET clock_step = '..'")
+    show_status(status, Output.JSON)
+    assert json.loads(capsys.readouterr().out)["clock_ahead_s"] == 40 * 86_400 + 7
+    show_status(STATUS, Output.TABLE)
+    assert "clock" not in capsys.readouterr().out
+
+
+def test_a_cluster_that_anybody_may_join_is_warned_of_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    status = msgspec.structs.replace(STATUS, anybody_may_join=True)
+    show_status(status, Output.TABLE)
+    warning = capsys.readouterr().out.splitlines()[1]
+    assert warning == (
+        "WARNING: anybody who reaches the coordinator's port may join as a node and copy all data: it has no"
+        " cluster key (start it with --cluster-key FILE)"
+    )
+    show_status(status, Output.JSON)
+    assert json.loads(capsys.readouterr().out)["anybody_may_join"] is True
+    show_status(STATUS, Output.TABLE)
+    assert "WARNING" not in capsys.readouterr().out
