@@ -508,6 +508,8 @@ PLACE_REST_MIN_NS: Final = SECOND_NS
 """A replica that is fenced, gone or silent is asked last for so long, by the reader or writer that met it; twice as
 long each time that it is met so again."""
 PLACE_REST_MAX_NS: Final = 30 * SECOND_NS
+CLUSTERS_KNOWN_MAX: Final = 16
+"""Of so many clusters the tasks of one Python worker of Spark share what they know."""
 PLACES_TIMEOUT_NS: Final = 2 * SECOND_NS
 """How long a reader or writer waits to hear where else its replicas are: the places it knows may serve again sooner."""
 PLACES_AGAIN_NS: Final = 100 * MILLISECOND_NS

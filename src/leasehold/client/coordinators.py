@@ -92,7 +92,7 @@ class Coordinators:
     `timeout` seconds, by default 30, counted anew after each answer; but for `status`, `whoami`, `initialise` and
     `try_abort`, which ask once. `on_retry` is told what was answered, and for how many seconds it is asked yet, then
     None once an answer has come; from any thread. `on_new_id` is told each id that is drawn for a statement or a write
-    transaction, before anything is sent under it.
+    transaction, before anything is sent under it. `known` is what another client of this cluster knows already.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class Coordinators:
         timeout: float | None = None,
         on_retry: Told = lambda *_: None,
         on_new_id: Callable[[str], None] = lambda _: None,
+        known: Known | None = None,
     ) -> None:
         self.asking = Asking.of(timeout, on_retry)
         self._on_new_id = on_new_id
@@ -116,7 +117,7 @@ class Coordinators:
         self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
         self._cluster_id: ClusterId | None = None
-        self.known = Known()
+        self.known = known or Known()
         """What this client knows, shared by all that it reads and writes."""
 
     def __enter__(self) -> Self:

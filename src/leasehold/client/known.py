@@ -1,12 +1,14 @@
 """What one client knows: the newest revision that it has heard of, which nodes are away, how long answers take.
 
-There is one such object for each connection to a cluster, shared by its statements, scans, appends and their threads.
+There is one such object for each connection to a cluster, shared by its statements, scans, appends and their threads;
+the tasks of one worker process of Spark share one (`of_process`).
 So what one request learned of a node is known at once to all others, and a client is one causal history: nothing older
 than what it was told is shown to it afterwards.
 """
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -22,8 +24,8 @@ from leasehold.core.messages import (
     ViewFacts,
 )
 from leasehold.core.scan import Needed
-from leasehold.ids import Generation, Incarnation, NodeId, Revision
-from leasehold.limits import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS
+from leasehold.ids import ClusterId, Generation, Incarnation, NodeId, Revision
+from leasehold.limits import CLUSTERS_KNOWN_MAX, PLACE_REST_MAX_NS, PLACE_REST_MIN_NS
 from leasehold.wire.clock import BoottimeClock
 
 NOTHING = Revision(0)
@@ -155,3 +157,9 @@ class Known:
             elif last.until_ns <= now_ns:  # else another stream met it in the same state
                 length_ns = min(2 * last.length_ns, PLACE_REST_MAX_NS)
                 self._rests[node] = _Rest(now_ns + length_ns, length_ns, incarnation)
+
+
+@lru_cache(CLUSTERS_KNOWN_MAX)
+def of_process(_cluster: ClusterId) -> Known:
+    """What all tasks of this process know of a cluster: a worker of Spark connects anew for each task."""
+    return Known()

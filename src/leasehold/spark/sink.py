@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.known import of_process
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
@@ -65,7 +66,8 @@ class LeaseholdSink(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Runs in a task: stages its rows. Raises, with the first row that does not fit, `Definite`."""
         facts = self._facts()
-        with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
+        known = of_process(facts.cluster_id)
+        with readable(facts.name), Cluster(self._address, token=self._token, known=known) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self._transaction, iterator, self._revision)
             return Staged([encode(segment) for segment in segments])

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
+from leasehold.client.known import of_process
 from leasehold.client.places import Places
 from leasehold.client.scan import read_segment
 from leasehold.core.codec import decode_message, encode
@@ -174,9 +175,10 @@ class LeaseholdReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in exactly the declared schema; a timestamp is `timestamp[us, tz=UTC]`."""
-        with readable(self._name), Cluster(self._address, token=self._token) as cluster:
-            plan = decode_message(partition.value)
-            assert isinstance(plan, ScanPlan), "partitions() made it"
+        plan = decode_message(partition.value)
+        assert isinstance(plan, ScanPlan), "partitions() made it"
+        known = of_process(plan.facts.cluster_id)
+        with readable(self._name), Cluster(self._address, token=self._token, known=known) as cluster:
             plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
             places = Places(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)

@@ -95,9 +95,11 @@ class Answering(Cluster):
     def commit(
         self, cluster_id: ClusterId, transaction: TransactionId, segments: Iterable[StagedSegment], **_: object
     ) -> TransactionFacts:
-        self.made.commit(self.opened, tuple(segments))
-        revision = self.made.catalog.revision
-        return TransactionFacts(transaction=transaction, state=TransactionState.COMMITTED, rows=1, revision=revision)
+        self.made.commit(self.opened, staged := tuple(segments))
+        revision, added = self.made.catalog.revision, sum(one.rows for one in staged)
+        return TransactionFacts(
+            transaction=transaction, state=TransactionState.COMMITTED, rows=added, revision=revision
+        )
 
     def try_abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
         raise Unreachable("no coordinator")

@@ -11,19 +11,23 @@ import pytest
 from pyarrow.flight import FlightClient
 
 from leasehold.client import append as client_append
+from leasehold.client import attempts as client_attempts
 from leasehold.client import scan
 from leasehold.client.append import stage
+from leasehold.client.cluster import Table
+from leasehold.client.known import of_process
 from leasehold.client.places import Places
 from leasehold.client.scan import read_plan, read_segment, reading_order
 from leasehold.core import hedging
 from leasehold.core.codec import encode
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Fenced, Unreachable
-from leasehold.ids import BucketNumber, NodeId
+from leasehold.ids import BucketNumber, ClusterId, NodeId
 from leasehold.limits import PLACE_REST_MIN_NS
 from leasehold.wire import flight
 from leasehold.wire.flight import expect
-from tests.unit.node.cluster import Cluster, cluster, no_lease, rows
+from tests.unit.client.test_deadlines import Answering
+from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease, rows
 
 SEGMENTS = 6
 
@@ -223,6 +227,49 @@ def test_a_coordinator_that_could_not_be_asked_is_told_too(pair: Cluster) -> Non
     assert "start one" in caught.value.hint
 
 
+# ---------------------------------------------------------------- one client
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that clients read from and write to, each time that they do; nodes that forward don't count."""
+    addresses: list[str] = []
+    for module, name in ((client_attempts, "reader_to"), (client_append, "writer_to")):
+        connect = getattr(flight, name)
+        monkeypatch.setattr(
+            module, name, lambda address, connect=connect: addresses.append(address) or connect(address)
+        )
+    return addresses
+
+
+def once(table: Table, use: str) -> None:
+    """Reads the table, or appends to it."""
+    if use == "scan":
+        assert len(numbers(table.scan())) >= 2000 * SEGMENTS
+    else:
+        assert table.append(rows(90_000, 10)) == 10
+
+
+@pytest.mark.parametrize("second", ["scan", "append"])
+@pytest.mark.parametrize("first", ["scan", "append"])
+def test_a_node_that_one_request_of_a_client_met_fenced_is_left_alone_by_the_next(
+    pair: Cluster, asked: list[str], first: str, second: str
+) -> None:
+    writes_first, _ = pair.catalog.buckets[pair.table.id, BucketNumber(0)].replicas
+    node = pair.node(writes_first if first == "append" else first_of(pair))
+    address = pair.catalog.nodes[node.id].address
+    node.fence()
+    with Answering(pair) as client:
+        client.known.now_ns = stopped  # so no rest ends
+        table = client.table("db.t")
+        once(table, first)
+        assert address in asked
+        asked.clear()
+        once(table, second)
+        assert asked
+        assert address not in asked
+
+
 # ---------------------------------------------------------------- writers
 
 
@@ -313,6 +360,34 @@ def test_a_reader_that_has_heard_of_a_newer_revision_takes_nothing_older(pair: C
 # ---------------------------------------------------------------- Spark's side
 
 
+def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pair: Cluster, asked: list[str]) -> None:
+    from leasehold.spark.sink import LeaseholdSink
+    from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
+
+    node, plan = pair.node(1), pair.plan()
+    of_process(CLUSTER).now_ns = stopped  # so no rest ends
+    node.fence()
+    reader = LeaseholdReader(
+        address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
+    )
+    assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
+    address = pair.catalog.nodes[node.id].address
+    assert address in asked
+    asked.clear()
+    assert len(numbers(reader.read(InputPartition(encode(plan))))) == 2000 * SEGMENTS
+    sink = LeaseholdSink(
+        address="127.0.0.1:1",
+        token=None,
+        facts=encode(pair.facts()),
+        transaction=pair.open(),
+        revision=pair.catalog.revision,
+    )
+    assert len(sink.write(iter([rows(70_000, 500)])).segments) == 1
+    assert asked
+    assert address not in asked
+    assert of_process(CLUSTER) is not of_process(ClusterId("d" * 32))
+
+
 def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> None:
     """As Spark's workers call them, each in a process that may not even reach the coordinator."""
     from leasehold.spark.sink import LeaseholdSink
@@ -333,6 +408,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     (segment,) = [expect(StagedSegment, one) for one in staged.segments]
     assert [one.node for one in segment.holders] == [2]
     pair.commit(transaction, (segment,))
+    of_process.cache_clear()  # another process reads: the node does not rest there
     plan = pair.plan()
     reader = LeaseholdReader(
         address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from leasehold.client.known import of_process
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog, live_fields
 from leasehold.core.commit import commit_transaction, open_transaction
@@ -352,6 +353,7 @@ class Cluster:
 def cluster(root: Path, *, nodes: int = 2, batch_rows: int = 1_000) -> Iterator[Cluster]:
     """Ends its servers; a handler that failed in a way nobody foresaw fails the test."""
     made = Cluster(root, nodes=nodes, batch_rows=batch_rows)
+    of_process.cache_clear()  # of another one with the same id
     try:
         yield made
         assert not made.faults, made.faults
