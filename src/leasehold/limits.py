@@ -863,13 +863,17 @@ REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Requests in frames that a coordinator holds at the same time; a further one is answered BUSY before it is read."""
 REQUEST_READ_NS: Final = 10 * SECOND_NS
 """How long a request may take to arrive, from its first byte on."""
-REQUESTS_UNREAD_MAX: Final = 8_192
-"""Requests that have begun and have not arrived; one more ends the oldest."""
-CALLS_PENDING_MAX: Final = 8_192
-"""Calls that gRPC has accepted and the server has not begun; above, and surely above twice as many, gRPC cancels
-further ones."""
+REQUESTS_UNREAD_MAX: Final = 512
+"""Requests that have begun and have not arrived; one more ends the oldest. Each may take a frame and some 24 KiB. Those
+of honest clients arrive at once: of 5,000 asked at the same time 6 were unread."""
+CALLS_PENDING_MAX: Final = 5_120
+"""Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
+CALLS_PENDING_HARD_MAX: Final = 6_144
+"""Above this gRPC cancels all further ones."""
+REQUEST_WINDOW_BYTES: Final = 4 * 1024
+"""What gRPC takes in of a call to a coordinator before anybody reads it."""
 STREAM_WINDOW_BYTES: Final = 16 * 1024
-"""What gRPC takes in of a stream before anybody reads it."""
+"""What gRPC takes in of a call to a node before anybody reads it."""
 HANDSHAKE_NS: Final = 5 * SECOND_NS
 """How long a connection may take until it speaks HTTP/2; then it is closed."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
@@ -880,7 +884,12 @@ SESSIONS_UNOPENED_MAX: Final = NODES_MAX
 """Sessions that have not said whose they are; one more ends the oldest."""
 
 assert 4 * STATEMENT_CHARACTERS_MAX < REQUEST_BYTES_MAX < MESSAGE_BYTES_MAX < REQUESTS_BYTES_MAX
-assert CALLS_PENDING_MAX * STREAM_WINDOW_BYTES <= 128 * 1024 * 1024
+assert CALLS_PENDING_MAX < CALLS_PENDING_HARD_MAX
+assert (
+    REQUESTS_UNREAD_MAX * (REQUEST_FRAME_BYTES_MAX + 24 * 1024)
+    + CALLS_PENDING_HARD_MAX * (REQUEST_WINDOW_BYTES + 16 * 1024)
+    < 192 * 1024 * 1024
+), "what calls cost before they are read"
 assert SEGMENTS_PER_REPORT_MAX * 128 < REQUEST_FRAME_BYTES_MAX, "what a node reports travels in one frame"
 
 # Statements that take long to parse.

@@ -14,10 +14,11 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, StatementId, TransactionId
-from leasehold.limits import REQUEST_BYTES_MAX
+from leasehold.limits import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
 from tests.attacks.ground import NOBODY, TABLE, WRITER, Ground
+from tests.attacks.unfinished import unfinished_calls
 
 LONG = pytest.mark.long
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -29,6 +30,7 @@ ANSWER_S: Final = 120
 FAT_SESSIONS: Final = 20
 FAT_BYTES: Final = 64 * 1024 * 1024
 QUESTIONS: Final = 5_000
+UNFINISHED: Final = 3_000
 PARSERS: Final = 20
 GUESSERS: Final = 80
 GUESSES: Final = 1
@@ -108,6 +110,16 @@ def test_large_requests_in_frames_of_a_stranger(ground: Ground, scale: int, meth
         ]
         ended = at_once(calls)
     assert set(ended) <= {"BUSY", "UNAUTHENTICATED", "OTHER_CLUSTER", "TOO_SLOW"}
+
+
+def test_requests_that_never_come_whole(ground: Ground, scale: int) -> None:
+    """Each lacks the last byte of a frame. They give way to each other; the last ones are given up by the clock."""
+    with ground.attacked():
+        for _ in range(scale):
+            with unfinished_calls(
+                ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, UNFINISHED, on_each=UNFINISHED // CONNECTIONS
+            ) as keep_going:
+                keep_going(UNFINISHED // 3 if scale == 1 else 0)
 
 
 def test_fat_sessions_that_are_never_opened(ground: Ground, scale: int) -> None:

@@ -6,7 +6,7 @@ that requests take is bounded before they are read, whoever sends them.
 
 | first frame | then | counted |
 | --- | --- | --- |
-| a message | nothing | no: it is there already |
+| a message | nothing | no: at most REQUESTS_UNREAD_MAX arrive at a time |
 | ANNOUNCED, size | frames of `size` bytes together | `size`, from before the next frame until the answer |
 """
 

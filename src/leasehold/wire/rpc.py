@@ -26,6 +26,7 @@ from leasehold.core.codec import decode_message
 from leasehold.core.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits import (
+    CALLS_PENDING_HARD_MAX,
     CALLS_PENDING_MAX,
     CONNECT_ATTEMPT_NS,
     CONNECT_TIMEOUT_NS,
@@ -36,10 +37,10 @@ from leasehold.limits import (
     RECONNECT_BACKOFF_MAX_NS,
     RECONNECT_BACKOFF_MIN_NS,
     REQUEST_FRAME_BYTES_MAX,
+    REQUEST_WINDOW_BYTES,
     SECOND_NS,
     SESSION_AHEAD_BYTES_MAX,
     SESSION_END_GRACE_NS,
-    STREAM_WINDOW_BYTES,
 )
 from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
@@ -83,10 +84,10 @@ _SERVER_OPTIONS: Final = (
     *_COMMON_OPTIONS,
     *SERVER_CONNECTION_OPTIONS,
     ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
-    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
+    ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
     # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
     ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
-    ("grpc.server.max_pending_requests_hard_limit", 2 * CALLS_PENDING_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", CALLS_PENDING_HARD_MAX),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS // 2),
     ("grpc.http2.max_ping_strikes", 0),
 )
