@@ -21,6 +21,7 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
     waited = receipt.waited or Waited()
     settling = [named(one) for one in waited.nodes]
     pending, cleaning = [named(one) for one in receipt.pending], [named(one) for one in receipt.cleaning]
+    bound_all_leaders_ms = milliseconds((receipt.leader_changes + 1) * receipt.bound_ns)
     if output is Output.JSON:
         show_json(
             {
@@ -35,6 +36,7 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
                 "cleaning": cleaning,
                 "notes": list(receipt.notes),
                 "leader_changes": receipt.leader_changes,
+                "bound_all_leaders_ms": bound_all_leaders_ms,
                 "queued_ms": milliseconds(waited.queued_ns),
                 "settling_ms": milliseconds(waited.settling_ns),
                 "settling": settling,
@@ -50,9 +52,8 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
             until = f"no node served what was before their last change, {', '.join(settling)} last"
             say(f"before that, {milliseconds(waited.settling_ns):.0f} ms until {until}")
         if receipt.leader_changes:
-            most = (receipt.leader_changes + 1) * milliseconds(receipt.bound_ns)
             later = f"{receipt.leader_changes} later leader(s) took it up"
-            say(f"{later}: at most {most:.0f} ms in all, and the time without a leader")
+            say(f"{later}: at most {bound_all_leaders_ms:.0f} ms in all, and the time without a leader")
         for one in receipt.notes:
             say(f"note: {one}")
         if settled or not pending:
