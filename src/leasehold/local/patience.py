@@ -5,19 +5,25 @@ from collections.abc import Callable, Sequence
 from leasehold.errors import Unreachable
 from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS, START_STALL_NS, START_TELL_NS
 from leasehold.local.process import Process
-from leasehold.wire.clock import BoottimeClock
 
 
 class Patience:
     """Waits for processes as long as they run and make progress, until a deadline.
 
     A process makes progress if it has used CPU time or written to its log during the last START_STALL_NS: on a machine
-    under heavy load it does so slowly. `pause` is how it waits, `tell` gets a line for people each START_TELL_NS.
+    under heavy load it does so slowly. `pause` is how it waits, `tell` gets a line for people each START_TELL_NS, and
+    `now_ns` reads the clock.
     """
 
-    def __init__(self, timeout_ns: int, pause: Callable[[int], None], tell: Callable[[str], None]) -> None:
-        self._clock = BoottimeClock()
-        self._began_ns = self._told_ns = self._clock.now_ns()
+    def __init__(
+        self,
+        timeout_ns: int,
+        pause: Callable[[int], None],
+        tell: Callable[[str], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._now_ns = now_ns
+        self._began_ns = self._told_ns = now_ns()
         self._deadline_ns = self._began_ns + timeout_ns
         self._pause = pause
         self._tell = tell
@@ -29,7 +35,7 @@ class Patience:
         Raises `Refused` (DID_NOT_START) if one of the processes has ended, `Unreachable` if one of them makes no
         progress or the deadline has passed.
         """
-        now_ns = self._clock.now_ns()
+        now_ns = self._now_ns()
         for process in processes:
             process.check_runs()
             self._check_progress(process, now_ns)

@@ -112,7 +112,7 @@ class Process:
                 hint=f"{self._last_hint()}the whole log is {self.log}",
             )
 
-    def used(self) -> object:
+    def used(self) -> tuple[object, int]:
         """Changes whenever the process has used CPU time or has written to its log."""
         process = self.running()
         try:

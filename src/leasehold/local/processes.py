@@ -225,8 +225,9 @@ class LocalCluster:
             return wait_until_active(cluster, addresses, partial(patience.wait, processes=processes))
 
     def _patience(self) -> Patience:
-        left_ns = START_WAIT_NS if self._until_ns is None else self._until_ns - BoottimeClock().now_ns()
-        return Patience(left_ns, self._pause, self._tell)
+        now_ns = BoottimeClock().now_ns
+        left_ns = START_WAIT_NS if self._until_ns is None else self._until_ns - now_ns()
+        return Patience(left_ns, self._pause, self._tell, now_ns)
 
     def _spawn_node(self, process: Process, coordinator: str) -> None:
         where = ["--dir", str(process.directory), "--listen", "127.0.0.1:0", "--coordinator", coordinator]

@@ -33,3 +33,15 @@ def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
             os.sched_yield()
         assert Process(tmp_path).running() is None
     assert by_a_thread is not None
+
+
+def test_progress_is_cpu_time_or_a_line_in_the_log(tmp_path: Path) -> None:
+    known = psutil.Process()
+    (tmp_path / "pid").write_bytes(msgspec.json.encode(Identity(pid=known.pid, started=known.create_time())))
+    process = Process(tmp_path)
+    times, written = process.used()
+    process.log.write_text("a line\n")
+    assert process.used()[1] != written
+    while known.cpu_times()[:2] == times:
+        pass  # this process is the one that works
+    assert process.used()[0] != times
