@@ -31,6 +31,7 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import Failure
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits import (
+    CONNECTION_IDLE_NS,
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
     FLIGHT_CALLERS_WAITING_MAX,
@@ -49,7 +50,7 @@ from leasehold.limits import (
 from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
-from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
+from leasehold.wire.connections import server_connection_options
 from leasehold.wire.failures import to_failure
 from leasehold.wire.flight import CALLER_HEADER
 from leasehold.wire.flight_codec import (
@@ -69,7 +70,6 @@ from leasehold.wire.threads import ServingThreads
 
 SERVICE: Final = "/arrow.flight.protocol.FlightService/"
 _OPTIONS: Final = (
-    *SERVER_CONNECTION_OPTIONS,
     ("grpc.max_receive_message_length", FLIGHT_RECEIVED_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
     # Otherwise gRPC takes in megabytes of each call that nobody reads.
@@ -135,10 +135,17 @@ class FlightServer:
 
     `listen` is `host:port` on the loopback interface; port 0 picks a free one, `address` tells which. Raises
     `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
-    is not ours; the peer learns of it only that it happened.
+    is not ours; the peer learns of it only that it happened. A connection without a call is closed after `idle_ns`.
     """
 
-    def __init__(self, service: FlightService, *, listen: str, on_fault: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        service: FlightService,
+        *,
+        listen: str,
+        on_fault: Callable[[BaseException], None],
+        idle_ns: int = CONNECTION_IDLE_NS,
+    ) -> None:
         host, port = loopback(listen)
         probe(host, port, listen)
         shown = f"[{host}]" if ":" in host else host
@@ -147,7 +154,7 @@ class FlightServer:
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
             handlers=[_Methods(service, self._watch, on_fault)],
-            options=_OPTIONS,
+            options=(*_OPTIONS, *server_connection_options(idle_ns)),
             maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
         )
         try:

@@ -30,6 +30,7 @@ from leasehold.limits import (
     CALLS_PENDING_MAX,
     CONNECT_ATTEMPT_NS,
     CONNECT_TIMEOUT_NS,
+    CONNECTION_IDLE_NS,
     KEEPALIVE_INTERVAL_NS,
     KEEPALIVE_TIMEOUT_NS,
     MESSAGE_BYTES_MAX,
@@ -43,7 +44,7 @@ from leasehold.limits import (
     SESSION_END_GRACE_NS,
 )
 from leasehold.wire.addresses import loopback, port_in_use, probe
-from leasehold.wire.connections import SERVER_CONNECTION_OPTIONS
+from leasehold.wire.connections import server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import plainly, raise_failure, to_failure
 from leasehold.wire.peer import set_peer
@@ -82,7 +83,6 @@ CHANNEL_OPTIONS: Final = (
 )
 _SERVER_OPTIONS: Final = (
     *_COMMON_OPTIONS,
-    *SERVER_CONNECTION_OPTIONS,
     ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
     # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
@@ -422,15 +422,22 @@ class GrpcServer:
         await self._server.stop(None)
 
 
-async def serve(address: str, service: Service, *, on_fault: Callable[[BaseException], None]) -> GrpcServer:
+async def serve(
+    address: str,
+    service: Service,
+    *,
+    on_fault: Callable[[BaseException], None],
+    idle_ns: int = CONNECTION_IDLE_NS,
+) -> GrpcServer:
     """Serves `service` at `address`, `host:port` on the loopback interface; port 0 picks a free one.
 
     Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is
     not one of this machine's loopback addresses. `on_fault` gets every error of a handler that is not ours.
+    A connection without a call is closed after `idle_ns`.
     """
     host, port = loopback(address)
     probe(host, port, address)
-    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    server = grpc.aio.server(options=(*_SERVER_OPTIONS, *server_connection_options(idle_ns)))
     server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(Requests(OneThread())),))
     shown = f"[{host}]" if ":" in host else host
     try:

@@ -1,0 +1,64 @@
+"""A connection that made its handshake and then makes no call is closed, at both kinds of servers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import cast
+
+import pytest
+
+from leasehold.limits import CONNECTION_IDLE_NS, MILLISECOND_NS
+from leasehold.wire.connections import server_connection_options
+from leasehold.wire.flight_server import FlightServer, FlightService
+from leasehold.wire.ports import Service
+from leasehold.wire.rpc import serve
+
+IDLE_NS = 100 * MILLISECOND_NS
+FRAME_HEADER_BYTES = 9
+SETTINGS, GOAWAY = 4, 7
+HANDSHAKE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])
+"""HTTP/2 as a client begins it: its preface and a frame of settings, none of which differs from the default."""
+
+
+def refuse(fault: BaseException) -> None:
+    raise AssertionError from fault
+
+
+@asynccontextmanager
+async def coordinator() -> AsyncIterator[str]:
+    server = await serve("127.0.0.1:0", cast("Service", None), on_fault=refuse, idle_ns=IDLE_NS)
+    yield server.address
+    await server.close()
+
+
+@asynccontextmanager
+async def node() -> AsyncIterator[str]:
+    server = FlightServer(cast("FlightService", None), listen="127.0.0.1:0", on_fault=refuse, idle_ns=IDLE_NS)
+    yield server.address
+    await asyncio.to_thread(server.close)
+
+
+def kinds(received: bytes) -> list[int]:
+    """The types of the HTTP/2 frames."""
+    found: list[int] = []
+    while received:
+        found.append(received[3])
+        received = received[FRAME_HEADER_BYTES + int.from_bytes(received[:3]) :]
+    return found
+
+
+@pytest.mark.parametrize("serving", [coordinator, node])
+async def test_a_connection_without_a_call_is_closed(serving: Callable[[], AbstractAsyncContextManager[str]]) -> None:
+    async with serving() as address, asyncio.timeout(30):
+        host, port = address.rsplit(":", 1)
+        reader, writer = await asyncio.open_connection(host, int(port))
+        with contextlib.closing(writer):
+            writer.write(HANDSHAKE)
+            frames = kinds(await reader.read())
+        assert frames[0] == SETTINGS, "the server has made the handshake too"
+        assert GOAWAY in frames, "the server has told that it closes it"
+
+
+def test_unless_told_otherwise_it_has_its_bound() -> None:
+    assert dict(server_connection_options())["grpc.max_connection_idle_ms"] == CONNECTION_IDLE_NS // MILLISECOND_NS
