@@ -143,20 +143,25 @@ def outdated(
     *,
     verified: Verified,
 ) -> list[BucketKey]:
-    """The buckets to compare now: new ones in order, then those that have changed, and of the others some more, the
-    longest not looked at first, so that each has its turn within RECONCILE_ROUNDS_WHOLE rounds whatever was missed.
+    """The buckets that have to be compared: new ones in order, then those that have changed.
 
-    `on_disk` was listed **before** `durable` was read; `own` are the buckets assigned in it; `compared` is in the order
-    of comparing.
+    `on_disk` was listed **before** `durable` was read; `own` are the buckets assigned in it.
     """
     due = sorted({*own, *(key for key, files in on_disk.items() if files)}.difference(compared))
-    current: list[BucketKey] = []
     for key, before in compared.items():
-        files = on_disk.get(key, _NONE)
-        same = _same(before.files, files) and before.basis.holds(basis_of(durable, node, key, verified=verified))
-        (current if same and before.is_settled else due).append(key)
-    due.extend(islice(current, -(-len(compared) // RECONCILE_ROUNDS_WHOLE)))
+        same = _same(before.files, on_disk.get(key, _NONE)) and before.basis.holds(
+            basis_of(durable, node, key, verified=verified)
+        )
+        if not (same and before.is_settled):
+            due.append(key)
     return due
+
+
+def in_turn(compared: Mapping[BucketKey, Compared], due: Collection[BucketKey]) -> list[BucketKey]:
+    """The buckets to compare besides those that are due: some more, the longest not looked at first, so that each has
+    its turn within RECONCILE_ROUNDS_WHOLE rounds whatever was missed. `compared` is in the order of comparing."""
+    others = compared if not due else (key for key in compared if key not in due)
+    return list(islice(others, -(-len(compared) // RECONCILE_ROUNDS_WHOLE)))
 
 
 def basis_of(durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verified) -> Basis:

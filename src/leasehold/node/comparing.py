@@ -7,6 +7,8 @@ which never change. What came of a bucket stands until a round compares it again
 
 import logging
 from collections.abc import Iterable, Sequence
+from operator import is_
+from typing import NamedTuple
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.reconcile import (
@@ -17,6 +19,7 @@ from leasehold.core.reconcile import (
     assigned,
     basis_of,
     compare,
+    in_turn,
     outdated,
 )
 from leasehold.core.records import SegmentRecord
@@ -30,6 +33,18 @@ from leasehold.wire.ports import Disk, Threads
 log = logging.getLogger(__name__)
 
 _NONE: frozenset[SegmentId] = frozenset()
+
+
+class _Seen(NamedTuple):
+    """What a round goes by, of all buckets together."""
+
+    maps: tuple[object, ...]
+    """Of the catalog; each stays the same object until something in it changes."""
+    on_disk: Listing
+
+    def holds(self, other: "_Seen") -> bool:
+        """Whether nothing has changed."""
+        return all(map(is_, self.maps, other.maps)) and self.on_disk == other.on_disk
 
 
 class Comparing:
@@ -47,6 +62,8 @@ class Comparing:
         """What came of each bucket, the one first that was not looked at for longest."""
         self._own: tuple[object, frozenset[BucketKey]] = (None, frozenset())
         """The buckets that this node is to hold, and the map of buckets that says so."""
+        self._settled: _Seen | None = None
+        """What the last round went by, if it found nothing to do: no bucket is looked at until it changes."""
 
     async def round(
         self, durable: Catalog, on_disk: Listing, *, verified: Verified, whole: bool
@@ -109,7 +126,12 @@ class Comparing:
         own = self._own[1]
         if whole:
             return sorted({*own, *on_disk, *self._states})
-        return outdated(durable, node, on_disk, own, self._states, verified=verified)
+        seen = _Seen((durable.buckets, durable.segments, durable.replaced, durable.dropped), on_disk)
+        if verified is None and self._settled is not None and self._settled.holds(seen):
+            return in_turn(self._states, ())
+        due = outdated(durable, node, on_disk, own, self._states, verified=verified)
+        self._settled = seen if verified is None and not due else None
+        return [*due, *in_turn(self._states, frozenset(due))]
 
     def _compared(
         self, durable: Catalog, on_disk: Listing, keys: Iterable[BucketKey], verified: Verified, *, whole: bool

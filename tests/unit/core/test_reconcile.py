@@ -6,7 +6,7 @@ import pytest
 from leasehold.core import keys, reconcile
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
-from leasehold.core.reconcile import OnDisk, Plan, assigned, by_bucket, compare, outdated, to_clean
+from leasehold.core.reconcile import OnDisk, Plan, assigned, by_bucket, compare, in_turn, outdated, to_clean
 from leasehold.core.records import BucketRecord, DroppedRecord, ReplacedRecord, TransactionRecord, TransactionState
 from leasehold.limits import RECONCILE_ROUNDS_WHOLE
 from tests.unit.core.catalog_words import Ground, hex_128
@@ -191,6 +191,7 @@ def states(durable, on_disk, before=None, *, verified=None):
     """All buckets as they are now, and which of them were looked at for it."""
     found = dict(before or {})
     due = outdated(durable, ME, on_disk, assigned(durable, ME), found, verified=verified)
+    due += in_turn(found, frozenset(due))
     for key in due:
         found[key] = compare(durable, ME, key, on_disk.get(key, frozenset()), found.pop(key, None), verified=verified)
     return found, due

@@ -256,6 +256,34 @@ def test_a_round_in_which_nothing_has_changed_takes_two_steps() -> None:
     simulated(scenario)
 
 
+def test_while_nothing_changes_no_bucket_is_looked_at_but_a_few_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node at rest costs nothing, however many tables there are; it still notices what changes."""
+    looks: list[int] = []
+    outdated = comparing.outdated
+
+    def counted(*arguments: Any, **rest: Any) -> list[Any]:
+        looks.append(1)
+        return outdated(*arguments, **rest)
+
+    monkeypatch.setattr(comparing, "outdated", counted)
+
+    async def scenario(ground: Ground) -> None:
+        reconciler = ground.reconciler()
+        await rounds(ground, reconciler, 3)
+        looks.clear()
+        await rounds(ground, reconciler, 20)
+        assert looks == []
+        ground.disk.files.discard(ground.file(3))
+        await rounds(ground, reconciler, 3)
+        assert segment(3).id in ground.disk.fetching, "by its folder"
+        late = segment(101, OTHER, bucket=5)
+        ground.change(late)
+        await rounds(ground, reconciler, 3)
+        assert late.id in ground.disk.fetching, "by the catalog"
+
+    simulated(scenario)
+
+
 def test_files_go_some_in_a_round_and_all_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciling, "RECONCILE_TRASH_MAX", 3)
 
