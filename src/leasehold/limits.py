@@ -876,6 +876,9 @@ STREAM_WINDOW_BYTES: Final = 16 * 1024
 """What gRPC takes in of a call to a node before anybody reads it."""
 HANDSHAKE_NS: Final = 5 * SECOND_NS
 """How long a connection may take until it speaks HTTP/2; then it is closed."""
+CONNECTIONS_MAX: Final = 2 * NODES_MAX
+"""To one node or coordinator; further ones are closed at once. Each takes some 17 KiB, without its calls. A process
+that may not open twice as many files takes half as many connections as files."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
 """A connection without a call for so long is closed; a client opens another one when it needs it."""
 SESSION_AHEAD_BYTES_MAX: Final = 1024 * 1024

@@ -43,6 +43,8 @@ ROUNDS_DURING: Final = 2
 LONG_SCALE: Final = 10
 BEGINS: Final = "serving from revision"
 ROOT: Final = ("root", "the password of root")
+KEPT: Final = "kept"
+"""Asks the honest client for a round over the connections that it has."""
 HONEST: Final = ("honest", "an honest password")
 WRITER: Final = ("writer", "may insert, and nothing else")
 NOBODY: Final = ("nobody", "has no right at all")
@@ -99,12 +101,13 @@ class Ground:
         return [_address(one.directory) for one in self.cluster.local.nodes()]
 
     @contextlib.contextmanager
-    def attacked(self) -> Generator[None]:
-        """The attack runs inside; what must hold is checked at the end of it."""
+    def attacked(self, *, kept: bool = False) -> Generator[None]:
+        """The attack runs inside; what must hold is checked at the end of it. `kept` lets the honest client keep its
+        connections from before the attack."""
         lapses, logged_bytes = self._lapses(), self._logged_bytes()
-        before = [self._honest.round() for _ in range(ROUNDS_BEFORE)]
+        before = [self._honest.round(kept=kept) for _ in range(ROUNDS_BEFORE)]
         calm_ns = max(max(one.took_ns.values()) for one in before)
-        with _Memory(self._processes()) as memory, _Beside(self._honest) as beside:
+        with _Memory(self._processes()) as memory, _Beside(self._honest, kept=kept) as beside:
             yield
         during = beside.rounds
         assert len(during) >= ROUNDS_DURING, "the honest client has ended"
@@ -152,11 +155,11 @@ class _Honest:
         self._process.kill()
         self._process.communicate()
 
-    def round(self) -> Round:
+    def round(self, *, kept: bool) -> Round:
         """One more round, to its end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{KEPT if kept else ''}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the honest client has ended"
@@ -182,14 +185,15 @@ class _Meanwhile(threading.Thread):
 class _Beside(_Meanwhile):
     """Rounds of the honest client one after the other, at least ROUNDS_DURING."""
 
-    def __init__(self, honest: _Honest) -> None:
+    def __init__(self, honest: _Honest, *, kept: bool) -> None:
         super().__init__()
         self.rounds: list[Round] = []
         self._honest = honest
+        self._kept = kept
 
     def run(self) -> None:
         while not self._stopped.is_set() or len(self.rounds) < ROUNDS_DURING:
-            self.rounds.append(self._honest.round())
+            self.rounds.append(self._honest.round(kept=self._kept))
 
 
 class _Memory(_Meanwhile):

@@ -1,24 +1,25 @@
 """`python -m tests.attacks.honest DIRECTORY`: an honest client. For each line that it reads it does one round,
-and prints a line of JSON."""
+and prints a line of JSON. In a round of the line `kept` it connects only if it has not kept a connection."""
 
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 
-from leasehold.client.cluster import connect
+from leasehold.client.cluster import Cluster, connect
 from leasehold.errors import LeaseholdError
 from leasehold.wire.clock import sleep_ns
-from tests.attacks.ground import HONEST, TABLE, Round
+from tests.attacks.ground import HONEST, KEPT, TABLE, Round
 
 PAUSE_NS = 100_000_000
 
 
-def one_round(directory: str, number: int) -> Round:
-    """Log in, ask, append, scan, each timed; an error ends the round."""
+def one_round(cluster: AbstractContextManager[Cluster], number: int) -> Round:
+    """Ask, append, scan, each timed, and connect and log in before; an error ends the round."""
     took_ns: dict[str, int] = {}
 
     @contextmanager
@@ -29,16 +30,15 @@ def one_round(directory: str, number: int) -> Round:
         finally:
             took_ns[name] = time.monotonic_ns() - began_ns
 
-    user, password = HONEST
     failed = ""
     try:
-        with connect(directory, user=user, password=password) as cluster:
+        with cluster as opened:
             with timed("log in and ask"):
-                cluster.sql("SHOW DATABASES")
+                opened.sql("SHOW DATABASES")
             with timed("append"):
-                cluster.table(TABLE).append(pa.table({"a": [number], "b": ["honest"]}))
+                opened.table(TABLE).append(pa.table({"a": [number], "b": ["honest"]}))
             with timed("scan"):
-                cluster.table(TABLE).scan(columns=["a"]).read_all()
+                opened.table(TABLE).scan(columns=["a"]).read_all()
     except LeaseholdError as error:
         failed = f"{type(error).__name__} [{error.code}] {error}"
     return Round(took_ns, failed)
@@ -46,9 +46,13 @@ def one_round(directory: str, number: int) -> Round:
 
 def main(directory: str, asked: Iterable[str], say: Callable[[str], object]) -> None:
     """Until nobody reads its output."""
-    for number, _ in enumerate(asked):
+    user, password = HONEST
+    connected = partial(connect, directory, user=user, password=password)
+    kept: Cluster | None = None
+    for number, line in enumerate(asked):
         sleep_ns(PAUSE_NS)
-        say(msgspec.json.encode(one_round(directory, 1_000_000 + number)).decode() + "\n")
+        cluster = nullcontext(kept := kept or connected()) if line.strip() == KEPT else connected()
+        say(msgspec.json.encode(one_round(cluster, 1_000_000 + number)).decode() + "\n")
 
 
 if __name__ == "__main__":

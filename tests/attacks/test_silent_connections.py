@@ -1,13 +1,16 @@
-"""Connections to all ports that say nothing, or nothing of HTTP/2."""
+"""Connections that say nothing, or nothing of HTTP/2, and more connections than a port takes."""
 
 import contextlib
+import resource
 import socket
 import zlib
+from collections.abc import Generator
 
 import pytest
 
-from leasehold.limits import HANDSHAKE_NS, SECOND_NS
+from leasehold.limits import CONNECTIONS_MAX, HANDSHAKE_NS, SECOND_NS
 from tests.attacks.ground import Ground
+from tests.attacks.unfinished import PREFACE, SETTINGS, frame
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -33,3 +36,39 @@ def test_connections_that_say_nothing_are_closed(ground: Ground, scale: int) -> 
             with contextlib.suppress(ConnectionResetError):
                 while connection.recv(4096):
                     pass  # what a server says first
+
+
+MORE = CONNECTIONS_MAX + 200
+
+
+@pytest.fixture
+def many_files() -> Generator[None]:
+    """So that this process may open more connections than a port takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MORE + 500)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize("port", ["node", "coordinator"])
+def test_more_connections_than_a_port_takes(ground: Ground, scale: int, port: str) -> None:
+    """The connections from before stay, and there is room again once the others have gone."""
+    host, number = (ground.nodes()[0] if port == "node" else ground.coordinator).rsplit(":", 1)
+    hello = PREFACE + frame(SETTINGS, 0, 0, b"")
+    with ground.attacked(kept=True):
+        for _ in range(scale):
+            with contextlib.ExitStack() as opened:
+                made = [
+                    opened.enter_context(socket.create_connection((host, int(number)), timeout=60)) for _ in range(MORE)
+                ]
+                assert sum(_is_taken(one, hello) for one in made) <= CONNECTIONS_MAX
+    with ground.attacked():
+        pass
+
+
+def _is_taken(connection: socket.socket, hello: bytes) -> bool:
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(hello)
+        return connection.recv(1) != b""
+    return False

@@ -1,13 +1,20 @@
-"""How this project's gRPC servers treat connections: each is bounded while its peer is silent."""
+"""How this project's gRPC servers treat connections: their number is bounded, and each while its peer is silent."""
 
-from leasehold.limits import CONNECTION_IDLE_NS, HANDSHAKE_NS, MILLISECOND_NS
+import resource
+
+from leasehold.limits import CONNECTION_IDLE_NS, CONNECTIONS_MAX, HANDSHAKE_NS, MILLISECOND_NS
 
 
 def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[str, int], ...]:
-    """Options of gRPC; a connection without a call is closed after `idle_ns`."""
+    """Options of gRPC for a server that starts now; a connection without a call is closed after `idle_ns`.
+
+    Raises this process's soft limit of open files where it is too low for CONNECTIONS_MAX.
+    """
     return (
         # A second server on one port must fail, not share it.
         ("grpc.so_reuseport", 0),
+        # gRPC closes further connections before it reads anything of them.
+        ("grpc.max_allowed_incoming_connections", connections_max(_raise_open_files())),
         # A peer that connects and says nothing, or nothing of HTTP/2.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_NS // MILLISECOND_NS),
         # A peer that has no call under way. gRPC's clients connect again by themselves.
@@ -15,3 +22,17 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[
         # Bit 0 is "as it is". A compressed message is refused by its header, before it is decompressed.
         ("grpc.compression_enabled_algorithms_bitset", 1),
     )
+
+
+def connections_max(open_files: int) -> int:
+    """How many connections a server takes whose process may have so many files open: at most half of the files."""
+    return min(CONNECTIONS_MAX, open_files // 2)
+
+
+def _raise_open_files() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(2 * CONNECTIONS_MAX, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

@@ -10,7 +10,8 @@ pyarrow's own server takes messages of any size and any number of calls that sen
 | send first messages                  | a few at a time are read (`wire/call_gate.py`), strangers apart from others |
 | open a call and send nothing         | FLIGHT_OPENING_NS, less while others wait                      |
 | stop sending, or taking              | FLIGHT_IDLE_NS                                                 |
-| connect and say nothing              | HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call |
+| connect                              | CONNECTIONS_MAX; further ones are closed at once               |
+| connect and say nothing              | HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call           |
 
 gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large. Of a call
 that is not read it takes STREAM_WINDOW_BYTES.

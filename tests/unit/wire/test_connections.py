@@ -1,0 +1,33 @@
+"""How many connections a server takes."""
+
+import resource
+from collections.abc import Generator
+
+import pytest
+
+from leasehold.limits import CONNECTIONS_MAX
+from leasehold.wire.connections import connections_max, server_connection_options
+
+FEW = 300
+
+
+@pytest.fixture
+def few_files() -> Generator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_half_of_the_files_are_left_to_the_process() -> None:
+    assert connections_max(100) == 50
+    assert connections_max(2 * CONNECTIONS_MAX) == connections_max(1 << 20) == CONNECTIONS_MAX
+
+
+@pytest.mark.usefixtures("few_files")
+def test_a_server_raises_a_low_soft_limit_of_files() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    options = dict(server_connection_options())
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert soft > FEW or soft == hard
+    assert options["grpc.max_allowed_incoming_connections"] <= soft // 2
