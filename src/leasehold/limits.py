@@ -897,8 +897,11 @@ assert SEGMENTS_PER_REPORT_MAX * 128 < REQUEST_FRAME_BYTES_MAX, "what a node rep
 
 # Statements that take long to parse.
 PARSES_PER_USER_MAX: Final = 2
-"""Of one user that wait to be parsed on the thread; a further one is refused as BUSY."""
-PARSES_WAITING_MAX: Final = 256
+"""Of one user that wait to be parsed on the thread, however large they are. With a further one all that wait may have
+PARSE_INLINE_CHARACTERS together, else it is refused as BUSY."""
+PARSE_COUNTED_CHARACTERS: Final = 150
+"""A shorter text counts as so many."""
+PARSES_WAITING_MAX: Final = 1_024
 """Of all users."""
 
 # Logs.

@@ -347,7 +347,8 @@ class Leader:
                 return _understood(text)
             # Up to seconds: not on the loop that grants leases, and not for whoever may do nothing.
             check_large_statement(asking, self._writer.catalog)
-            return await self._reading.run("" if asking is None else asking.name, partial(_understood, text))
+            user = "" if asking is None else asking.name
+            return await self._reading.run(user, len(text), partial(_understood, text))
 
     async def _looked_up(self, request: Execute, statement: Question | Explain, text: str) -> Rows:
         catalog, now_ns = self._writer.catalog, self._clock.now_ns()

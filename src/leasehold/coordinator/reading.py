@@ -19,18 +19,19 @@ class Reading:
         self._turns: dict[int, asyncio.Future[None]] = {}
         self._is_busy = False
 
-    async def run(self, user: str, compute: Callable[[], T]) -> T:
-        """What `compute` answers, once it is this user's turn. Raises `Refused` with code BUSY."""
+    async def run(self, user: str, characters: int, compute: Callable[[], T]) -> T:
+        """What `compute` answers of a text of so many characters, once it is this user's turn. Raises `Refused` with
+        code BUSY."""
         if self._is_busy:
-            await self._wait(user)
+            await self._wait(user, characters)
         self._is_busy = True
         computing = asyncio.get_running_loop().create_task(self._threads.run(compute))
         computing.add_done_callback(self._has_computed)
         # A caller that gives up ends no thread: the turn is over when the statement has been read.
         return await asyncio.shield(computing)
 
-    async def _wait(self, user: str) -> None:
-        ticket = self._queue.enter(user)
+    async def _wait(self, user: str, characters: int) -> None:
+        ticket = self._queue.enter(user, characters)
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         try:
             await turn

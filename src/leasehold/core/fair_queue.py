@@ -1,8 +1,8 @@
-"""Turns of users at one resource: at most two of each user wait, and users take turns.
+"""Turns of users at one resource: few of each user wait, two however large they are, and users take turns.
 
 | event | effect |
 | --- | --- |
-| `enter` | the ticket waits behind the other tickets of its user; refused as BUSY if two of them wait |
+| `enter` | the ticket waits behind the others of its user; BUSY if two wait, and all are large together |
 | `next_ticket` | the first ticket of the user whose turn it is; that user is last from then on |
 | `leave` | a ticket that waits no more |
 
@@ -12,7 +12,12 @@ Users without a waiting ticket are not remembered, so memory is bounded by the t
 from collections import OrderedDict, deque
 
 from leasehold.errors import Refused
-from leasehold.limits import PARSES_PER_USER_MAX, PARSES_WAITING_MAX
+from leasehold.limits import (
+    PARSE_COUNTED_CHARACTERS,
+    PARSE_INLINE_CHARACTERS,
+    PARSES_PER_USER_MAX,
+    PARSES_WAITING_MAX,
+)
 
 
 class FairQueue:
@@ -20,19 +25,25 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[int]] = OrderedDict()
+        self._characters: dict[int, int] = {}
+        """Of each ticket that waits."""
         self._last = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return len(self._characters)
 
-    def enter(self, user: str) -> int:
-        """A ticket that waits. Raises `Refused` with code BUSY."""
+    def enter(self, user: str, characters: int) -> int:
+        """A ticket that waits, for a text of so many characters. Raises `Refused` with code BUSY."""
         mine = self._waiting.get(user, ())
-        if len(mine) >= PARSES_PER_USER_MAX or len(self) >= PARSES_WAITING_MAX:
-            text = f"{len(mine)} large statements of this user wait to be read"
+        counted = max(characters, PARSE_COUNTED_CHARACTERS)
+        whole = counted + sum(self._characters[one] for one in mine)
+        is_too_much = len(mine) >= PARSES_PER_USER_MAX and whole > PARSE_INLINE_CHARACTERS
+        if is_too_much or len(self) >= PARSES_WAITING_MAX:
+            text = f"{len(mine)} statements of this user wait to be read"
             raise Refused(text, code="BUSY", hint="try again in some seconds")
         self._last += 1
         self._waiting.setdefault(user, deque()).append(self._last)
+        self._characters[self._last] = counted
         return self._last
 
     def next_ticket(self) -> int | None:
@@ -41,6 +52,7 @@ class FairQueue:
             return None
         user, tickets = self._waiting.popitem(last=False)
         ticket = tickets.popleft()
+        del self._characters[ticket]
         if tickets:
             self._waiting[user] = tickets
         return ticket
@@ -50,6 +62,7 @@ class FairQueue:
         for user, tickets in self._waiting.items():
             if ticket in tickets:
                 tickets.remove(ticket)
+                del self._characters[ticket]
                 if not tickets:
                     del self._waiting[user]
                 return

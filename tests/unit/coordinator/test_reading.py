@@ -30,13 +30,13 @@ async def test_a_user_who_asks_for_much_holds_up_another_for_one_statement() -> 
     reading = Reading(threads)
 
     async def ask(user: str) -> None:
-        await reading.run(user, lambda: ended.append(user))
+        await reading.run(user, PARSE_INLINE_CHARACTERS + 1, lambda: ended.append(user))
 
     async with asyncio.TaskGroup() as group:
         for user in ("greedy", "greedy", "greedy", "honest"):
             group.create_task(ask(user))
             await asyncio.sleep(0)
-        with pytest.raises(Refused, match="large statements"):
+        with pytest.raises(Refused, match="wait to be read"):
             await ask("greedy")
         for _ in range(4):
             threads.allowed.release()
@@ -47,7 +47,9 @@ async def test_a_user_who_asks_for_much_holds_up_another_for_one_statement() -> 
 async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
     threads = Slow()
     reading = Reading(threads)
-    running, waiting, last = (asyncio.ensure_future(reading.run(user, lambda: None)) for user in "abc")
+    running, waiting, last = (
+        asyncio.ensure_future(reading.run(user, PARSE_INLINE_CHARACTERS + 1, lambda: None)) for user in "abc"
+    )
     await asyncio.sleep(0)
     waiting.cancel()
     running.cancel()
@@ -56,7 +58,7 @@ async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
     for _ in range(3):
         threads.allowed.release()
     await last
-    await reading.run("d", lambda: None)
+    await reading.run("d", PARSE_INLINE_CHARACTERS + 1, lambda: None)
 
 
 def test_a_large_statement_of_a_user_without_any_right_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,9 +69,9 @@ def test_a_large_statement_of_a_user_without_any_right_is_not_parsed(monkeypatch
         parsed = list[str]()
         reading = leading.leader._reading
 
-        async def run(user: str, compute: Callable[[], T]) -> T:
+        async def run(user: str, characters: int, compute: Callable[[], T]) -> T:
             parsed.append(user)
-            return await Reading.run(reading, user, compute)
+            return await Reading.run(reading, user, characters, compute)
 
         monkeypatch.setattr(reading, "run", run)
         large = f"DROP TABLE db.nothing -- {'x' * PARSE_INLINE_CHARACTERS}"
