@@ -25,7 +25,7 @@ from leasehold.limits import (
     FLIGHT_STRANGERS_WAITING_MAX,
     SECOND_NS,
 )
-from leasehold.storage.schema import arrow_schema
+from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.wire.flight import calling, descriptor, ticket
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.rpc import CALL
@@ -38,6 +38,7 @@ SERVICE = "/arrow.flight.protocol.FlightService/"
 MIB = 1024 * 1024
 BOMB_BYTES = 400 * MIB
 THREADS = 8
+DIGITS = 5_000
 
 
 def channel(address: str) -> grpc.Channel:
@@ -223,3 +224,21 @@ def test_tickets_that_name_a_column_as_often_as_a_table_has_columns(ground: Grou
             assert caught.value.code == "BAD_TICKET"
 
         several(20 * scale, read, THREADS)
+
+
+def test_schemas_with_field_ids_of_thousands_of_digits(ground: Ground, scale: int) -> None:
+    """By a user who may insert. Python turns no text of so many digits into a number."""
+    with ground.connect(WRITER) as cluster, ground.attacked():
+        request, address, schema = _writing(cluster)
+        named = pa.schema([field.with_metadata({FIELD_ID_KEY: b"9" * DIGITS}) for field in schema])
+        client = flight.FlightClient(f"grpc://{address}")
+
+        def write(_: int) -> None:
+            with pytest.raises(LeaseholdError) as caught, calling(address):
+                writer, _reader = client.do_put(descriptor(request), named)
+                with writer:
+                    writer.write_batch(pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}], schema=named))
+                    writer.done_writing()
+            assert caught.value.code == "ROWS_DO_NOT_FIT"
+
+        several(100 * scale, write, THREADS)

@@ -23,7 +23,7 @@ from leasehold.core.proofs import derive_keys, with_proof
 from leasehold.core.records import Allocated
 from leasehold.errors import Forbidden, LeaseholdError, NotLeader, Refused, Superseded
 from leasehold.ids import BucketNumber, NodeId, Nonce, Revision, Session, Token
-from leasehold.limits import CALL_TIMEOUT_NS, PROTOCOL_VERSION, SECOND_NS
+from leasehold.limits import CALL_TIMEOUT_NS, NODES_MAX, PROTOCOL_VERSION, SECOND_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, calling, reader_to, ticket, within
@@ -171,6 +171,25 @@ def test_nothing_that_a_stranger_asks_moves_the_revision(ground: Ground, strange
     for request in (stranger.allocate(drawn()), stranger.join(1), stranger.join(2, previous=0)):
         assert refused(lambda request=request: stranger.ask(request)).code == "NOT_A_MEMBER"
     assert standing(ground) == before
+
+
+def test_requests_of_strangers_use_up_no_ids(ground: Ground, stranger: Stranger, scale: int) -> None:
+    """As many as there may be nodes, and more: the id after them is the next one."""
+    keys = derive_keys(bytes.fromhex((ground.directory / "cluster.key").read_text().strip()))
+    foreign = derive_keys(bytes(32))
+
+    def next_id(name: str) -> int:
+        node = stranger.ask(with_proof(stranger.allocate(drawn(), name=name), keys)).node  # type: ignore[union-attr]
+        with ground.connect(ROOT) as root:
+            root.remove_node(name, force=True)
+        return node
+
+    before = next_id("before")
+    with ground.attacked():
+        for _ in range((NODES_MAX + 1) * scale):
+            request = with_proof(stranger.allocate(drawn()), foreign)
+            assert refused(lambda request=request: stranger.ask(request)).code == "NOT_A_MEMBER"
+    assert next_id("after") == before + 1
 
 
 def test_a_session_and_a_snapshot_need_the_secret_of_a_process_that_joined(ground: Ground, stranger: Stranger) -> None:
