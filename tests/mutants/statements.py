@@ -233,7 +233,6 @@ MUTANTS = (
         rule="what is gone for a query of several processes is decided once",
         edits=(Edit("record_cutoff", "keys.query_name(request.table, request.query) in catalog.queries", "False"),),
         hunters=("tests/unit/coordinator/test_queries.py::test_all_tasks_of_a_query_get_the_cutoff_of_the_first",),
-        unseen="each reader of the simulator is one process",
     ),
     Mutant(
         name="rows that expire during a query",

@@ -264,6 +264,14 @@ def half_of_a_delete(told):
     told.scan(WITHOUT_3)
 
 
+@breaks("INV-SCAN-1")
+def a_delete_with_a_number_beyond_the_cutoff_of_a_query(told):
+    told.written()
+    told.wrote(**ROWS)
+    told.commit(delete(), table())
+    told.scan(WITHOUT_3, revision=told.revision - 1, cutoff=told.revision, deletes=0)
+
+
 @breaks("INV-WRITE-2")
 def a_batch_with_a_row_that_had_been_deleted_since_its_scan_began(told):
     told.written()
@@ -291,5 +299,6 @@ def a_sound_delete(told):
     # Planned before it: nothing of it is missing, or all of it by a later cutoff.
     told.scan(Counter(ROWS), revision=told.revision - 1)
     told.scan(WITHOUT_3, revision=told.revision - 1, cutoff=told.revision)
+    told.scan(Counter(ROWS), revision=told.revision - 1, cutoff=told.revision, deletes=0)
     told.commit(delete(state=IN_USE))
     told.scan(WITHOUT_3)

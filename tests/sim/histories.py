@@ -9,6 +9,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.lease import NO_LEASE, Lease, Pass
 from leasehold.core.lineage import GENESIS, next_lineage
+from leasehold.core.messages import Cutoff
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import (
     BarrierReceipt,
@@ -245,8 +246,9 @@ class Told:
         self.oracle.answered(hex_128(1), what)
         self.step()
 
-    def scan(self, rows, revision=None, cutoff=None):
-        self.oracle.scanned(5, self.revision if revision is None else revision, rows, cutoff)
+    def scan(self, rows, revision=None, cutoff=None, deletes=1):
+        gone = None if cutoff is None else Cutoff(revision=cutoff, deletes=deletes)
+        self.oracle.scanned(5, self.revision if revision is None else revision, rows, gone)
         self.step()
 
     def wrote(self, **rows):

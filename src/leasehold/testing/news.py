@@ -14,7 +14,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.grantor import Grantor, GrantorEffect, Held
 from leasehold.core.lease import Lease, Pass
 from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import Grant, Receipt, Renewal, Surrender
+from leasehold.core.messages import Cutoff, Grant, Receipt, Renewal, Surrender
 from leasehold.core.records import BarrierReceipt, IdentityRecord, NodeRecord
 from leasehold.ids import (
     BucketNumber,
@@ -307,12 +307,12 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    """A scan planned at `revision`, whose cutoff is of another one or the same, returned these rows, or these segments
-    with so many rows each."""
+    """A scan planned at `revision` returned these rows, or these segments with so many rows each. Without a cutoff,
+    what was gone at that revision was left out."""
 
     table: ObjectId
     revision: Revision
-    cutoff: Revision
+    cutoff: Cutoff | None
     rows: "Counter[str] | Mapping[SegmentId, int]"
     by_segment: bool
 

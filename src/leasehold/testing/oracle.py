@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from leasehold.core import keys
 from leasehold.core.audit import ServeRecord, StaleServe, StaleServeRule
 from leasehold.core.lease import NO_LEASE, Pass
-from leasehold.core.messages import Receipt
+from leasehold.core.messages import Cutoff, Receipt
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.errors import CheckFailed, Definite
@@ -371,12 +371,12 @@ class Oracle:
         table: ObjectId,
         revision: Revision,
         rows: "Counter[str] | Mapping[SegmentId, int]",
-        cutoff: Revision | None = None,
+        cutoff: Cutoff | None = None,
     ) -> None:
-        """A scan planned at `revision` returned these rows (a Counter), or segments with so many rows each."""
+        """A scan planned at `revision` returned these rows (a Counter), or segments with so many rows each; without a
+        cutoff, what was gone at that revision was left out."""
         by_segment = not isinstance(rows, Counter)
-        gone = revision if cutoff is None else cutoff
-        self.saw(Scanned(table=table, revision=revision, cutoff=gone, rows=rows, by_segment=by_segment))
+        self.saw(Scanned(table=table, revision=revision, cutoff=cutoff, rows=rows, by_segment=by_segment))
 
 
 def _goes_forward(procedure: ProcedureRecord, news: Committed) -> bool:

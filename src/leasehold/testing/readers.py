@@ -16,7 +16,7 @@ import msgspec
 from leasehold.client.places import Places, silent
 from leasehold.client.scan import FINAL, reading_order
 from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
-from leasehold.core.messages import BatchMark, PlanScan, ReadTicket, Receipt, ScanPlan
+from leasehold.core.messages import AgreeCutoff, BatchMark, Cutoff, PlanScan, ReadTicket, Receipt, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Done, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -34,13 +34,13 @@ Take: TypeAlias = Callable[[str], Awaitable[Receipt | None]]
 
 
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    """A scan that came to its end: every row that it was given. Planned at `revision`, without what was gone at
+    """A scan that came to its end: every row that it was given. Planned at `revision`, without what was gone by
     `cutoff`."""
 
     table: ObjectId
     name: str
     revision: Revision
-    cutoff: Revision
+    cutoff: Cutoff
     rows: tuple[RowId, ...]
 
 
@@ -48,6 +48,8 @@ class Reader:
     """One client that reads, and thinks for `think_ns` after each batch.
 
     After some batches it runs a statement on the table that it reads: `take` does that, and answers what has returned.
+    With `tasks` each scan is a query of several tasks, as in Spark: each task asks for the query's cutoff and reads one
+    segment.
     `on_handed_out` is told for each batch on which revision it was released and which one had returned to this client,
     `on_scanned` of each scan that came to its end, `on_failed` of the others.
     """
@@ -62,6 +64,7 @@ class Reader:
         random: Random,
         pause_max_ns: int = 500 * MILLISECOND_NS,
         think_ns: int = 0,
+        tasks: bool = False,
         account: Account | None = None,
         on_scanned: Callable[[Scanned], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
@@ -73,6 +76,7 @@ class Reader:
         self._random = random
         self._pause_max_ns = pause_max_ns
         self._think_ns = think_ns
+        self._tasks = tasks
         self.take: Take | None = None
         self._returned = Revision(0)
         self.on_handed_out: Callable[[Revision, Revision], None] = lambda *_: None
@@ -107,11 +111,15 @@ class Reader:
     async def _read(self, plan: ScanPlan, name: str, rows: list[RowId]) -> Scanned:
         """Hands what comes to `rows`, also where it ends with an error."""
         assert plan.cutoff is not None
+        first: Cutoff | None = None
+        query = self._entropy.hex_128() if self._tasks else None
         lookup = Lookup(self.asking, name)
         places = Places(plan.facts, lookup, now_ns=self._clock.now_ns, known=self.asking.known)
         for segment in plan.segments:
+            cutoff = plan.cutoff if query is None else await self._agreed(plan, query)
+            first = first or cutoff
             reading = _SegmentReader(
-                plan,
+                msgspec.structs.replace(plan, cutoff=cutoff),
                 segment,
                 places,
                 lookup,
@@ -127,10 +135,20 @@ class Reader:
                     self.on_handed_out(released, self._returned)
                     if self.take is not None and self._random.random() < TAKE_CHANCE:
                         await self._run(self.take, name)
-        revision, cutoff = plan.facts.revision, plan.cutoff.revision
-        scanned = Scanned(table=plan.facts.table, name=name, revision=revision, cutoff=cutoff, rows=tuple(rows))
+        scanned = Scanned(
+            table=plan.facts.table,
+            name=name,
+            revision=plan.facts.revision,
+            cutoff=first or plan.cutoff,
+            rows=tuple(rows),
+        )
         self._on_scanned(scanned)
         return scanned
+
+    async def _agreed(self, plan: ScanPlan, query: str) -> Cutoff:
+        """The query's cutoff on the plan's table, as a task of the query gets it."""
+        request = AgreeCutoff(cluster_id=plan.facts.cluster_id, table=plan.facts.table, query=query)
+        return await self.asking.ask(request, Cutoff)
 
     async def _run(self, take: Take, name: str) -> None:
         receipt = await take(name)

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from random import Random  # noqa: TID251 a type alone, and generators seeded by the run
 from typing import Any, Final
 
@@ -20,12 +21,12 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.identity import hash_secret
 from leasehold.core.lease import Pass
 from leasehold.core.messages import ReadTicket, Receipt
-from leasehold.errors import CheckFailed, Definite, gravest
+from leasehold.errors import CheckFailed, Definite, LeaseholdError, gravest
 from leasehold.ids import LoginToken
 from leasehold.limits import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.asking import Account, Asking
 from leasehold.testing.availability import Availability
-from leasehold.testing.clients import Asked, Client, check_catalog, check_outcomes
+from leasehold.testing.clients import TIMEOUTS_NS, Asked, Client, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
 from leasehold.testing.dataplane import OnReleased
@@ -40,12 +41,15 @@ from leasehold.testing.rows import RowId
 from leasehold.testing.statements import (
     DATABASES,
     IN_SYNC,
+    KEPT,
+    KEPT_MADE,
     READING_ROLE,
     TABLES,
     TIMED,
     USERS,
     reading,
     taking,
+    taking_kept,
     ways_to_take,
 )
 from leasehold.testing.writers import Fate, Habits, Writer, Written
@@ -63,10 +67,18 @@ PEOPLE_CHANCE: Final = 0.4
 BY_ROLE_CHANCE: Final = 0.5
 NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table in TABLES)
 HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS)
+SELDOM: Final = msgspec.structs.replace(HABITS, pause_max_ns=8 * SECOND_NS)
 READ_PAUSE_MAX_NS: Final = SECOND_NS
 """Short: what it reads, and that it may, is taken away now and then, and its scans have to be under way when it is."""
 TAKING_EVERY: Final = 3
 """One seed in so many has a reader that takes away what it reads."""
+DELETING_TURN: Final = 1
+"""The seed after it has a slow reader, and a client that deletes rows of the same table meanwhile."""
+THINK_NS: Final = 200 * MILLISECOND_NS
+"""Slow enough that a scan outlasts a DELETE that is rolled back."""
+CROSSING_MAX_S: Final = 0.5
+"""The longest wait before a scan, and before the DELETE that crosses it."""
+SCAN_PAUSE_MAX_S: Final = 2.0
 GIVEN_BACK_MAX_S: Final = 4.0
 VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
@@ -127,6 +139,7 @@ class Simulation:
         """Whether anybody has to log in."""
         self._by_role = random.random() < BY_ROLE_CHANCE
         """Whether the reader reads by a role."""
+        self._deletes_during_scans = seed % TAKING_EVERY == DELETING_TURN
         self._login: LoginToken | None = None
 
     async def run(self) -> None:
@@ -158,6 +171,9 @@ class Simulation:
         for name in NAMES:
             columns = TIMED if name == NAMES[-1] else "(a INT, b INT)"
             await first.ask(f"CREATE TABLE {name} {columns}", patience_s=SETUP_S)
+        if self._deletes_during_scans:
+            for text in (f"CREATE DATABASE {KEPT.partition('.')[0]}", KEPT_MADE):
+                await first.ask(text, patience_s=SETUP_S)
         async with asyncio.TaskGroup() as busy:
             tasks = [busy.create_task(work) for work in self._work(group)]
             tasks.append(busy.create_task(Availability(cluster, self._oracle).run()))
@@ -200,9 +216,19 @@ class Simulation:
         readers = [self._reader(f"r{number}", self._account(READER)).run(NAMES) for number in range(1, READERS + 1)]
         if self._seed % TAKING_EVERY == 0:
             clients.extend(self._taking_reader("r0"))
+        if self._deletes_during_scans:
+            writers.append(self._writer("w0", rows, group, self._account(WRITER), SELDOM).run((KEPT,)))
+            clients.append(self._scan_and_delete("r0"))
         return [*clients, *writers, *readers]
 
-    def _writer(self, host: str, rows: Iterator[int], group: asyncio.TaskGroup, account: Account | None) -> Writer:
+    def _writer(
+        self,
+        host: str,
+        rows: Iterator[int],
+        group: asyncio.TaskGroup,
+        account: Account | None,
+        habits: Habits = HABITS,
+    ) -> Writer:
         return Writer(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
@@ -211,13 +237,13 @@ class Simulation:
             random=self._fork(),
             rows=rows,
             group=group,
-            habits=HABITS,
+            habits=habits,
             account=account,
             on_commit=lambda transaction, table, added: self._oracle.wrote(transaction, table, _named(added)),
             on_written=self._on_written,
         )
 
-    def _reader(self, host: str, account: Account | None) -> Reader:
+    def _reader(self, host: str, account: Account | None, *, tasks: bool = False, think_ns: int = 0) -> Reader:
         return Reader(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
@@ -225,6 +251,8 @@ class Simulation:
             entropy=self.cluster.entropy,
             random=self._fork(),
             pause_max_ns=READ_PAUSE_MAX_NS,
+            tasks=tasks,
+            think_ns=think_ns,
             account=account,
             on_scanned=self._on_scanned,
         )
@@ -251,6 +279,29 @@ class Simulation:
         reader.take = take
         reader.on_handed_out = self._oracle.handed_out
         return [reader.run(NAMES), give_back()]
+
+    async def _scan_and_delete(self, host: str) -> None:
+        """Scans a table slowly, again and again. During each scan a client deletes some of the rows that the scan
+        before returned."""
+        client = Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
+        reader = self._reader(host, self._account(READER), tasks=True, think_ns=THINK_NS)
+        random = self._fork()
+        rows: tuple[RowId, ...] = ()
+
+        async def take() -> None:
+            await asyncio.sleep(random.random() * CROSSING_MAX_S)
+            timeout_ns: int | None = random.choice(TIMEOUTS_NS)
+            for text in taking_kept(random, rows):
+                await client.ask(text, patience_s=SETUP_S, timeout_ns=timeout_ns)
+                timeout_ns = None  # what creates the table again has all the time
+
+        while True:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(take())
+                await asyncio.sleep(random.random() * CROSSING_MAX_S)
+                with suppress(LeaseholdError):
+                    rows = (await reader.scan(KEPT)).rows
+            await asyncio.sleep(random.random() * SCAN_PAUSE_MAX_S)
 
     def _fork(self) -> Random:
         """A generator of its own for each actor, so that what one draws does not depend on another's turn."""

@@ -1,5 +1,6 @@
 """Random statements of every kind on few names, so that they get into each other's way."""
 
+from collections.abc import Sequence
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
 
@@ -19,6 +20,10 @@ TYPES: Final = ("SMALLINT", "INT", "BIGINT")
 DURATIONS: Final = ("2s", "3s", "5s")
 TIMED: Final = "(a INT, b BIGINT, at TIMESTAMP) TBLPROPERTIES ('time_column' = 'at')"
 TTLS: Final = ("1d", "7d", "30d")
+KEPT: Final = "d3.t1"
+"""A table that no random statement names, so it has rows for most of the time."""
+KEPT_MADE: Final = f"CREATE TABLE {KEPT} (a INT, b INT) CLUSTERED BY (a) INTO 4 BUCKETS"
+DROPPED_CHANCE: Final = 0.05
 IN_SYNC: Final = (1, 2)
 """As many as tables have replicas, at most."""
 
@@ -162,6 +167,16 @@ def taking(random: Random, table: str, user: str | None) -> tuple[str, ...]:
     if user is not None:
         ways.append((f"REVOKE SELECT ON CLUSTER FROM {user}", f"GRANT SELECT ON CLUSTER TO {user}"))
     return random.choice(ways)
+
+
+def taking_kept(random: Random, rows: Sequence[int]) -> tuple[str, ...]:
+    """Deletes some of these rows of the kept table, or now and then drops the table and creates it again."""
+    if random.random() < DROPPED_CHANCE:
+        return f"DROP TABLE {KEPT}", KEPT_MADE
+    if not rows:
+        return ()
+    low = max(random.choice(rows), random.choice(rows))
+    return (f"DELETE FROM {KEPT} WHERE a >= {low}",)
 
 
 def reading(user: str, *, by_role: bool) -> str:

@@ -23,13 +23,19 @@ def check(oracle: Oracle) -> str | None:
     for scan in oracle.of(Scanned):
         wrong = None if scan.by_segment else _rows(oracle, visible, scan)
         if wrong is not None:
-            return f"a scan of table {scan.table} at revision {scan.revision}, cut off at {scan.cutoff}, {wrong}"
+            cut_off = scan.revision if scan.cutoff is None else scan.cutoff.revision
+            return f"a scan of table {scan.table} at revision {scan.revision}, cut off at {cut_off}, {wrong}"
     return None
 
 
 def _rows(oracle: Oracle, visible: Visible, scan: Scanned) -> str | None:
-    planned, cutoff = (oracle.history.at_most(one) for one in (scan.revision, scan.cutoff))
-    gone, fields = visible.gone(scan.table, cutoff), fields_at(oracle, scan.table, cutoff)
+    planned = oracle.history.at_most(scan.revision)
+    at = planned if scan.cutoff is None else oracle.history.at_most(scan.cutoff.revision)
+    # The cutoff of a query of several tasks is written down first, and answered at that revision or a later one.
+    gone = [
+        one for one in visible.gone(scan.table, at) if scan.cutoff is None or one.record.number <= scan.cutoff.deletes
+    ]
+    fields = fields_at(oracle, scan.table, at)
     left = Counter(scan.rows)
     for transaction, wrote in visible.meant.items():
         if wrote.table != scan.table or visible.committed.get(transaction, Revision(planned + 1)) > planned:
