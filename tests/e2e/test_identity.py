@@ -20,6 +20,7 @@ from leasehold.core.records import Allocated, Claiming, Joining, SettledHow
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.nodes import Node, contents, identity, projection
 from tests.e2e.small_disk import SmallDisk
+from tests.e2e.waiting import wait_until_whole
 
 pytestmark = pytest.mark.processes
 VAULT = "vault.db"
@@ -374,6 +375,7 @@ def test_I19_a_node_under_another_address_is_the_same_node_to_everybody(fresh: R
         client.sql("CREATE TABLE d.t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS TBLPROPERTIES ('replication' = '3')")
         table = client.table("d.t")
         table.append(pa.table({"a": pa.array(range(100), pa.int32())}))
+        wait_until_whole(client)
         before = {one.name: (one.id, one.address) for one in client.status().nodes}
         moved, *stayed = fresh.names()
         fresh.kill(moved)

@@ -18,7 +18,7 @@ from leasehold.errors import Refused
 from leasehold.limits import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.waiting import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -205,6 +205,7 @@ def test_a_scan_that_has_shown_nothing_yet_is_planned_again(cluster: Cluster) ->
 def test_a_node_that_was_down_hides_what_was_deleted_meanwhile(running: RunningCluster, cluster: Cluster) -> None:
     cluster.sql("CREATE TABLE d.away (k BIGINT)")
     cluster.table("d.away").append(pa.table({"k": range(10)}))
+    wait_until_whole(cluster)
     running.kill("node-2")
     cluster.sql("DELETE FROM d.away WHERE k < 5")
     assert keys(cluster, "d.away") == [5, 6, 7, 8, 9]

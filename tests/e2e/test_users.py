@@ -12,7 +12,7 @@ from leasehold.limits import CALL_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
-from tests.e2e.waiting import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -28,6 +28,7 @@ def make_table(cluster: Cluster, rows: int = ROWS, replication: int = 3) -> None
     for first in range(APPENDS):
         column = pa.array(range(first, rows, APPENDS), pa.int64())
         cluster.table("d.t").append(pa.table({"a": column, "b": column.cast(pa.string())}))
+    wait_until_whole(cluster)
 
 
 def settle(fresh: RunningCluster) -> Cluster:
