@@ -33,7 +33,7 @@ format: setup
 # Processes mostly wait, the rest mostly computes: four at once, the longest first.
 PARTS := test-processes test-nodes test-pure test-spark test-documents test-benches test-attacks lint test-netns
 test: setup java
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target $(PARTS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target $(PARTS)
 
 # How nodes come, go and come back; all else of processes is in `test-processes`.
 NODES := $(addprefix tests/e2e/test_,crash_in_a_leap.py discovery.py gossip.py identity.py node_commands.py removal.py)

@@ -34,7 +34,7 @@ def test_a_short_soak_of_the_simulated_part() -> None:
 
 
 def test_a_violation_ends_the_simulated_part_and_is_counted() -> None:
-    with Simulated(6, 1.0, politely=False, program=FAILING) as campaign:
+    with Simulated(10, 1.0, politely=False, program=FAILING) as campaign:
         tally = campaign.tally()
         assert campaign.failed()
     assert tally["violations"] == 1
