@@ -77,10 +77,16 @@ class Run:
 
     def take(self) -> pa.RecordBatch | pa.Schema | None:
         """The schema, then one batch after the other, then None. Raises what ended the query."""
-        item = self._queue.get()
+        item = self._next()
         if isinstance(item, BaseException):
             raise item
         return item
+
+    def _next(self) -> pa.RecordBatch | pa.Schema | BaseException | None:
+        while True:
+            # A wait without an end is not interrupted where a library, as polars, restarts what a signal breaks off.
+            with contextlib.suppress(queue.Empty):
+                return self._queue.get(timeout=SCAN_PAUSE_NS / SECOND_NS)
 
     def stop(self) -> None:
         """Ends the query, and waits for its thread for QUERY_STOP_NS at most. Idempotent."""

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable, Iterable
 
 import msgspec
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -137,6 +138,17 @@ def test_an_insert_names_its_text_whenever_it_asks_for_more_time(pair: Nodes) ->
     assert cluster.texts == [hash_text(text)] * 2
     assert Table(cluster, pair.facts()).append(pa.table({"k": [8]})) == 1
     assert cluster.texts[2:] == [b""] * 2
+
+
+def test_a_frame_of_polars_is_appended_by_the_names_of_its_columns(pair: Nodes) -> None:  # noqa: F811
+    table = Table(Answering(pair), pair.facts())
+    frame = pl.DataFrame({"v": ["one", None, "three"], "k": [1, 2, 3]})
+    assert table.append(frame) == 3
+    found = table.scan().read_all().sort_by("k").to_pydict()
+    assert found == {"k": [1, 2, 3], "v": ["one", None, "three"]}
+    with pytest.raises(Refused) as caught:
+        table.append(pl.DataFrame({"k": ["no number"]}))
+    assert caught.value.code == "ROWS_DO_NOT_FIT"
 
 
 def test_a_coordinator_is_asked_for_half_a_minute_unless_told_otherwise() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -397,6 +398,13 @@ def test_the_answer_is_a_stream_of_arrow() -> None:
     with select(Tables(), text) as answer:
         answer.close()
         assert answer.read_all().num_rows == 0
+
+
+def test_polars_makes_a_frame_of_it() -> None:
+    frame = select(Tables(), "SELECT a, d, ts FROM db.t").to_polars()
+    assert frame.schema == {"a": pl.Int32, "d": pl.Decimal(10, 2), "ts": pl.Datetime("us", "UTC")}
+    assert frame["a"].to_list() == list(range(6))
+    assert set(frame["d"]) == {Decimal("0.10")}
 
 
 def test_polars_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
