@@ -7,7 +7,7 @@ MINUTES ?= 10
 # Processes start a third faster where Python may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java demo test test-processes test-nodes test-pure test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants clean
+.PHONY: setup java demo test test-processes test-nodes test-simulated test-pure test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -31,7 +31,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 # Processes mostly wait, the rest mostly computes: four at once, the longest first.
-PARTS := test-processes test-nodes test-pure test-spark test-documents test-benches test-attacks lint test-netns
+PARTS := test-processes test-nodes test-simulated test-pure test-spark test-documents test-benches test-attacks lint test-netns
 test: setup java
 	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target $(PARTS)
 
@@ -41,7 +41,8 @@ DOCUMENTS := tests/e2e/test_documents.py
 BENCHES := tests/e2e/test_bench.py
 test-nodes: setup ; $(BIN)/python -m pytest $(NODES)
 test-processes: setup ; $(BIN)/python -m pytest tests/e2e --ignore=tests/e2e/spark $(patsubst %,--ignore=%,$(NODES) $(DOCUMENTS) $(BENCHES))
-test-pure: setup ; $(BIN)/python -m pytest --ignore=tests/e2e --ignore=tests/netns --ignore=tests/attacks
+test-simulated: setup ; $(BIN)/python -m pytest tests/sim tests/scenarios tests/mutants
+test-pure: setup ; $(BIN)/python -m pytest $(addprefix --ignore=tests/,e2e netns attacks sim scenarios mutants)
 test-documents: setup java ; $(BIN)/python -m pytest $(DOCUMENTS)
 test-benches: setup ; $(BIN)/python -m pytest $(BENCHES)
 test-spark: setup java ; $(BIN)/python -m pytest tests/e2e/spark
