@@ -1,8 +1,11 @@
 """Peers of a write that are late with their word that they take the file: a probe tells whether they can."""
 
+import pytest
+
 from leasehold.core.messages import AskTable, ForwardAdmitted, Message, NodeStatus, StagedSegment, TableFacts
 from leasehold.ids import NodeId
 from leasehold.limits import SCHEMA_WAIT_NS
+from leasehold.testing import forwarding
 from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.writers import Fate, Written
 from tests.sim.data_words import TABLE, Ground, simulate
@@ -56,8 +59,9 @@ def test_a_peer_that_can_take_the_file_is_waited_for() -> None:
     simulate(scenario)
 
 
-def test_a_peer_that_is_behind_is_left_out_at_once() -> None:
-    """It would refuse the file only once it has waited for the revision."""
+def test_a_peer_that_is_behind_is_left_out_as_soon_as_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would refuse the file only once it has waited for the revision. Nobody's patience has to end before that."""
+    monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: 100 * SCHEMA_WAIT_NS)
 
     async def scenario(ground: Ground) -> None:
         peers = await late(ground)

@@ -141,13 +141,21 @@ class _Forward:
         self.is_silent = True
         self.drop()
 
+    def declines(self) -> None:
+        """By its own word it can't take the file: nobody waits for it any more."""
+        self._given_up.set()
+        self._done.set()
+
     def probe(self, timeout_ns: int) -> Callable[[], Judgement]:
-        """Asks its process how it stands. Returns at once; the judgement is by the answer that has come until then."""
+        """Asks its process how it stands. Returns at once; the judgement is by the answer that has come until then. An
+        answer that it can't take the file counts at once."""
         answers: list[Probed] = []
         admitted_before = self.is_admitted
 
         def ask() -> None:
             answers.append(probe(self._address, timeout_ns, self._ticket))
+            if answers[0].is_answering and judged() is Judgement.LEAVE_OUT:
+                self.declines()
 
         def judged() -> Judgement:
             probed = answers[0] if answers else Probed(is_answering=False)

@@ -139,6 +139,11 @@ class _Forward:
         """The write goes on without it, for it is silent."""
         self.is_silent = self._given_up = True
 
+    def declines(self) -> None:
+        """By its own word it can't take the file: nobody waits for it any more."""
+        self._given_up = True
+        self._bell.set()
+
     async def run(self) -> None:
         """Sends what is queued and takes the answer; ends with an empty queue or with the peer."""
         connection = self._transport.connect(self._address)
@@ -242,16 +247,21 @@ class Forwarding:
             others = 1 + sum(1 for one in self._forwards if one is not forward and one.may_hold)
             judgement = judge(others=others, min_in_sync=self._min_in_sync, expired=self._clock.now_ns() >= until_ns)
             if judgement is Judgement.PROBE:
-                admitted_before = forward.is_admitted
-                probing = self._group.create_task(self._peers.probe(forward.peer, patient_ns))
+                judged = partial(self._judge_probed, forward, admitted_before=forward.is_admitted)
+                probing = self._group.create_task(self._probe(forward, patient_ns, judged))
                 if await is_done(patient_ns):
                     return
-                probed = probing.result() if probing.done() else Probed(is_answering=False)
-                judgement = judge_probed(
-                    probed,
-                    admitted_before=admitted_before,
-                    admitted=forward.is_admitted,
-                    revision=self._ticket.revision,
-                )
+                judgement = judged(probing.result() if probing.done() else Probed(is_answering=False))
             if judgement is Judgement.LEAVE_OUT:
                 forward.leave_out()
+
+    async def _probe(self, forward: _Forward, timeout_ns: int, judged: Callable[[Probed], Judgement]) -> Probed:
+        probed = await self._peers.probe(forward.peer, timeout_ns)
+        if probed.is_answering and judged(probed) is Judgement.LEAVE_OUT:
+            forward.declines()
+        return probed
+
+    def _judge_probed(self, forward: _Forward, probed: Probed, *, admitted_before: bool) -> Judgement:
+        return judge_probed(
+            probed, admitted_before=admitted_before, admitted=forward.is_admitted, revision=self._ticket.revision
+        )
