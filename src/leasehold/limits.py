@@ -788,6 +788,8 @@ RECONCILE_SLICE_RECORDS: Final = 1_024
 """Records that a node looks at on its event loop before others have a turn."""
 RECONCILE_ROUNDS_WHOLE: Final = 128
 """Rounds in which all is looked at once more, whether or not it seems to have changed: about a minute."""
+RECONCILE_IN_TURN_MAX: Final = 64
+"""Buckets that a round looks at for that: with 100,000 of them all have been looked at after a quarter of an hour."""
 FOLDER_TICK_NS: Final = 2 * SECOND_NS
 """No file system counts the times of its folders more coarsely."""
 RECONCILE_TRASH_MAX: Final = 1_024

@@ -31,7 +31,7 @@ from leasehold.core.records import BucketRecord, SegmentRecord, TransactionState
 from leasehold.core.replication import has_other_holder
 from leasehold.core.shelf import BucketKey
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, segment_transaction
-from leasehold.limits import RECONCILE_ROUNDS_WHOLE
+from leasehold.limits import RECONCILE_IN_TURN_MAX, RECONCILE_ROUNDS_WHOLE
 
 Listing = Mapping[BucketKey, frozenset[SegmentId]]
 """The finished segment files of a node; buckets without any may be in it."""
@@ -159,9 +159,10 @@ def outdated(
 
 def in_turn(compared: Mapping[BucketKey, Compared], due: Collection[BucketKey]) -> list[BucketKey]:
     """The buckets to compare besides those that are due: some more, the longest not looked at first, so that each has
-    its turn within RECONCILE_ROUNDS_WHOLE rounds whatever was missed. `compared` is in the order of comparing."""
+    its turn whatever was missed: within RECONCILE_ROUNDS_WHOLE rounds, or later where these would be more than
+    RECONCILE_IN_TURN_MAX at a time. `compared` is in the order of comparing."""
     others = compared if not due else (key for key in compared if key not in due)
-    return list(islice(others, -(-len(compared) // RECONCILE_ROUNDS_WHOLE)))
+    return list(islice(others, min(RECONCILE_IN_TURN_MAX, -(-len(compared) // RECONCILE_ROUNDS_WHOLE))))
 
 
 def basis_of(durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verified) -> Basis:
