@@ -16,7 +16,7 @@ from leasehold.limits import GENERATION_GAP
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.nodes import Node
-from tests.e2e.waiting import wait_until
+from tests.e2e.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.processes
 
@@ -54,6 +54,7 @@ def test_R6_a_cluster_goes_on_from_a_backup_and_each_node_says_what_to_do(
         cluster.sql("CREATE DATABASE d")
         cluster.sql("CREATE TABLE d.t (a BIGINT) TBLPROPERTIES ('replication' = '2')")
         append(cluster, SAVED)
+        wait_until_whole(cluster)
     running.stop()
     shutil.copytree(coordinator.directory, tmp_path / "backup")
 
