@@ -8,6 +8,7 @@ import threading
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.lease import NO_LEASE, Lease
+from leasehold.core.messages import NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Session
 from leasehold.limits import FLIGHT_WAITS_MAX, SECOND_NS
 
@@ -74,3 +75,18 @@ class Published:
             return True
         with self._newer:
             return self._newer.wait_for(lambda: self.view.revision >= revision, timeout_ns / SECOND_NS)
+
+    def status(self, now_ns: int, address: str) -> NodeStatus:
+        """How the node sees itself, serving at `address`; a hint, without a guard."""
+        lease, view, node = self.lease, self.view, self.node
+        left_ns = max(0, lease.deadline_ns - now_ns)
+        never = "RECOVERING" if lease.deadline_ns < 0 else "FENCED"
+        return NodeStatus(
+            id=node,
+            name=view.nodes[node].name if node in view.nodes else "",
+            address=address,
+            incarnation=self.incarnation,
+            state="ACTIVE" if left_ns else never,
+            applied_revision=view.revision,
+            lease_remaining_ns=left_ns,
+        )

@@ -113,26 +113,10 @@ class NodeFlight:
     def health(self) -> NodeStatus:
         """How this node sees itself."""
         return msgspec.structs.replace(
-            own_status(self._published, self._now_ns(), self.address),
+            self._published.status(self._now_ns(), self.address),
             segments_given=self._fetches.segments_given,
             bytes_given=self._fetches.bytes_given,
         )
-
-
-def own_status(published: Published, now_ns: int, address: str) -> NodeStatus:
-    """How a node that serves at `address` sees itself; a hint, without a guard."""
-    lease, view, node = published.lease, published.view, published.node
-    left_ns = max(0, lease.deadline_ns - now_ns)
-    never = "RECOVERING" if lease.deadline_ns < 0 else "FENCED"
-    return NodeStatus(
-        id=node,
-        name=view.nodes[node].name if node in view.nodes else "",
-        address=address,
-        incarnation=published.incarnation,
-        state="ACTIVE" if left_ns else never,
-        applied_revision=view.revision,
-        lease_remaining_ns=left_ns,
-    )
 
 
 def _no_ticket(way: str) -> Refused:

@@ -56,7 +56,6 @@ from leasehold.node.guarding import behind, busy, check_cluster, check_node, gua
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Following, Reconciler
 from leasehold.node.scans import authorise, is_replaceable
-from leasehold.node.serving import own_status
 from leasehold.storage.conforming import conform
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.forwarding import Forwarding, Peers
@@ -182,7 +181,7 @@ class DataService:
         """How this node sees itself, as the action `health` answers."""
         if not isinstance(request, WhoAreYou):
             raise _no_ticket(request)
-        return own_status(self._published, self._clock.now_ns(), self._address)
+        return self._published.status(self._clock.now_ns(), self._address)
 
     def stream(self, request: Message) -> AsyncIterator[Message]:
         """A scan of one segment, or a copy of it for another node."""

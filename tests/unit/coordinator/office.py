@@ -9,7 +9,7 @@ import asyncio
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.preparing import Asked
 from leasehold.coordinator.procedures import Procedures
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.grantor import Grantor, registrations
@@ -24,7 +24,9 @@ from leasehold.metastorage.contract import LeadershipLost
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.threads import NoThreads
+from leasehold.wire.entropy import SystemEntropy
 
 LOGIN = b"1" * 32
 """Of the first object that a cluster gets, where that is a user."""
@@ -155,6 +157,19 @@ async def initialised():
     await storage.txn(Txn(then=first_records("c" * 32, DEFAULT_SETTINGS)))
     await storage.close()
     return store
+
+
+async def coordinator_over(storage, clock, records=()):
+    """A whole coordinator that does not run yet, over a store in which a new cluster and these records are."""
+    await storage.txn(Txn(then=(*first_records("c" * 32, DEFAULT_SETTINGS), *records)))
+    return Coordinator(
+        name="c1",
+        storage=storage,
+        clock=clock,
+        passwords=QuickPasswords(),
+        entropy=SystemEntropy(),
+        threads=NoThreads(),
+    )
 
 
 async def term(store, clock, work, *, before=None):

@@ -9,19 +9,16 @@ from typing import NoReturn
 import pytest
 
 from leasehold.coordinator import leader, preparing, procedures
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
+from leasehold.coordinator.runtime import Coordinator
 from leasehold.core import ddl
 from leasehold.core.messages import Execute, Message, Receipt, Rows
-from leasehold.core.operations import Txn
 from leasehold.core.records import Outcome
 from leasehold.errors import Refused
-from leasehold.ids import ClusterId, StatementId
+from leasehold.ids import StatementId
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
-from leasehold.testing.passwords import QuickPasswords
-from leasehold.testing.threads import NoThreads
-from leasehold.wire.entropy import SystemEntropy
+from tests.unit.coordinator.office import coordinator_over
 
 VIEW = "CREATE VIEW d.v AS SELECT 1 AS a"
 
@@ -37,15 +34,7 @@ def under_a_leader(work: Callable[[Coordinator], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         storage = MemoryMetaStorage(MemoryStore())
-        await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
-        coordinator = Coordinator(
-            name="c1",
-            storage=storage,
-            clock=SimulatedClock(loop),
-            passwords=QuickPasswords(),
-            entropy=SystemEntropy(),
-            threads=NoThreads(),
-        )
+        coordinator = await coordinator_over(storage, SimulatedClock(loop))
         running = asyncio.ensure_future(coordinator.run())
         await coordinator._in_office.wait()  # pyright: ignore[reportPrivateUsage] - nothing else tells
         await run(coordinator, 1_000, "CREATE DATABASE d")

@@ -6,20 +6,17 @@ from random import Random
 
 import pytest
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
 from leasehold.core import keys
 from leasehold.core.codec import encode
-from leasehold.core.operations import Change, Txn
+from leasehold.core.operations import Change
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import Corrupt, Indefinite, Refused
-from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SchemaVersion, SegmentId
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
-from leasehold.testing.passwords import QuickPasswords
-from leasehold.testing.threads import NoThreads
-from leasehold.wire.entropy import SystemEntropy
+from tests.unit.coordinator.office import coordinator_over
 
 PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
 """Long enough for housekeeping to have come by."""
@@ -53,15 +50,7 @@ def end_of_a_leader(
         assert isinstance(loop, VirtualLoop)
         clock = SimulatedClock(loop)
         storage = MemoryMetaStorage(MemoryStore(), clock=clock if shared else None)
-        await storage.txn(Txn(then=(*first_records(ClusterId("c" * 32), DEFAULT_SETTINGS), *records)))
-        coordinator = Coordinator(
-            name="c1",
-            storage=storage,
-            clock=clock,
-            passwords=QuickPasswords(),
-            entropy=SystemEntropy(),
-            threads=NoThreads(),
-        )
+        coordinator = await coordinator_over(storage, clock, records)
         running = asyncio.ensure_future(coordinator.run())
         await coordinator._in_office.wait()
         assert coordinator.leader is not None

@@ -5,20 +5,17 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from leasehold.coordinator.leader import Leader
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
 from leasehold.core import keys
 from leasehold.core.codec import encode
 from leasehold.core.messages import AskStatus, ClusterStatus, Execute, Receipt
-from leasehold.core.operations import Change, Txn
+from leasehold.core.operations import Change
 from leasehold.core.records import DatabaseRecord, HorizonRecord, UseState
-from leasehold.ids import ClusterId, ObjectId, StatementId
+from leasehold.ids import ObjectId, StatementId
 from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
 from leasehold.testing.clock import WALL_START_US, SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
-from leasehold.testing.passwords import QuickPasswords
-from leasehold.testing.threads import NoThreads
-from leasehold.wire.entropy import SystemEntropy
+from tests.unit.coordinator.office import coordinator_over
 from tests.unit.coordinator.test_horizons import table
 
 PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
@@ -54,15 +51,7 @@ def while_the_clock_is_ahead(look: Callable[[Leader, JumpingClock], Awaitable[No
             table(TABLE),
             Change(keys.horizon(TABLE), encode(horizon)),
         )
-        await storage.txn(Txn(then=(*first_records(ClusterId("c" * 32), DEFAULT_SETTINGS), *records)))
-        coordinator = Coordinator(
-            name="c1",
-            storage=storage,
-            clock=clock,
-            passwords=QuickPasswords(),
-            entropy=SystemEntropy(),
-            threads=NoThreads(),
-        )
+        coordinator = await coordinator_over(storage, clock, records)
         running = asyncio.ensure_future(coordinator.run())
         await asyncio.sleep(PASSES_S)
         assert coordinator.leader is not None

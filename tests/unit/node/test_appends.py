@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -286,21 +286,29 @@ def block_peer(patch: pytest.MonkeyPatch, step: int, released: threading.Event) 
     patch.setattr(appends, "admit_forward", admit)
 
 
-@pytest.mark.parametrize("step", [1, 2])
-def test_a_peer_that_is_slow_is_waited_for_while_its_process_says_that_it_can_take_the_file(
-    pair: Cluster, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def release_at_second_probe(
+    patch: pytest.MonkeyPatch, released: threading.Event, answer: Callable[[str, int, Message], bytes | None]
+) -> list[str]:
+    """Answers probes so, and lets the peer go on at the second one; whom they asked."""
     asked: list[str] = []
 
     def ask(address: str, timeout_ns: int, caller: Message) -> bytes | None:
         asked.append(address)
         if len(asked) == 2:
             released.set()
-        return ask_health(address, timeout_ns, caller)
+        return answer(address, timeout_ns, caller)
 
+    patch.setattr(forwarding, "ask_health", ask)
+    return asked
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_peer_that_is_slow_is_waited_for_while_its_process_says_that_it_can_take_the_file(
+    pair: Cluster, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     released = threading.Event()
     block_peer(monkeypatch, step, released)
-    monkeypatch.setattr(forwarding, "ask_health", ask)
+    asked = release_at_second_probe(monkeypatch, released, ask_health)
     monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: SECOND_NS)
     assert append_through_node_1(pair) == [1, 2]
     assert set(asked) == {pair.catalog.nodes[NodeId(2)].address}
@@ -312,17 +320,9 @@ def test_a_peer_that_does_not_say_how_it_stands_is_waited_for_once_it_has_taken_
     pair: Cluster, said: bytes, step: int, holders: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It refuses the probe, or its version is another one."""
-    asked: list[str] = []
-
-    def ask(address: str, _timeout_ns: int, _caller: Message) -> bytes | None:
-        asked.append(address)
-        if len(asked) == 2:
-            released.set()
-        return said
-
     released = threading.Event()
     block_peer(monkeypatch, step, released)
-    monkeypatch.setattr(forwarding, "ask_health", ask)
+    release_at_second_probe(monkeypatch, released, lambda *_: said)
     monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: SECOND_NS)
     try:
         assert append_through_node_1(pair) == holders
