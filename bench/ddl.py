@@ -24,7 +24,9 @@ from leasehold.core.messages import Receipt
 from leasehold.core.operations import Txn, TxnResult
 from leasehold.errors import NotInitialised, NotLeader
 from leasehold.ids import ClusterId
-from leasehold.limits import FORMAT_VERSION, SECOND_NS, START_WAIT_NS
+from leasehold.limits.messages import FORMAT_VERSION
+from leasehold.limits.processes import START_WAIT_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock

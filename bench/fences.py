@@ -23,7 +23,7 @@ from bench.spark import leasehold_write, spark_session
 from bench.threads import Threads
 from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster
-from leasehold.limits import LEASE_DURATION_NS, RENEWAL_INTERVAL_NS
+from leasehold.limits.lease import LEASE_DURATION_NS, RENEWAL_INTERVAL_NS
 from leasehold.local.files import read_address
 from leasehold.local.processes import LocalCluster
 from leasehold.storage.servelog import read_serve_log

@@ -19,7 +19,8 @@ from tests.e2e.gossip_processes import MemberProcesses
 from bench.figures import Figure, Table, quantile
 from leasehold.core.swim.messages import State
 from leasehold.core.swim.suspicion import shortest_ns
-from leasehold.limits import SECOND_NS, SWIM_PERIOD_NS
+from leasehold.limits.swim import SWIM_PERIOD_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.gossip import HEADER_BYTES, PORT, GossipWorld
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Link

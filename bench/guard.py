@@ -26,7 +26,7 @@ from leasehold.ids import (
     StatementId,
     Term,
 )
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.guarding import guarded
 from leasehold.node.published import Published
 from leasehold.node.scans import authorise

@@ -16,7 +16,7 @@ from tests.soak.grounds import Ground, ground
 
 from bench.faults import NODE
 from bench.figures import Figure, Table, quantile
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 

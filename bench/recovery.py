@@ -34,7 +34,7 @@ from leasehold.core.plan import put
 from leasehold.core.records import ColumnStatistics, SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import BucketNumber, FieldId, LineageHash, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
 from leasehold.metastorage.sqlite import SqliteMetaStorage

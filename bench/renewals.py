@@ -23,7 +23,8 @@ from bench.renewers import Phase, Seen
 from bench.renewers import main as renewers
 from bench.threads import JOIN_SECONDS
 from leasehold.client.cluster import Cluster
-from leasehold.limits import RENEWAL_INTERVAL_NS, SECOND_NS
+from leasehold.limits.lease import RENEWAL_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.processes import LocalCluster
 
 CPU_AIM, P99_AIM_MS, RAMP_P99_MS = 0.6, 20.0, 200.0

@@ -48,7 +48,9 @@ from leasehold.core.messages import (
     WhoAreYou,
 )
 from leasehold.ids import Incarnation, LineageHash, Nonce, RequestNumber, Revision, Session, Token
-from leasehold.limits import CALL_TIMEOUT_NS, PROTOCOL_VERSION, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.messages import PROTOCOL_VERSION
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.rpc import SESSION, GrpcConnection

@@ -29,7 +29,8 @@ from leasehold.core.plans import plan
 from leasehold.core.statements import ColumnDefinition, CreateTable, TableName
 from leasehold.core.types import Plain
 from leasehold.errors import LeaseholdError
-from leasehold.limits import COLUMNS_MAX, COMMAND_QUEUE_MAX
+from leasehold.limits.requests import COMMAND_QUEUE_MAX
+from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.local.process import Process
 from leasehold.local.processes import LocalCluster
 

@@ -5,7 +5,7 @@ import logging
 import time
 
 from bench.figures import Figure, Table, median, quantile
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.simulation import Outcome, simulate
 
 SEEDS, ROUNDS = 30, 3

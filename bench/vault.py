@@ -42,7 +42,7 @@ from leasehold.ids import (
     Token,
     TransactionId,
 )
-from leasehold.limits import VAULT_BATCH_REVISIONS_MAX, VAULT_CACHE_BYTES, VAULT_LOG_PAGES
+from leasehold.limits.vault import VAULT_BATCH_REVISIONS_MAX, VAULT_CACHE_BYTES, VAULT_LOG_PAGES
 from leasehold.vault.store import SqliteVault
 
 TABLES, BUCKETS, LARGE_TABLES = 100, 16, 1_000

@@ -28,7 +28,7 @@ import psutil
 import pyarrow as pa
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster

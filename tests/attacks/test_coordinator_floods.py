@@ -14,7 +14,7 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, StatementId, TransactionId
-from leasehold.limits import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX, REQUESTS_UNREAD_MAX
+from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX, REQUESTS_UNREAD_MAX
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
 from tests.attacks.ground import NOBODY, TABLE, WRITER, Ground

@@ -17,14 +17,14 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.messages import ReadTicket, WriteTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import SegmentId
-from leasehold.limits import (
-    COLUMNS_MAX,
+from leasehold.limits.flight import (
     FLIGHT_OPENING_NS,
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_STRANGERS_OPENING_MAX,
     FLIGHT_STRANGERS_WAITING_MAX,
-    SECOND_NS,
 )
+from leasehold.limits.statements import COLUMNS_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.wire.flight import calling, descriptor, ticket
 from leasehold.wire.flight_codec import write_field

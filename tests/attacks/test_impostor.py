@@ -22,7 +22,8 @@ from leasehold.core.messages import (
 from leasehold.core.proofs import coordinator_proof, derive_keys
 from leasehold.errors import Refused, Superseded, Unauthenticated
 from leasehold.ids import Nonce, Revision
-from leasehold.limits import CALL_TIMEOUT_NS, COORDINATOR_PROOF_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.people import COORDINATOR_PROOF_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import sleep_ns
 from leasehold.wire.duplex import END_FRAME

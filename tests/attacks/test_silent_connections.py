@@ -8,7 +8,8 @@ from collections.abc import Generator
 
 import pytest
 
-from leasehold.limits import CONNECTIONS_MAX, HANDSHAKE_NS, SECOND_NS
+from leasehold.limits.requests import CONNECTIONS_MAX, HANDSHAKE_NS
+from leasehold.limits.units import SECOND_NS
 from tests.attacks.ground import Ground
 from tests.attacks.unfinished import PREFACE, SETTINGS, frame
 

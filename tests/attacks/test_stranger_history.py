@@ -7,7 +7,8 @@ import pytest
 from leasehold.core.messages import AskOutcome, AskReceipts, Execute, Message, Receipt
 from leasehold.errors import LeaseholdError
 from leasehold.ids import LoginToken, StatementId
-from leasehold.limits import CALL_TIMEOUT_NS, RECEIPTS_PAGE_MAX
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy
 from tests.attacks.ground import NOBODY, ROOT, Ground

@@ -23,7 +23,10 @@ from leasehold.core.proofs import derive_keys, with_proof
 from leasehold.core.records import Allocated
 from leasehold.errors import Forbidden, LeaseholdError, NotLeader, Refused, Superseded
 from leasehold.ids import BucketNumber, NodeId, Nonce, Revision, Session, Token
-from leasehold.limits import CALL_TIMEOUT_NS, NODES_MAX, PROTOCOL_VERSION, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.membership import NODES_MAX
+from leasehold.limits.messages import PROTOCOL_VERSION
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, calling, reader_to, ticket, within

@@ -10,7 +10,7 @@ from leasehold.core.operations import Change, Txn, TxnResult
 from leasehold.core.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Definite, Indefinite
 from leasehold.ids import ClusterId, Generation, Revision
-from leasehold.limits import FORMAT_VERSION
+from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from tests.conformance.metastorage_suite import Place, StorageFixtures, put, value_at, whole_range
 

@@ -14,13 +14,8 @@ import pytest
 from leasehold.core.operations import Change, Exists, KeyValue, Missing, ModifiedAt, Txn, TxnResult, ValueIs
 from leasehold.errors import Refused
 from leasehold.ids import Revision
-from leasehold.limits import (
-    KEY_BYTES_MAX,
-    RANGE_PAGE_MAX,
-    TRANSACTION_BYTES_MAX,
-    TRANSACTION_OPERATIONS_MAX,
-    VALUE_BYTES_MAX,
-)
+from leasehold.limits.messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from leasehold.limits.metastorage import RANGE_PAGE_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage
 
 

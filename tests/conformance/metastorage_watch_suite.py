@@ -8,7 +8,9 @@ import pytest
 from leasehold.core.operations import Change, Missing, RevisionChanges, Txn
 from leasehold.errors import Indefinite
 from leasehold.ids import Revision
-from leasehold.limits import REPLAY_BYTES_MAX, REPLAY_REVISIONS_MAX, VALUE_BYTES_MAX, WATCH_QUEUE_REVISIONS_MAX
+from leasehold.limits.messages import VALUE_BYTES_MAX
+from leasehold.limits.metastorage import REPLAY_BYTES_MAX, REPLAY_REVISIONS_MAX
+from leasehold.limits.sessions import WATCH_QUEUE_REVISIONS_MAX
 from leasehold.metastorage import database
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from tests.conformance.metastorage_suite import Place, StorageFixtures, delete, put, value_at, whole_range

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.wire.clock import BoottimeClock

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from leasehold.errors import BadSettings
-from leasehold.limits import DATAGRAM_BYTES_MAX, DATAGRAMS_BATCH_MAX
+from leasehold.limits.swim import DATAGRAM_BYTES_MAX, DATAGRAMS_BATCH_MAX
 from leasehold.testing.gossip import GossipWorld, SimulatedDatagrams
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.wire import udp

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.campaign import TIMING
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.metastorage.sqlite import SqliteMetaStorage

@@ -15,15 +15,10 @@ import pytest
 from leasehold.core.operations import Change, Exists, KeyValue, Txn
 from leasehold.errors import BadDirectory, Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Revision
-from leasehold.limits import (
-    COMMAND_QUEUE_MAX,
-    COMMANDS_PER_TRANSACTION_MAX,
-    FORMAT_VERSION,
-    RANGE_PAGE_BYTES_MAX,
-    RANGE_VERSIONS_PER_KEY,
-    SECOND_NS,
-    VALUE_BYTES_MAX,
-)
+from leasehold.limits.messages import FORMAT_VERSION, VALUE_BYTES_MAX
+from leasehold.limits.metastorage import RANGE_PAGE_BYTES_MAX, RANGE_VERSIONS_PER_KEY
+from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage import database, sqlite
 from leasehold.metastorage.database import Database
 from leasehold.metastorage.sqlite import SqliteMetaStorage

@@ -11,7 +11,7 @@ from leasehold.core.messages import FetchTicket
 from leasehold.core.reconcile import Emptied, OnDisk
 from leasehold.errors import AlreadyExists, LeaseholdError, OutcomeUnknown
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.rows import RowId
 from tests.conformance.segment_disk_ground import (
     BUCKET,

@@ -6,13 +6,9 @@ import pytest
 
 from leasehold.core.messages import AskReceipts, AskStatus, JoinWait, Message, WhoAreYou
 from leasehold.errors import BadSettings, Definite, Fenced, Indefinite, LeaseholdError, NotLeader, Unreachable
-from leasehold.limits import (
-    MESSAGE_BYTES_MAX,
-    MILLISECOND_NS,
-    REQUEST_BYTES_MAX,
-    REQUEST_FRAME_BYTES_MAX,
-    SECOND_NS,
-)
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.ports import Connection, Server
 from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, checked, refusal, text
 

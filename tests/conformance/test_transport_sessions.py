@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.messages import JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, Unreachable
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Connection, Server
 from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, checked, refusal, text
 

@@ -10,7 +10,8 @@ import uvloop
 from leasehold.core.messages import AskReceipts, Execute, JoinWait, Message
 from leasehold.errors import Fenced, LeaseholdError, NotLeader, Refused, Unreachable
 from leasehold.ids import StatementId
-from leasehold.limits import MESSAGE_BYTES_MAX, SECOND_NS
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
 from leasehold.wire.ports import Connection, Duplex, Server, Service, Transport

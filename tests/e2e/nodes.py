@@ -13,7 +13,7 @@ from leasehold.client.locate import KEY_FILE
 from leasehold.core.messages import NodeStatus
 from leasehold.core.operations import StoredProjection
 from leasehold.core.records import IdentityRecord
-from leasehold.limits import RETRY_PAUSE_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, read_address
 from leasehold.local.waiting import wait_until_active
 from leasehold.vault.lock import LOCK_NAME

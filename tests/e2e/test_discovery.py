@@ -16,7 +16,8 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.locate import CLUSTER_FILE, KEY_FILE
 from leasehold.core.messages import ClusterStatus, NodeStatus
 from leasehold.errors import LeaseholdError
-from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import GOSSIP_FILE
 from leasehold.local.gossip import KEY_SCRATCH, make_key
 from leasehold.vault.store import SqliteVault

@@ -9,7 +9,8 @@ import pytest
 
 from leasehold.core.drift import lasts_ns, outlast_ns
 from leasehold.core.statements import AnyStatement
-from leasehold.limits import DRIFT_PPM, LEADER_POLL_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS, SECOND_NS
+from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.sql.front import GRAMMAR
 from leasehold.testing.invariants import INVARIANTS
 from tests.e2e.pages import ROOT, Reader, blocks

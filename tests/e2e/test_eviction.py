@@ -14,7 +14,8 @@ from leasehold.core.messages import NodeRecovery, NodeStatus
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
-from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS
+from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.flight import HEALTH

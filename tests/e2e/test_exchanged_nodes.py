@@ -16,7 +16,7 @@ import pytest
 from leasehold.client.cluster import Cluster
 from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.core.records import SettledHow, Waited
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.nodes import Node

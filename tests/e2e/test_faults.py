@@ -16,7 +16,8 @@ from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome
 from leasehold.errors import Definite, NotFound
 from leasehold.ids import StatementId
-from leasehold.limits import BATCH_ROWS, SCAN_STREAMS
+from leasehold.limits.clients import SCAN_STREAMS
+from leasehold.limits.segments import BATCH_ROWS
 from leasehold.local.files import COORDINATOR
 from leasehold.wire.entropy import SystemEntropy
 from tests.e2e.cluster import RunningCluster

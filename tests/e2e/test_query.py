@@ -18,7 +18,7 @@ from leasehold.client.cluster import Cluster, connect
 from leasehold.core.messages import Rows
 from leasehold.errors import Forbidden, NotFound, Refused
 from leasehold.ids import StatementId
-from leasehold.limits import QUERY_ROWS_SHOWN_MAX
+from leasehold.limits.queries import QUERY_ROWS_SHOWN_MAX
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import command, leasehold
 

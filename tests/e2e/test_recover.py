@@ -12,7 +12,7 @@ import pytest
 from leasehold.client.cluster import Cluster
 from leasehold.client.scan import read_plan
 from leasehold.errors import Refused
-from leasehold.limits import GENERATION_GAP
+from leasehold.limits.membership import GENERATION_GAP
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.nodes import Node

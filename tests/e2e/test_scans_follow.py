@@ -15,7 +15,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.scan import read_plan
 from leasehold.core.messages import Rows
 from leasehold.errors import Refused
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.waiting import wait_until, wait_until_whole

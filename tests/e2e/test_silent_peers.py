@@ -21,17 +21,12 @@ from leasehold.client.append import stage
 from leasehold.core.messages import BytesEnd, ForwardTicket, StagedSegment
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, Revision, SegmentId, TransactionId
-from leasehold.limits import (
-    FLIGHT_KEEPALIVE_INTERVAL_NS,
-    FLIGHT_KEEPALIVE_TIMEOUT_NS,
-    FORWARD_CHUNK_BYTES,
-    FORWARD_QUEUE_CHUNKS,
-    KEEPALIVE_INTERVAL_NS,
-    KEEPALIVE_TIMEOUT_NS,
-    SECOND_NS,
-    SEGMENT_BYTES_MAX,
-    STAGE_CALL_NS,
-)
+from leasehold.limits.clients import STAGE_CALL_NS
+from leasehold.limits.flight import FLIGHT_KEEPALIVE_INTERVAL_NS, FLIGHT_KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES, FORWARD_QUEUE_CHUNKS
+from leasehold.limits.segments import SEGMENT_BYTES_MAX
+from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.fetch import fetch_segment
 from leasehold.node.forwarding import Forwarding, Peers
 from leasehold.wire.clock import BoottimeClock

@@ -8,7 +8,7 @@ from leasehold.core.messages import Receipt, Rows
 from leasehold.core.records import Outcome
 from leasehold.errors import BadSettings, Forbidden, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken
-from leasehold.limits import CALL_TIMEOUT_NS, SCAN_STREAMS
+from leasehold.limits.clients import CALL_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold

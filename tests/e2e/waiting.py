@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from leasehold.client.cluster import Cluster
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 

@@ -25,7 +25,7 @@ from leasehold.core.codec import decode_record
 from leasehold.core.messages import ClusterStatus, NodeStatus, Receipt, Rows
 from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord
 from leasehold.ids import ClusterId, StatementId
-from leasehold.limits import FORMAT_VERSION
+from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.storage.servelog import read_serve_log
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.cluster_key import generate

@@ -21,7 +21,7 @@ from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision, StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import HEALTH, calling, expect, reader_to, ticket, within
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.clock import sleep_ns
 from tests.netns.checks import check_bound, check_nothing_stale, check_served_until_its_lease_ended, check_settled, log
 from tests.netns.cluster import CLIENT, COORDINATOR, Ended, NetworkCluster, Statement, now_ns

@@ -30,7 +30,8 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import Txn
 from leasehold.errors import LeaseholdError, Unreachable
-from leasehold.limits import PROTOCOL_VERSION, SECOND_NS
+from leasehold.limits.messages import PROTOCOL_VERSION
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SeededEntropy
 from leasehold.testing.loop import run_virtual

@@ -42,7 +42,7 @@ from leasehold.ids import (
     StatementId,
     Token,
 )
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.threads import NoThreads

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from leasehold.core.records import Allocated, Claiming, Joining, NodeRecord
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import finish, named
 from leasehold.testing.loop import run_virtual

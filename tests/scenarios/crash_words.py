@@ -31,13 +31,9 @@ from leasehold.core.messages import (
     WhoAreYou,
 )
 from leasehold.ids import Revision
-from leasehold.limits import (
-    CALL_TIMEOUT_NS,
-    KEEPALIVE_INTERVAL_NS,
-    KEEPALIVE_TIMEOUT_NS,
-    MILLISECOND_NS,
-    SECOND_NS,
-)
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate
 from leasehold.testing.vault import VaultDisk

@@ -14,7 +14,7 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.errors import LeaseholdError
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog

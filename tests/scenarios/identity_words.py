@@ -14,7 +14,7 @@ from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, Join
 from leasehold.core.operations import Txn
 from leasehold.errors import Refused
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.loop import run_virtual

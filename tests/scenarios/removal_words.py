@@ -5,7 +5,7 @@ from typing import Any
 
 from leasehold.core.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.errors import Definite, Unreachable
-from leasehold.limits import CALL_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual

@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.messages import Grant, Renewal, RenewalRefused
 from leasehold.ids import NodeId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.leases.actors import Stage
 from leasehold.testing.leases.ground import LEADERSHIP_NS
 from leasehold.testing.leases.script import ScriptedWorld

@@ -17,16 +17,12 @@ from leasehold.core.messages import (
     Watched,
 )
 from leasehold.errors import Refused, Superseded
-from leasehold.limits import (
-    LEASE_DURATION_NS,
-    SECOND_NS,
-    SESSION_IDLE_NS,
-    SESSION_OPENING_NS,
-    STATEMENT_REMEMBERED_NS,
-    STATEMENT_RESOLVE_NS,
-    TOPOLOGY_GRACE_NS,
-    TOPOLOGY_LOOK_NS,
-)
+from leasehold.limits.clients import STATEMENT_RESOLVE_NS
+from leasehold.limits.lease import LEASE_DURATION_NS
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS, TOPOLOGY_LOOK_NS
+from leasehold.limits.sessions import SESSION_IDLE_NS, SESSION_OPENING_NS
+from leasehold.limits.statements import STATEMENT_REMEMBERED_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.metastorage import Fate
 from tests.scenarios.admission_words import Node, at_a_desk
 

@@ -37,7 +37,7 @@ from leasehold.ids import (
     Session,
     Term,
 )
-from leasehold.limits import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.wire.rpc import CALL, SESSION, STREAM, read_answer
 from tests.golden.examples import example
 from tests.scenarios.bad_words import (

@@ -35,7 +35,8 @@ from leasehold.ids import (
     Sequence,
     Term,
 )
-from leasehold.limits import LEASE_DURATION_NS, SECOND_NS
+from leasehold.limits.lease import LEASE_DURATION_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock

@@ -24,7 +24,7 @@ from leasehold.ids import (
     ObjectId,
     SegmentId,
 )
-from leasehold.limits import TICKET_BYTES_MAX
+from leasehold.limits.flight import TICKET_BYTES_MAX
 from leasehold.wire.flight import BYTES_SCHEMA, from_flight
 from tests.golden.examples import example
 from tests.scenarios.bad_words import GARBLED, OTHER

@@ -8,7 +8,8 @@ from leasehold.core import keys, messages
 from leasehold.core.codec import encode
 from leasehold.core.messages.base import Base
 from leasehold.ids import Revision
-from leasehold.limits import SECOND_NS, TOPOLOGY_GRACE_NS
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.loop import run_virtual

@@ -15,7 +15,7 @@ from leasehold.core.recovery_events import (
     Comparison,
 )
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
-from leasehold.limits import VAULT_DELAY_NS
+from leasehold.limits.vault import VAULT_DELAY_NS
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.clock import SimulatedClock

@@ -9,7 +9,10 @@ from leasehold.core.messages import AllocateAnswer, JoinAnswer
 from leasehold.core.proofs import with_proof
 from leasehold.core.records import Allocated, Claiming
 from leasehold.errors import Refused
-from leasehold.limits import CALL_TIMEOUT_NS, HOUSEKEEPING_INTERVAL_NS, SECOND_NS, UNJOINED_KEPT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.membership import UNJOINED_KEPT_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import ADDRESS
 from tests.scenarios.identity_words import allocate, hex_128, identity, join, refusal, serving, simulate, stored
 from tests.scenarios.test_strangers import here

@@ -20,7 +20,8 @@ from leasehold.core.plan import put
 from leasehold.core.records import Allocated, Claiming
 from leasehold.errors import Corrupt, Indefinite, Refused
 from leasehold.ids import Incarnation, NodeId, Token
-from leasehold.limits import CALL_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate
 from leasehold.vault.store import SqliteVault

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.core.messages import AllocateAnswer, JoinAnswer
 from leasehold.core.records import Claiming, Joining
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import MemoryStore
 from tests.scenarios.identity_words import (

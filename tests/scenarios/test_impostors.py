@@ -21,7 +21,8 @@ from leasehold.core.messages import (
 from leasehold.core.proofs import coordinator_proof, derive_keys
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import Nonce, Revision, Term
-from leasehold.limits import CALL_TIMEOUT_NS, CLUSTER_KEY_BYTES
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.testing.cluster import ADDRESS, COORDINATOR, KEYS, SimulatedCluster
 from leasehold.wire.ports import Duplex
 from tests.scenarios.identity_words import identity, serving, simulate

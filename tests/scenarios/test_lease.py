@@ -5,7 +5,8 @@ import pytest
 from leasehold.core.messages import Grant, RenewalRefused
 from leasehold.core.records import SettledHow
 from leasehold.ids import Revision
-from leasehold.limits import DRIFT_PPM, SECOND_NS
+from leasehold.limits.lease import DRIFT_PPM
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.leases.actors import LocalClock
 from leasehold.testing.leases.ground import Parts
 from tests.scenarios.scripts import (

@@ -10,7 +10,8 @@ from leasehold.core import keys
 from leasehold.core.lease import Holder
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender, Watched
 from leasehold.errors import LeaseholdError
-from leasehold.limits import MILLISECOND_NS, RENEWAL_INTERVAL_NS, SECOND_NS
+from leasehold.limits.lease import RENEWAL_INTERVAL_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.node import agent as agent_module
 from leasehold.node import guarding
 from leasehold.testing.cluster import COORDINATOR

@@ -6,7 +6,7 @@ from leasehold.core.lease import NO_LEASE
 from leasehold.core.messages import Grant, Renewal, RenewalRefused
 from leasehold.core.records import SettledHow
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.invariants import named
 from leasehold.testing.leases.ground import Parts
 from leasehold.testing.oracle import InvariantViolated

@@ -13,7 +13,7 @@ from leasehold.core.messages import TableCleaned
 from leasehold.core.operations import Change
 from leasehold.core.records import DroppedRecord, Outcome, SettledHow
 from leasehold.ids import Incarnation, NodeId, ObjectId, Session, StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS

@@ -13,7 +13,8 @@ from leasehold.core.messages import Initialise
 from leasehold.core.operations import Change, RevisionChanges, Txn
 from leasehold.core.records import ClusterRecord, CountersRecord
 from leasehold.errors import Corrupt, NotInitialised, Refused
-from leasehold.limits import GENERATION_GAP, SECOND_NS
+from leasehold.limits.membership import GENERATION_GAP
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.adopting import Adopting
 from leasehold.testing.cluster import ADDRESS, COORDINATOR, KEYS, SimulatedCluster
 from leasehold.testing.loop import run_virtual

@@ -21,7 +21,9 @@ from leasehold.core.recovery_events import (
     Stage,
 )
 from leasehold.ids import Revision
-from leasehold.limits import RECONCILE_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS
+from leasehold.limits.metastorage import RETENTION_HOLD_NS
+from leasehold.limits.replication import RECONCILE_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS

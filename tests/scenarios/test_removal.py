@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from leasehold.errors import Refused
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate, undisturbed
 from tests.scenarios.identity_words import identity, refusal, serving, stored

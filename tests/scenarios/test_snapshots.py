@@ -15,7 +15,9 @@ from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.messages import AskSnapshot, SnapshotBegin, SnapshotEnd, SnapshotPage, Watched, WatchFailed
 from leasehold.core.operations import Change, Txn
 from leasehold.errors import Refused, Superseded
-from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, SECOND_NS, SNAPSHOTS_AT_ONCE
+from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS
+from leasehold.limits.recovery import SNAPSHOTS_AT_ONCE
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
 from tests.scenarios.admission_words import at_a_desk
 

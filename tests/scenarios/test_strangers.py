@@ -5,7 +5,8 @@ import pytest
 from leasehold.core.messages import AllocateAnswer, AskIncarnation, JoinAnswer
 from leasehold.core.proofs import derive_keys, with_proof
 from leasehold.errors import Refused
-from leasehold.limits import CALL_TIMEOUT_NS, CLUSTER_KEY_BYTES
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.testing.cluster import ADDRESS, KEYS
 from tests.scenarios.identity_words import allocate, hex_128, identity, join, refusal, serving, simulate, stored
 

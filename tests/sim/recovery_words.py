@@ -4,7 +4,7 @@ import asyncio
 
 from leasehold.core import keys
 from leasehold.core.messages import RecoveryFinished
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR, SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.loop import run_virtual

@@ -10,7 +10,7 @@ from leasehold.core.messages import Receipt, Rows
 from leasehold.core.records import Outcome, SettledHow
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.published import Published
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.loop import run_virtual

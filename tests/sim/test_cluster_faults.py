@@ -23,7 +23,9 @@ from leasehold.core.messages import (
 from leasehold.core.records import Outcome, StatementRecord, TransactionRecord, TransactionState
 from leasehold.errors import AlreadyExists, Indefinite, Refused, Unreachable
 from leasehold.ids import ClusterId, StatementId, TransactionId
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS, TRANSACTION_TTL_NS
+from leasehold.limits.segments import TRANSACTION_TTL_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import ADDRESS, CLIENT, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual

@@ -7,7 +7,7 @@ import pytest
 from leasehold.coordinator import repair
 from leasehold.core.copies import Copies
 from leasehold.core.messages import RemoveNode
-from leasehold.limits import CALL_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.simulation import simulate as simulate_random
 from tests.sim.data_words import Ground, simulate
 

@@ -10,7 +10,7 @@ import pytest
 from leasehold.core.messages import AskTable, BytesEnd, Receipt, RowsEnd, TableFacts
 from leasehold.core.messages import Rows as RowsMessage
 from leasehold.errors import LeaseholdError, NotFound
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT
 from leasehold.testing.rows import RowId
 from leasehold.testing.writers import Fate, Habits, Written

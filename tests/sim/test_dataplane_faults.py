@@ -12,7 +12,7 @@ import pytest
 
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import ObjectId, TransactionId
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.readers import Reader, Scanned
 from leasehold.testing.rows import RowId
 from leasehold.testing.writers import Fate, Habits, Written

@@ -11,7 +11,8 @@ from leasehold.core.swim.messages import Member, Role, State
 from leasehold.core.swim.suspicion import shortest_ns
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId, NodeId
-from leasehold.limits import SECOND_NS, SWIM_PERIOD_NS, SWIM_SEEDS_MAX, SWIM_SUSPICION_STRETCH, SWIM_SYNC_NS
+from leasehold.limits.swim import SWIM_PERIOD_NS, SWIM_SEEDS_MAX, SWIM_SUSPICION_STRETCH, SWIM_SYNC_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SeededEntropy
 from leasehold.testing.gossip import CLUSTER, KEY, GossipWorld, SimulatedDatagrams

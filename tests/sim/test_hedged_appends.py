@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.core.messages import AskTable, StagedSegment, TableFacts
 from leasehold.core.reconcile import OnDisk
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
 from leasehold.testing.invariants import INVARIANTS

@@ -2,7 +2,7 @@
 
 from leasehold.core.messages import ClusterStatus, RemoveNode, Rows
 from leasehold.ids import NodeId
-from leasehold.limits import CALL_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.cluster import SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from tests.sim.data_words import Ground, simulate

@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.messages import AskTable, ForwardAdmitted, Message, NodeStatus, StagedSegment, TableFacts
 from leasehold.ids import NodeId
-from leasehold.limits import SCHEMA_WAIT_NS
+from leasehold.limits.segments import SCHEMA_WAIT_NS
 from leasehold.testing import forwarding
 from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.writers import Fate, Written

@@ -10,7 +10,8 @@ from leasehold.core.messages import Execute, Receipt, Rows
 from leasehold.core.records import Outcome
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import StatementId
-from leasehold.limits import LEADERSHIP_DURATION_NS, SECOND_NS
+from leasehold.limits.lease import LEADERSHIP_DURATION_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.metastorage import LATE_S, Fate
 from tests.sim.data_words import Ground as Tables

@@ -9,7 +9,9 @@ import pytest
 from leasehold.core.messages import AskStatus, JoinAnswer, Receipt, RecoveryAccepted, SnapshotPage
 from leasehold.core.records import Outcome
 from leasehold.errors import NotLeader
-from leasehold.limits import CALL_TIMEOUT_NS, LEADERSHIP_DURATION_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.lease import LEADERSHIP_DURATION_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.loop import run_virtual
 from tests.sim import recovery_words as recovery

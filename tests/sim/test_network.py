@@ -7,7 +7,8 @@ from typing import Any
 
 from leasehold.core.messages import Execute, JoinWait, Message
 from leasehold.errors import LeaseholdError, Unreachable
-from leasehold.limits import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.hosts import SimulatedConnection, SimulatedServer
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Link, Network

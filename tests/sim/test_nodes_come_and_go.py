@@ -18,7 +18,9 @@ from leasehold.core.proofs import with_proof
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Allocated, BucketRecord
 from leasehold.errors import LeaseholdError
-from leasehold.limits import CALL_TIMEOUT_NS, HOUSEKEEPING_INTERVAL_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import CLIENT, KEYS, SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from tests.sim.data_words import TABLE, Ground, simulate

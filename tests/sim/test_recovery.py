@@ -19,7 +19,8 @@ from leasehold.core.messages import (
     SnapshotPage,
 )
 from leasehold.core.operations import Change
-from leasehold.limits import SECOND_NS, TOPOLOGY_GRACE_NS
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.writers import Fate, Habits
 from tests.scenarios.crash_words import STALL_NS, stall

@@ -12,7 +12,8 @@ from leasehold.core.messages import AskOutcome, Receipt, Rows
 from leasehold.core.records import LargestLeaseRecord, Outcome, SettingsRecord
 from leasehold.errors import Refused
 from leasehold.ids import StatementId
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.loop import run_virtual

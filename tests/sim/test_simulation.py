@@ -17,7 +17,7 @@ from leasehold.core.messages import Renewal
 from leasehold.core.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import Revision, Sequence, Term
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node import scans
 from leasehold.testing.ambush import Place
 from leasehold.testing.simulation import simulate

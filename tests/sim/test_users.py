@@ -34,7 +34,8 @@ from leasehold.core.origin import hash_text
 from leasehold.core.records import Outcome
 from leasehold.errors import Forbidden, LeaseholdError, Refused, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken, ObjectId, SchemaVersion, StatementId, TransactionId
-from leasehold.limits import CALL_TIMEOUT_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from tests.sim.test_cluster_faults import Over

@@ -15,7 +15,7 @@ from leasehold.core.messages import Execute, Receipt
 from leasehold.core.records import Waited
 from leasehold.errors import Definite
 from leasehold.ids import StatementId
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.invariants import INVARIANTS

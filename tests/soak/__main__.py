@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from leasehold.cli.output import note, say, show_json, show_table
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from tests.soak.faults import now_ns
 from tests.soak.grounds import why_no_network
 from tests.soak.real import Real, soak

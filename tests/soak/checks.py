@@ -13,7 +13,8 @@ from leasehold.core.records import Outcome
 from leasehold.core.statements import Definition
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import Revision
-from leasehold.limits import HISTORY_ROWS_MAX, SECOND_NS
+from leasehold.limits.statements import HISTORY_ROWS_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.storage.servelog import read_serve_log
 from leasehold.testing.catalog import Model, parsed
 from leasehold.testing.shown import Table

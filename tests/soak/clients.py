@@ -23,7 +23,7 @@ from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
 from leasehold.core.messages import Receipt
 from leasehold.errors import Definite, Indefinite, LeaseholdError
 from leasehold.ids import StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.statements import DATABASES, TABLES, VIEWS, some_statement
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy

@@ -15,7 +15,7 @@ import msgspec
 
 from leasehold.cli.output import note
 from leasehold.errors import LeaseholdError
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from tests.netns.remote import Failed, Remote
 from tests.soak.faults import EndedByItself, Faults, now_ns
 from tests.soak.grounds import Ground, ground

@@ -15,7 +15,7 @@ import msgspec
 from leasehold.core.settings import SETTINGS
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
-from leasehold.limits import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
+from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
 from leasehold.wire.addresses import LOCALHOST, loopback
 
 Role: TypeAlias = Literal["node", "coordinator"]

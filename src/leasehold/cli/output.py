@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from leasehold.errors import LeaseholdError
-from leasehold.limits import MILLISECOND_NS, PROGRESS_SHOWN_NS, SECOND_NS
+from leasehold.limits.clients import PROGRESS_SHOWN_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 RULED_ROWS_MAX = 1_000
 """Drawing rules takes about a millisecond for each row."""

@@ -22,7 +22,7 @@ from leasehold.cli.output import Reading, RowsOutput, ending_unread, note, show_
 from leasehold.client.cluster import Cluster
 from leasehold.client.query import QueryResult
 from leasehold.errors import BadSettings, Refused
-from leasehold.limits import QUERY_ROWS_SHOWN_MAX
+from leasehold.limits.queries import QUERY_ROWS_SHOWN_MAX
 
 _UTC: Final = "+00:00"
 

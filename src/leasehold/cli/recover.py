@@ -7,7 +7,8 @@ from leasehold.cli.output import Output, milliseconds, note, say, show_json
 from leasehold.cli.statement import read_duration_ns
 from leasehold.coordinator.generation import Begun, begin_generation
 from leasehold.errors import BadSettings, NotFound
-from leasehold.limits import LEASE_DURATION_MAX_NS, SECOND_NS
+from leasehold.limits.lease import LEASE_DURATION_MAX_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import COORDINATOR
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock

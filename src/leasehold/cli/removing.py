@@ -11,7 +11,7 @@ from leasehold.client.locate import KEY_FILE
 from leasehold.core.messages import NodeRemoved, WaitingFor
 from leasehold.core.proofs import derive_keys
 from leasehold.errors import typed
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.adopting import Adopted, adopt_directory
 from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock

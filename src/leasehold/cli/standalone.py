@@ -8,7 +8,7 @@ import msgspec
 from leasehold.cli.output import Line, Output, note, say, show_json, show_table
 from leasehold.errors import BadSettings, CheckFailed, typed
 from leasehold.ids import SegmentId
-from leasehold.limits import CHECK_PROGRESS_NS
+from leasehold.limits.node_disk import CHECK_PROGRESS_NS
 from leasehold.node.exporting import export_segment
 from leasehold.node.reset import check_no_reset, check_node_directory, check_vault_or_new
 from leasehold.node.standalone import Mended, Progress, Some, Standalone, Summary

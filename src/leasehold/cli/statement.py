@@ -4,7 +4,8 @@ from typing import TextIO
 
 from leasehold.core.durations import parse_duration
 from leasehold.errors import BadSettings, Refused
-from leasehold.limits import SECOND_NS, STATEMENT_CHARACTERS_MAX
+from leasehold.limits.statements import STATEMENT_CHARACTERS_MAX
+from leasehold.limits.units import SECOND_NS
 
 
 def read_statement(stdin: TextIO) -> str:

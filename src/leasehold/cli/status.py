@@ -7,7 +7,8 @@ from leasehold.cli.output import Output, milliseconds, say, show_json, show_tabl
 from leasehold.cli.recovery import recovery_json, recovery_line
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import ClusterStatus
-from leasehold.limits import MILLISECOND_NS, SECOND_NS, SILENT_SHOWN_NS
+from leasehold.limits.lease import SILENT_SHOWN_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 _ENDS: Final = {
     "NO_ANSWER": "it stopped answering {ago} s ago: paused, hung or cut off, or ended since",

@@ -13,7 +13,8 @@ from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import NodeStatus
 from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable, typed
-from leasehold.limits import NODE_WAIT_POLL_NS, SECOND_NS
+from leasehold.limits.processes import NODE_WAIT_POLL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import read_address
 from leasehold.local.process import Process
 from leasehold.wire.clock import BoottimeClock, sleep_ns

@@ -25,17 +25,17 @@ from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
-from leasehold.limits import (
+from leasehold.limits.clients import (
     APPEND_BATCHES_MAX,
     APPEND_BUFFER_BYTES,
     APPEND_BUFFERS_BYTES_MAX,
     APPEND_STREAMS,
-    BATCH_ROWS,
-    FLIGHT_BATCH_BYTES,
-    SECOND_NS,
     STAGE_CALL_NS,
     STAGE_PAUSE_NS,
 )
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES
+from leasehold.limits.segments import BATCH_ROWS
+from leasehold.limits.units import SECOND_NS
 from leasehold.storage.buckets import split
 from leasehold.storage.conforming import conform
 from leasehold.storage.schema import arrow_schema

@@ -10,7 +10,9 @@ from typing import Self, TypeAlias
 import msgspec
 
 from leasehold.errors import BadSettings, LeaseholdError
-from leasehold.limits import CLIENT_PATIENCE_NS, DURATION_NS_MAX, SECOND_NS
+from leasehold.limits.clients import CLIENT_PATIENCE_NS
+from leasehold.limits.statements import DURATION_NS_MAX
+from leasehold.limits.units import SECOND_NS
 
 Told: TypeAlias = Callable[[LeaseholdError | None, float], None]
 """Is told what was answered and for how many seconds it is asked yet; None once an answer has come."""

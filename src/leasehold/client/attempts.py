@@ -13,7 +13,8 @@ from leasehold.client.places import Places
 from leasehold.core.messages import BatchMark, ReadTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import NodeId
-from leasehold.limits import SCAN_AHEAD_BYTES_MAX, SECOND_NS
+from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.flight import calling, expect, reader_to, ticket
 
 Marked: TypeAlias = tuple[pa.RecordBatch | None, BatchMark]

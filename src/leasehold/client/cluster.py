@@ -25,7 +25,8 @@ from leasehold.core.messages import (
 from leasehold.core.records import Field, TransactionState, ViewColumn
 from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId
-from leasehold.limits import QUERY_MEMORY_BYTES, TRANSACTION_RENEW_NS
+from leasehold.limits.queries import QUERY_MEMORY_BYTES
+from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
 from leasehold.storage.schema import arrow_schema
 

@@ -11,7 +11,7 @@ from leasehold.client.locate import KEY_FILE, read_cluster_file
 from leasehold.core.proofs import Challenge, derive_keys
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Nonce
-from leasehold.limits import CALL_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.wire import cluster_key
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy

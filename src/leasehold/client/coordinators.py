@@ -60,15 +60,15 @@ from leasehold.errors import (
     Unreachable,
 )
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
-from leasehold.limits import (
+from leasehold.limits.clients import (
     CALL_TIMEOUT_NS,
     CONNECT_TIMEOUT_NS,
     LATE_ANSWER_NS,
     PLACES_TIMEOUT_NS,
-    RECEIPTS_PAGE_MAX,
     RETRY_PAUSE_NS,
     STATEMENT_RESOLVE_NS,
 )
+from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from leasehold.wire.entropy import SystemEntropy

@@ -18,16 +18,11 @@ import pyarrow as pa
 
 from leasehold.core.messages import ScanPlan, ViewBody
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.limits import (
-    BATCH_ROWS,
-    END_POLL_NS,
-    QUERY_BATCHES_AHEAD,
-    QUERY_STOP_NS,
-    QUERY_THREADS_MAX,
-    REASON_CHARACTERS_MAX,
-    SCAN_PAUSE_NS,
-    SECOND_NS,
-)
+from leasehold.limits.clients import REASON_CHARACTERS_MAX, SCAN_PAUSE_NS
+from leasehold.limits.processes import END_POLL_NS
+from leasehold.limits.queries import QUERY_BATCHES_AHEAD, QUERY_STOP_NS, QUERY_THREADS_MAX
+from leasehold.limits.segments import BATCH_ROWS
+from leasehold.limits.units import SECOND_NS
 from leasehold.storage.schema import arrow_schema
 
 Open = Callable[[ScanPlan], pa.RecordBatchReader]

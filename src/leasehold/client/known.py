@@ -25,7 +25,7 @@ from leasehold.core.messages import (
 )
 from leasehold.core.scan import Needed
 from leasehold.ids import ClusterId, Generation, Incarnation, NodeId, Revision
-from leasehold.limits import CLUSTERS_KNOWN_MAX, PLACE_REST_MAX_NS, PLACE_REST_MIN_NS
+from leasehold.limits.clients import CLUSTERS_KNOWN_MAX, PLACE_REST_MAX_NS, PLACE_REST_MIN_NS
 from leasehold.wire.clock import BoottimeClock
 
 NOTHING = Revision(0)

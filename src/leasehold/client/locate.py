@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.errors import BadDirectory, BadSettings, typed
 from leasehold.ids import ClusterId
-from leasehold.limits import FORMAT_VERSION
+from leasehold.limits.messages import FORMAT_VERSION
 
 CLUSTER_FILE = "cluster.json"
 KEY_FILE = "cluster.key"

@@ -22,7 +22,8 @@ from leasehold.client.credentials import Credentials
 from leasehold.core.messages import ClientRequest, Execute, LoggedIn, Login, LogOut, Message
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unauthenticated
 from leasehold.ids import LoginToken
-from leasehold.limits import CALL_TIMEOUT_NS, COORDINATOR_PROOF_NS, LOG_OUT_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.people import COORDINATOR_PROOF_NS, LOG_OUT_TIMEOUT_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.clock import BoottimeClock
 

@@ -13,7 +13,7 @@ import msgspec
 from leasehold.core.messages import Replaced
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import Refused
-from leasehold.limits import SEGMENTS_PER_COMMIT_MAX
+from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
 
 if TYPE_CHECKING:
     from leasehold.client.coordinators import Coordinators

@@ -16,12 +16,8 @@ from leasehold.core.generations import generation_changed
 from leasehold.core.messages import TableFacts
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision
-from leasehold.limits import (
-    MILLISECOND_NS,
-    PLACES_AGAIN_NS,
-    REASON_CHARACTERS_MAX,
-    SECOND_NS,
-)
+from leasehold.limits.clients import PLACES_AGAIN_NS, REASON_CHARACTERS_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 
 Refresh = Callable[[], TableFacts]

@@ -9,7 +9,7 @@ from leasehold.client.login import LoginConnection
 from leasehold.core.messages import AskStatus, ClusterStatus, Message, NodeRemoved, RemoveNode, WaitingFor
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import NodeId
-from leasehold.limits import CALL_TIMEOUT_NS, RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS, RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 

@@ -16,8 +16,8 @@ import msgspec
 from leasehold.core.messages import Replaced, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.limits import (
-    RETRY_PAUSE_NS,
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.upkeep import (
     REWRITE_ATTEMPTS,
     REWRITE_PLAN_SEGMENTS_MAX,
     REWRITE_PORTION_BYTES,

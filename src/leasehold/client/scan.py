@@ -28,11 +28,7 @@ from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Done, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId
-from leasehold.limits import (
-    SCAN_BATCH_TIMEOUT_NS,
-    SCAN_PLANS_MAX,
-    SCAN_STREAMS,
-)
+from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_PLANS_MAX, SCAN_STREAMS
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import within

@@ -13,7 +13,8 @@ from leasehold.core.forgetting import Ended
 from leasehold.core.operations import Change
 from leasehold.core.records import BarrierReceipt, ProcedureRecord
 from leasehold.ids import Revision, StatementId
-from leasehold.limits import CLOSE_GATHER_NS, LEADER_RETRY_NS, STATEMENTS_RUNNING_MAX
+from leasehold.limits.lease import LEADER_RETRY_NS
+from leasehold.limits.statements import CLOSE_GATHER_NS, STATEMENTS_RUNNING_MAX
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)

@@ -46,14 +46,10 @@ from leasehold.core.rights import check_request
 from leasehold.core.statements import TableName
 from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.ids import IDENTIFIER, BucketNumber, NodeId, Revision, SegmentId, StatementId, TransactionId
-from leasehold.limits import (
-    MESSAGE_BYTES_MAX,
-    OPEN_TRANSACTIONS_MAX,
-    PLANNED_SEGMENT_BYTES_MIN,
-    QUERY_TABLES_MAX,
-    REPORTED_SEGMENTS_AT_ONCE_MAX,
-    TRANSACTION_TTL_NS,
-)
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.replication import REPORTED_SEGMENTS_AT_ONCE_MAX
+from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, PLANNED_SEGMENT_BYTES_MIN, TRANSACTION_TTL_NS
+from leasehold.limits.statements import QUERY_TABLES_MAX
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from leasehold.core.records import HorizonRecord, TableRecord
 from leasehold.core.rewrite import checks, spent
 from leasehold.errors import Definite
 from leasehold.ids import ObjectId
-from leasehold.limits import FOUND_INLINE_MAX, HORIZONS_AT_ONCE, LEFTOVERS_AT_ONCE, REPLACED_KEPT_NS
+from leasehold.limits.upkeep import FOUND_INLINE_MAX, HORIZONS_AT_ONCE, LEFTOVERS_AT_ONCE, REPLACED_KEPT_NS
 from leasehold.wire.ports import Clock, Threads
 
 T = TypeVar("T")

@@ -82,7 +82,7 @@ from leasehold.core.statements import (
 )
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import ClusterId, NodeId, Term
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.sql.parse import parse, parses_at_once
 from leasehold.sql.secrets import redacted

@@ -26,7 +26,7 @@ from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Message, Renewal, RenewalRefused, SurrenderAccepted
 from leasehold.core.records import BarrierReceipt, SettingsRecord
 from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
-from leasehold.limits import LINEAGES_KEPT
+from leasehold.limits.lease import LINEAGES_KEPT
 from leasehold.wire.ports import Clock, Timer
 
 Reply = Callable[[Message], None]

@@ -26,14 +26,8 @@ from leasehold.core.records import LoginRecord, PrincipalKind, PrincipalRecord
 from leasehold.core.statements import fold
 from leasehold.errors import Refused, WrongPassword
 from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId
-from leasehold.limits import (
-    IDENTIFIER_CHARACTERS_MAX,
-    LOGIN_TTL_NS,
-    LOGINS_MAX,
-    LOGINS_PER_USER_MAX,
-    PASSWORD_CHARACTERS_MAX,
-    PURGE_BATCH,
-)
+from leasehold.limits.people import LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX, PASSWORD_CHARACTERS_MAX
+from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 from leasehold.wire.ports import Clock, Entropy, Passwords
 
 _NEW_PASSWORD: Final = NameHash(b"")

@@ -39,7 +39,9 @@ from leasehold.core.statements import (
 )
 from leasehold.core.tally import in_words, left_in_words, segments_in_words
 from leasehold.ids import NodeId, Revision, Term
-from leasehold.limits import MILLISECOND_NS, RECEIPTS_PAGE_MAX, SILENT_SHOWN_NS
+from leasehold.limits.lease import SILENT_SHOWN_NS
+from leasehold.limits.statements import RECEIPTS_PAGE_MAX
+from leasehold.limits.units import MILLISECOND_NS
 
 CatalogQuestion: TypeAlias = (
     ShowDatabases

@@ -31,14 +31,9 @@ from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, Ste
 from leasehold.core.rights import check_statement, user_by
 from leasehold.errors import BadStatement, Definite, Indefinite, LeaseholdError, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
-from leasehold.limits import (
-    LEADER_RETRY_NS,
-    MILLISECOND_NS,
-    PROGRESS_INTERVAL_NS,
-    SECOND_NS,
-    STATEMENT_TEXT_KEPT,
-    STATEMENTS_RUNNING_MAX,
-)
+from leasehold.limits.lease import LEADER_RETRY_NS
+from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENT_TEXT_KEPT, STATEMENTS_RUNNING_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.wire.ports import Clock, Threads
 

@@ -11,7 +11,7 @@ from leasehold.core.history import node_name, node_names
 from leasehold.core.messages import Rows, WaitingFor
 from leasehold.core.records import StatementRecord, Step
 from leasehold.ids import NodeId, Revision, StatementId
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 
 COLUMNS = ("procedure", "statement", "user", "text", "state")
 

@@ -11,7 +11,7 @@ from leasehold.core.cutoff import cutoff_of, record_cutoff
 from leasehold.core.messages import AgreeCutoff, Cutoff
 from leasehold.core.operations import Change
 from leasehold.core.rights import check_request
-from leasehold.limits import QUERIES_AT_ONCE, QUERY_KEPT_NS
+from leasehold.limits.queries import QUERIES_AT_ONCE, QUERY_KEPT_NS
 from leasehold.wire.ports import Clock
 
 

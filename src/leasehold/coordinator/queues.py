@@ -4,9 +4,9 @@ import asyncio
 from typing import TypeAlias
 
 from leasehold.core.messages import Message, SegmentsHeld, SegmentsMissing, TableCleaned, Watched, WatchFailed
-from leasehold.limits import (
-    CHANGE_FRAMING_BYTES,
-    COMMANDS_PER_TRANSACTION_MAX,
+from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
+from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
+from leasehold.limits.sessions import (
     SESSION_QUEUE_MESSAGES_MAX,
     SESSION_REPORTS_BYTES_MAX,
     SESSION_REVISIONS_BYTES_MAX,

@@ -45,7 +45,7 @@ from leasehold.core.removal import tombstone
 from leasehold.core.topology import counted
 from leasehold.errors import Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
-from leasehold.limits import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS, UNJOINED_KEPT_NS
+from leasehold.limits.membership import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS, UNJOINED_KEPT_NS
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from leasehold.wire.ports import Clock
 

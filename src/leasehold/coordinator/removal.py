@@ -36,7 +36,9 @@ from leasehold.core.removal import (
 from leasehold.core.rights import check_request
 from leasehold.errors import Indefinite, LeaseholdError, NotLeader, Refused, Unreachable
 from leasehold.ids import NodeId, StatementId
-from leasehold.limits import PROGRESS_INTERVAL_NS, RECOUNTED_MAX, REMOVAL_CENSUSES_MAX, REMOVALS_MAX, SECOND_NS
+from leasehold.limits.membership import RECOUNTED_MAX, REMOVAL_CENSUSES_MAX, REMOVALS_MAX
+from leasehold.limits.statements import PROGRESS_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Clock, Threads
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,8 @@ from leasehold.core.placement import (
 )
 from leasehold.errors import Definite
 from leasehold.ids import NodeId
-from leasehold.limits import FOUND_INLINE_MAX, PLACED_AT_ONCE, STRUCK_AT_ONCE, STRUCK_BYTES_MAX
+from leasehold.limits.membership import PLACED_AT_ONCE, STRUCK_AT_ONCE, STRUCK_BYTES_MAX
+from leasehold.limits.upkeep import FOUND_INLINE_MAX
 from leasehold.wire.ports import Threads
 
 T = TypeVar("T")

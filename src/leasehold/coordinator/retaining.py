@@ -7,7 +7,7 @@ from leasehold.core import keys
 from leasehold.core.retention import Retention
 from leasehold.errors import Definite, Indefinite
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import COMPACTION_INTERVAL_NS
+from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS
 from leasehold.metastorage.contract import Compacted, Leadership, MetaStorage
 from leasehold.wire.ports import Clock
 

@@ -13,7 +13,8 @@ from leasehold.core.origin import Origin
 from leasehold.core.records import Outcome, StatementRecord, Waited
 from leasehold.errors import Definite, LeaseholdError, NotFound, OutcomeUnknown, Refused, Unauthenticated
 from leasehold.ids import Revision, StatementId
-from leasehold.limits import MILLISECOND_NS, STATEMENTS_KEPT
+from leasehold.limits.statements import STATEMENTS_KEPT
+from leasehold.limits.units import MILLISECOND_NS
 
 
 class Running(msgspec.Struct, kw_only=True, eq=False):

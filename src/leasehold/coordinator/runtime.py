@@ -22,16 +22,10 @@ from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, Lar
 from leasehold.core.shelf import Holding
 from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
-from leasehold.limits import (
-    CATCH_UP_DIFFERENCE,
-    DRIFT_PPM,
-    FORMAT_VERSION,
-    LEADER_POLL_NS,
-    LEADER_RETRY_NS,
-    LEASE_DURATION_NS,
-    LEASE_MARGIN_NS,
-    RANGE_PAGE_MAX,
-)
+from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS, LEADER_RETRY_NS, LEASE_DURATION_NS, LEASE_MARGIN_NS
+from leasehold.limits.messages import FORMAT_VERSION
+from leasehold.limits.metastorage import RANGE_PAGE_MAX
+from leasehold.limits.recovery import CATCH_UP_DIFFERENCE
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
 from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
 from leasehold.wire.tasks import gravest_here

@@ -12,7 +12,7 @@ from typing import Any
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.shelf import BucketKey, Shelf
-from leasehold.limits import UNREAD_CHECKED_AT_ONCE, UNREAD_REST_NS
+from leasehold.limits.upkeep import UNREAD_CHECKED_AT_ONCE, UNREAD_REST_NS
 from leasehold.wire.ports import Clock, Threads
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from leasehold.core.messages import StagedSegment
 from leasehold.ids import Incarnation, NodeId
-from leasehold.limits import SEAL_POLL_NS, SEALS_WAIT_NS
+from leasehold.limits.segments import SEAL_POLL_NS, SEALS_WAIT_NS
 from leasehold.wire.ports import Clock
 
 

@@ -40,15 +40,9 @@ from leasehold.core.messages import (
 from leasehold.core.records import ClusterRecord, NodeRecord
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused, Superseded, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
-from leasehold.limits import (
-    KEEPALIVE_TIMEOUT_NS,
-    LEADER_RETRY_NS,
-    RENEWAL_INTERVAL_NS,
-    SEGMENTS_PER_REPORT_MAX,
-    SESSION_IDLE_NS,
-    SESSION_OPENING_NS,
-    SESSIONS_UNOPENED_MAX,
-)
+from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
+from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
+from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS, SESSION_IDLE_NS, SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage, StorageStatus
 from leasehold.wire.ports import Clock, Duplex
 from leasehold.wire.tasks import Patience

@@ -6,7 +6,8 @@ from leasehold.core.drift import lasts_ns
 from leasehold.core.grantor import Grantor
 from leasehold.core.operations import Change
 from leasehold.core.settings import largest_lease_lowered
-from leasehold.limits import BOUND_SLACK_NS, MILLISECOND_NS
+from leasehold.limits.lease import BOUND_SLACK_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.ports import Clock
 
 _TENTH_NS = 100 * MILLISECOND_NS

@@ -35,7 +35,7 @@ from leasehold.core.statements import (
 )
 from leasehold.errors import NotFound
 from leasehold.ids import BucketNumber, ObjectId, PrincipalId
-from leasehold.limits import ROWS_PAGE_CHARACTERS_MAX, ROWS_PAGE_MAX, SHOW_INLINE_ROWS_MAX
+from leasehold.limits.statements import ROWS_PAGE_CHARACTERS_MAX, ROWS_PAGE_MAX, SHOW_INLINE_ROWS_MAX
 
 Row: TypeAlias = tuple[str | int | bool | None, ...]
 R = TypeVar("R", TableRecord, ViewRecord)

@@ -16,13 +16,8 @@ from leasehold.core.messages import AskSnapshot, Message, SnapshotBegin, Snapsho
 from leasehold.core.operations import Change, Page
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import LineageHash, NodeId, Revision
-from leasehold.limits import (
-    CHANGE_FRAMING_BYTES,
-    RANGE_PAGE_MAX,
-    RETENTION_HOLD_NS,
-    SNAPSHOT_PAGE_BYTES_MAX,
-    SNAPSHOTS_AT_ONCE,
-)
+from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES, RANGE_PAGE_MAX, RETENTION_HOLD_NS
+from leasehold.limits.recovery import SNAPSHOT_PAGE_BYTES_MAX, SNAPSHOTS_AT_ONCE
 from leasehold.metastorage.contract import Compacted, MetaStorage
 
 

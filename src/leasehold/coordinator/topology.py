@@ -19,7 +19,8 @@ from leasehold.core.records import NodeRecord
 from leasehold.core.topology import Behind, Enter, Entrance, NotHeard, Require, decide_entrance, has_to_leave, left
 from leasehold.errors import Definite
 from leasehold.ids import Incarnation, NodeId, Revision
-from leasehold.limits import RECOVERY_WHY_CHARACTERS_MAX, TOPOLOGY_LOOK_NS
+from leasehold.limits.membership import TOPOLOGY_LOOK_NS
+from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
 from leasehold.wire.ports import Clock
 
 RECOVERY_CASES = ("a", "b", "c")

@@ -8,7 +8,7 @@ import msgspec
 from leasehold.coordinator.leasing import Leasing
 from leasehold.core.queueing import Claim, ObjectQueues
 from leasehold.ids import Revision, StatementId
-from leasehold.limits import STATEMENTS_RUNNING_MAX
+from leasehold.limits.statements import STATEMENTS_RUNNING_MAX
 from leasehold.wire.ports import Clock
 
 

@@ -9,7 +9,7 @@ from leasehold.core.records import TableRecord, ViewRecord
 from leasehold.core.statements import TableName
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import FieldId
-from leasehold.limits import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
 
 
 def view_facts(name: TableName, catalog: Catalog) -> ViewFacts:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from leasehold.coordinator.writer import Writer
 from leasehold.core.durations import render_duration
 from leasehold.core.wallclock import WallClock, shown_by_horizons
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Clock, Timer
 
 log = logging.getLogger(__name__)

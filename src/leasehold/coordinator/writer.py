@@ -16,14 +16,9 @@ from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, Missing, RevisionChanges, Txn, ValueIs
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits import (
-    CHANGE_FRAMING_BYTES,
-    COMMAND_QUEUE_MAX,
-    COMMANDS_PER_TRANSACTION_MAX,
-    TRANSACTION_BYTES_MAX,
-    TRANSACTION_OPERATIONS_MAX,
-    VALUE_BYTES_MAX,
-)
+from leasehold.limits.messages import VALUE_BYTES_MAX
+from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES, TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
+from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
 
 Decide = Callable[[Catalog], tuple[Change, ...]]

@@ -17,16 +17,9 @@ from leasehold.core.messages import Allocate, AskIncarnation, Join
 from leasehold.core.proofs import ProofKeys, is_of_member
 from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
-from leasehold.limits import (
-    CAPABILITIES_MAX,
-    GIVEN_UP_AT_ONCE,
-    NODE_IDS_MAX,
-    NODES_MAX,
-    PROTOCOL_VERSION,
-    PROTOCOL_VERSION_MIN,
-    SECOND_NS,
-    UNJOINED_KEPT_NS,
-)
+from leasehold.limits.membership import CAPABILITIES_MAX, GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
+from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
+from leasehold.limits.units import SECOND_NS
 
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})

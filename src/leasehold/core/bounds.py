@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from leasehold.core.records import ColumnStatistics
 from leasehold.core.types import Decimal, parse_type
-from leasehold.limits import STATISTIC_CHARACTERS_MAX
+from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 
 Bound: TypeAlias = bool | int | float | str
 

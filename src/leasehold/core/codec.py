@@ -7,7 +7,7 @@ import msgspec
 from leasehold.core.messages import Message
 from leasehold.core.records import AnyRecord, Record
 from leasehold.errors import Corrupt, Refused
-from leasehold.limits import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not ours: nesting too deep is one of them."""

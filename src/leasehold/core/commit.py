@@ -51,14 +51,8 @@ from leasehold.ids import (
     is_segment_id,
     segment_transaction,
 )
-from leasehold.limits import (
-    PURGE_BATCH,
-    SEGMENT_BYTES_MAX,
-    SEGMENT_ROWS_MAX,
-    SEGMENTS_PER_COMMIT_MAX,
-    TABLE_SEGMENTS_MAX,
-    TRANSACTIONS_KEPT,
-)
+from leasehold.limits.segments import SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX, SEGMENTS_PER_COMMIT_MAX, TABLE_SEGMENTS_MAX
+from leasehold.limits.statements import PURGE_BATCH, TRANSACTIONS_KEPT
 
 SHA256_BYTES = 32
 

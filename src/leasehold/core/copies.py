@@ -31,7 +31,7 @@ from leasehold.core.records import BucketRecord, SegmentRecord, UseState
 from leasehold.core.replication import is_present
 from leasehold.core.shelf import SEGMENTS, segment_of
 from leasehold.ids import Incarnation, NodeId, ObjectId, SegmentId
-from leasehold.limits import COPIES_LACKED_MAX, COPIES_NOTED_MAX
+from leasehold.limits.membership import COPIES_LACKED_MAX, COPIES_NOTED_MAX
 
 Few: TypeAlias = tuple[NodeId, ...]
 """The nodes that hold a segment, where they are fewer than its table wants; none if it is lost."""

@@ -30,7 +30,8 @@ from leasehold.core.records import HorizonRecord, QueryRecord, TableRecord, UseS
 from leasehold.core.rewrite import unspent
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import is_hex_128
-from leasehold.limits import QUERIES_MAX, QUERY_KEPT_NS, SECOND_NS
+from leasehold.limits.queries import QUERIES_MAX, QUERY_KEPT_NS
+from leasehold.limits.units import SECOND_NS
 
 
 def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:

@@ -40,7 +40,7 @@ from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
 from leasehold.errors import Refused
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId, Term, TransactionId
-from leasehold.limits import STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from leasehold.errors import Refused
-from leasehold.limits import DURATION_CHARACTERS_MAX, DURATION_NS_MAX
+from leasehold.limits.statements import DURATION_CHARACTERS_MAX, DURATION_NS_MAX
 
 _UNITS_NS: Final = {
     "d": 86_400_000_000_000,

@@ -30,7 +30,7 @@ from leasehold.core.records import (
     ProcedureRecord,
 )
 from leasehold.ids import ObjectId, Revision
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 
 Row: TypeAlias = tuple[str, str, str | None, int | None]
 COLUMNS = ("step", "what", "waits for", "at most ms")

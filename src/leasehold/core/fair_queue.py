@@ -12,7 +12,7 @@ Users without a waiting ticket are not remembered, so memory is bounded by the t
 from collections import OrderedDict, deque
 
 from leasehold.errors import Refused
-from leasehold.limits import (
+from leasehold.limits.statements import (
     PARSE_COUNTED_CHARACTERS,
     PARSE_INLINE_CHARACTERS,
     PARSES_PER_USER_MAX,

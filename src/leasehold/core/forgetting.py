@@ -13,7 +13,7 @@ from itertools import islice
 from leasehold.core.catalog import Catalog
 from leasehold.core.records import Outcome
 from leasehold.ids import StatementId
-from leasehold.limits import PURGE_BATCH, STATEMENT_REMEMBERED_NS, STATEMENTS_KEPT
+from leasehold.limits.statements import PURGE_BATCH, STATEMENT_REMEMBERED_NS, STATEMENTS_KEPT
 
 
 class Ended:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from leasehold.core.messages import NodeStatus
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import (
+from leasehold.limits.replication import (
     FORWARD_PATIENCE_MAX_NS,
     FORWARD_PATIENCE_MIN_NS,
     FORWARD_PROBE_DELAY_NS,

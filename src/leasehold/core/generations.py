@@ -27,7 +27,7 @@ from leasehold.core.plan import put
 from leasehold.core.records import ClusterRecord, LargestLeaseRecord, LeaderRecord, NodeRecord, Origin
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Term
-from leasehold.limits import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
+from leasehold.limits.membership import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
 
 NOTHING_APPLIED = Generation(0)
 """Of a directory that follows no history yet."""

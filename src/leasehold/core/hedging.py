@@ -23,7 +23,7 @@ from typing import TypeAlias
 import msgspec
 
 from leasehold.ids import NodeId
-from leasehold.limits import (
+from leasehold.limits.clients import (
     HEDGE_BURST,
     HEDGE_BYTES_PER_SECOND,
     HEDGE_DELAY_FIRST_NS,
@@ -31,8 +31,8 @@ from leasehold.limits import (
     HEDGE_DELAY_MIN_NS,
     HEDGE_EVERY,
     HEDGE_SLOWER,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from leasehold.core.ddl import cleaning
 from leasehold.core.messages import Rows
 from leasehold.core.records import StatementRecord
 from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
-from leasehold.limits import HISTORY_ROWS_MAX, MILLISECOND_NS
+from leasehold.limits.statements import HISTORY_ROWS_MAX
+from leasehold.limits.units import MILLISECOND_NS
 
 COLUMNS = ("order", "revision", "user", "statement", "outcome", "elapsed_ms", "nodes", "objects", "id")
 

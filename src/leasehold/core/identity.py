@@ -28,7 +28,7 @@ import msgspec
 from leasehold.core.messages import Allocate, ClusterFacts, Join
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.ids import Generation, Incarnation, LineageHash, LoginToken, NodeId, Nonce, Revision, Session, Token
-from leasehold.limits import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
+from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
 
 CAPABILITIES: Final = ("leap", "reports-missing", "generations")
 """What this program can do beyond what every version can, as it says in its join: take a snapshot in one leap, tell

@@ -28,7 +28,7 @@ import msgspec
 
 from leasehold.core.messages import Grant, Renewal, Surrender
 from leasehold.ids import Incarnation, LineageHash, NodeId, RequestNumber, Revision, Sequence, Session, Term
-from leasehold.limits import LEASE_DURATION_MAX_NS, RENEWALS_OUTSTANDING_MAX
+from leasehold.limits.lease import LEASE_DURATION_MAX_NS, RENEWALS_OUTSTANDING_MAX
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

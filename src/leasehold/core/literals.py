@@ -22,7 +22,7 @@ from typing import Final
 from leasehold.core.statements import Literal
 from leasehold.core.types import Decimal, Plain, parse_type
 from leasehold.errors import Refused
-from leasehold.limits import DECIMAL_PRECISION_MAX, LITERAL_CHARACTERS_MAX
+from leasehold.limits.statements import DECIMAL_PRECISION_MAX, LITERAL_CHARACTERS_MAX
 
 _BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _SHOWN: Final = 60

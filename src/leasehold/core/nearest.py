@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
-from leasehold.limits import IDENTIFIER_CHARACTERS_MAX, NEAREST_NAMES_MAX
+from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, NEAREST_NAMES_MAX
 
 _SHOWN: Final = 3
 

@@ -29,7 +29,7 @@ from leasehold.core.rights import check_history, user_by
 from leasehold.core.statements import fold
 from leasehold.errors import Forbidden, Refused
 from leasehold.ids import LoginToken
-from leasehold.limits import STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

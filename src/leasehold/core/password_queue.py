@@ -26,7 +26,7 @@ from typing import Final, NewType
 import msgspec
 
 from leasehold.errors import Refused
-from leasehold.limits import (
+from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING_MAX,
     WRONG_PASSWORD_RECENT_NS,

@@ -20,7 +20,7 @@ from leasehold.core.records import (
 )
 from leasehold.errors import Refused
 from leasehold.ids import NodeId, ObjectId
-from leasehold.limits import DESCRIPTION_BYTES_MAX
+from leasehold.limits.statements import DESCRIPTION_BYTES_MAX
 
 T = TypeVar("T")
 

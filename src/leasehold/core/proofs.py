@@ -19,7 +19,7 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator, CoordinatorProof, Join, Message
 from leasehold.errors import Definite, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Nonce
-from leasehold.limits import CLUSTER_KEY_BYTES
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
 
 UNPROVEN: Final = "COORDINATOR_UNPROVEN"
 _MEMBER: Final = b"leasehold member proof/1"

@@ -31,7 +31,7 @@ from leasehold.core.records import BucketRecord, SegmentRecord, TransactionState
 from leasehold.core.replication import has_other_holder
 from leasehold.core.shelf import BucketKey
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, segment_transaction
-from leasehold.limits import RECONCILE_IN_TURN_MAX, RECONCILE_ROUNDS_WHOLE
+from leasehold.limits.replication import RECONCILE_IN_TURN_MAX, RECONCILE_ROUNDS_WHOLE
 
 Listing = Mapping[BucketKey, frozenset[SegmentId]]
 """The finished segment files of a node; buckets without any may be in it."""

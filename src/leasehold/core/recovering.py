@@ -52,7 +52,7 @@ from leasehold.core.recovery_events import (
 )
 from leasehold.core.tally import Progress, Tally
 from leasehold.ids import RequestNumber, Revision
-from leasehold.limits import RECOVERY_ASK_AGAIN_NS
+from leasehold.limits.recovery import RECOVERY_ASK_AGAIN_NS
 
 
 class Recovery:

@@ -29,7 +29,7 @@ from leasehold.core.records import NodeRecord, SegmentRecord, UseState
 from leasehold.core.replication import has_other_holder
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
-from leasehold.limits import LOST_TABLES_NAMED_MAX
+from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
 
 _DIGITS_MAX = len(str(2**63))
 """Of a number that a node may have: a recovery makes them jump."""

@@ -13,7 +13,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
-from leasehold.limits import REPLICATION_FOR_TWO
+from leasehold.limits.statements import REPLICATION_FOR_TWO
 
 
 def place(

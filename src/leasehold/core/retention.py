@@ -15,7 +15,12 @@ import msgspec
 
 from leasehold.core.records import SettingsRecord
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, RETENTION_HOLDS_MAX, RETENTION_SAMPLES_MAX
+from leasehold.limits.metastorage import (
+    COMPACTION_INTERVAL_NS,
+    RETENTION_HOLD_NS,
+    RETENTION_HOLDS_MAX,
+    RETENTION_SAMPLES_MAX,
+)
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):

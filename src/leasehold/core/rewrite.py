@@ -40,11 +40,11 @@ from leasehold.core.replication import is_present
 from leasehold.core.shelf import Shelf
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, ObjectId
-from leasehold.limits import (
+from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
+from leasehold.limits.upkeep import (
     DELETE_CHECKS_MAX,
     REWRITE_EXPIRED_PERCENT,
     REWRITE_PLAN_SEGMENTS_MAX,
-    SEGMENTS_PER_COMMIT_MAX,
     SMALL_SEGMENT_BYTES,
     SMALL_SEGMENTS_MIN,
 )

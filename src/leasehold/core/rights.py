@@ -97,7 +97,7 @@ from leasehold.core.statements import (
 )
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, ObjectId, PrincipalId
-from leasehold.limits import QUERY_TABLES_MAX
+from leasehold.limits.statements import QUERY_TABLES_MAX
 
 CLUSTER = ObjectId(0)
 """The cluster among the objects that rights are on."""

@@ -21,7 +21,7 @@ from leasehold.core.hedging import Hedging, Step
 from leasehold.core.messages import BatchMark
 from leasehold.core.records import SegmentRecord
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
+from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):

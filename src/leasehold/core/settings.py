@@ -18,20 +18,21 @@ from leasehold.core.operations import Change
 from leasehold.core.records import LargestLeaseRecord, SettingsRecord
 from leasehold.errors import Refused
 from leasehold.ids import FIRST_GENERATION
-from leasehold.limits import (
-    CATCH_UP_DIFFERENCE_MAX,
-    CLOCK_STEP_MAX_NS,
-    CLOCK_STEP_MIN_NS,
+from leasehold.limits.lease import (
     LEASE_DURATION_MAX_NS,
     LEASE_DURATION_MIN_NS,
     LEASE_MARGIN_MAX_NS,
     LEASE_MARGIN_MIN_NS,
-    REPLICATION_MAX,
+)
+from leasehold.limits.metastorage import (
     RETENTION_MAX_NS,
     RETENTION_MIN_NS,
     RETENTION_REVISIONS_MAX,
     RETENTION_REVISIONS_MIN,
 )
+from leasehold.limits.recovery import CATCH_UP_DIFFERENCE_MAX
+from leasehold.limits.statements import REPLICATION_MAX
+from leasehold.limits.upkeep import CLOCK_STEP_MAX_NS, CLOCK_STEP_MIN_NS
 
 AUTO: Final = "auto"
 _SHOWN: Final = 64

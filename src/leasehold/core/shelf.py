@@ -23,7 +23,7 @@ from leasehold.core.operations import Change, KeyValue
 from leasehold.core.records import ReplacedRecord, SegmentRecord
 from leasehold.errors import Corrupt
 from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision, SegmentId
-from leasehold.limits import BUCKET_PATCH_KEYS_MAX
+from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 
 BucketKey = tuple[ObjectId, BucketNumber]
 R = TypeVar("R", SegmentRecord, ReplacedRecord)

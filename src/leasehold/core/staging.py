@@ -9,7 +9,7 @@ from leasehold.core.operations import Change
 from leasehold.core.shelf import on_demand
 from leasehold.errors import Refused
 from leasehold.ids import LineageHash, Revision
-from leasehold.limits import VAULT_STAGED_KEYS_MAX
+from leasehold.limits.vault import VAULT_STAGED_KEYS_MAX
 
 
 class Staged(msgspec.Struct, frozen=True):

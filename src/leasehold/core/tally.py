@@ -6,7 +6,8 @@ import msgspec
 
 from leasehold.core.messages import NodeRecovery
 from leasehold.ids import Revision
-from leasehold.limits import FETCH_STALLED_NS, RECOVERY_LEFT_MAX_NS, SECOND_NS
+from leasehold.limits.recovery import FETCH_STALLED_NS, RECOVERY_LEFT_MAX_NS
+from leasehold.limits.units import SECOND_NS
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord
 from leasehold.ids import Incarnation, Revision
-from leasehold.limits import TOPOLOGY_GRACE_NS
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 
 
 class Enter(msgspec.Struct, frozen=True, kw_only=True):

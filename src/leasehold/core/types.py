@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from leasehold.errors import Refused
-from leasehold.limits import DECIMAL_PRECISION_MAX
+from leasehold.limits.statements import DECIMAL_PRECISION_MAX
 
 
 class Plain(msgspec.Struct, frozen=True):

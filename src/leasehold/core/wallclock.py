@@ -30,7 +30,7 @@ that has a TTL no horizon can move, so each reading is believed then.
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.drift import MILLION
-from leasehold.limits import CLOCK_DOWNTIME_MAX_NS
+from leasehold.limits.upkeep import CLOCK_DOWNTIME_MAX_NS
 
 
 def shown_by_horizons(catalog: Catalog) -> int | None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from leasehold.client.locate import KEY_FILE
 from leasehold.errors import BadSettings
-from leasehold.limits import CONFIG_ADDRESSES_MAX
+from leasehold.limits.processes import CONFIG_ADDRESSES_MAX
 from leasehold.local.files import GOSSIP_FILE
 from leasehold.wire.addresses import loopback
 from leasehold.wire.cluster_key import generate

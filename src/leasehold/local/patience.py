@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from leasehold.errors import Unreachable
-from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS, START_STALL_NS, START_TELL_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.processes import START_STALL_NS, START_TELL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.process import Process
 
 

@@ -12,10 +12,7 @@ import msgspec
 import psutil
 
 from leasehold.errors import Refused
-from leasehold.limits import (
-    END_POLL_NS,
-    STOP_WAIT_NS,
-)
+from leasehold.limits.processes import END_POLL_NS, STOP_WAIT_NS
 from leasehold.local.files import (
     ADDRESS_FILE,
     GOSSIP_FILE,

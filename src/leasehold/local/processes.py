@@ -23,13 +23,8 @@ from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile, read_cl
 from leasehold.core.messages import ClusterStatus
 from leasehold.errors import BadDirectory, BadSettings, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
-from leasehold.limits import (
-    FORMAT_VERSION,
-    LOCAL_NODES,
-    LOCAL_NODES_MAX,
-    START_WAIT_NS,
-    START_WATCH_NS,
-)
+from leasehold.limits.messages import FORMAT_VERSION
+from leasehold.limits.processes import LOCAL_NODES, LOCAL_NODES_MAX, START_WAIT_NS, START_WATCH_NS
 from leasehold.local.files import (
     COORDINATOR,
     check_not_writable_by_others,

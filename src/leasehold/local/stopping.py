@@ -4,7 +4,7 @@ import os
 import select
 import signal
 
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 

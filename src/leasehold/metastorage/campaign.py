@@ -17,7 +17,7 @@ from leasehold.core.operations import Change, Compare, KeyValue, Missing, Modifi
 from leasehold.core.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import Generation, Term
-from leasehold.limits import (
+from leasehold.limits.lease import (
     DRIFT_PPM,
     LEADER_POLL_NS,
     LEADERSHIP_BEAT_NS,

@@ -20,11 +20,11 @@ from leasehold.core import keys
 from leasehold.core.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import BadDirectory
 from leasehold.ids import Revision
-from leasehold.limits import (
+from leasehold.limits.messages import FORMAT_VERSION
+from leasehold.limits.metastorage import (
     CHECKPOINT_COMMITS,
     CHECKPOINT_PAGES_MAX,
     COMPACTION_SLICE_ROWS,
-    FORMAT_VERSION,
     QUICK_CHECK_BYTES_MAX,
     RANGE_PAGE_BYTES_MAX,
     RANGE_VERSIONS_PER_KEY,

@@ -20,13 +20,9 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits import (
-    COMMAND_QUEUE_MAX,
-    COMMANDS_PER_TRANSACTION_MAX,
-    COMPACTION_PAUSE_NS,
-    META_STORAGE_BYTES_MAX,
-    SECOND_NS,
-)
+from leasehold.limits.metastorage import COMPACTION_PAUSE_NS, META_STORAGE_BYTES_MAX
+from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import Leadership, StorageStatus
 from leasehold.metastorage.database import Database
 from leasehold.metastorage.leadership import Election, Succession

@@ -24,13 +24,12 @@ from leasehold.core.operations import (
 from leasehold.core.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Generation, Revision, Term
-from leasehold.limits import (
+from leasehold.limits.messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from leasehold.limits.metastorage import (
     CHANGE_FRAMING_BYTES,
-    KEY_BYTES_MAX,
     RANGE_PAGE_MAX,
     TRANSACTION_BYTES_MAX,
     TRANSACTION_OPERATIONS_MAX,
-    VALUE_BYTES_MAX,
 )
 from leasehold.metastorage.contract import Compacted, FutureRevision
 

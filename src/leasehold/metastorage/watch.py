@@ -22,7 +22,7 @@ import msgspec
 from leasehold.core.operations import RevisionChanges
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
-from leasehold.limits import WATCH_QUEUE_REVISIONS_MAX
+from leasehold.limits.sessions import WATCH_QUEUE_REVISIONS_MAX
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,13 +26,9 @@ from leasehold.core.proofs import ProofKeys, with_proof
 from leasehold.core.records import Allocated, Claiming, Joining
 from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, NotLeader, Refused, Unreachable
 from leasehold.ids import Generation, Incarnation, NodeId
-from leasehold.limits import (
-    ADOPT_WAIT_MAX_NS,
-    COORDINATORS_KNOWN_MAX,
-    RETRY_PAUSE_NS,
-    SECOND_NS,
-    STATEMENT_RESOLVE_NS,
-)
+from leasehold.limits.clients import RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
+from leasehold.limits.membership import ADOPT_WAIT_MAX_NS, COORDINATORS_KNOWN_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.aside import set_aside
 from leasehold.node.remedies import with_remedy
 from leasehold.node.reset import check_no_reset, check_node_directory

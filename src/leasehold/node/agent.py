@@ -59,7 +59,7 @@ from leasehold.core.recovery_events import (
 from leasehold.core.seals import seal_key
 from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
 from leasehold.ids import Revision, Session, Term
-from leasehold.limits import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
+from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.node.joining import Joiner
 from leasehold.node.outbox import Reporter

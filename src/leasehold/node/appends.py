@@ -43,12 +43,9 @@ from leasehold.core.rights import check_append
 from leasehold.core.seals import sealed
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
-from leasehold.limits import (
-    FLIGHT_BATCH_BYTES,
-    FLIGHT_WRITES_MAX,
-    FORWARD_CHUNK_BYTES,
-    SEGMENT_BYTES_MAX,
-)
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_WRITES_MAX
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.limits.segments import SEGMENT_BYTES_MAX
 from leasehold.node.forwarding import Forwarding, Peer, Peers
 from leasehold.node.guarding import assigned_bucket, check_node, guarded, place, table_in_use, wait_until_shown
 from leasehold.node.published import Published

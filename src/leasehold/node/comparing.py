@@ -26,7 +26,7 @@ from leasehold.core.records import SegmentRecord
 from leasehold.core.replication import has_other_holder
 from leasehold.core.shelf import BucketKey
 from leasehold.ids import SegmentId
-from leasehold.limits import RECONCILE_SLICE_BUCKETS, SIZES_AT_ONCE
+from leasehold.limits.replication import RECONCILE_SLICE_BUCKETS, SIZES_AT_ONCE
 from leasehold.node.published import Published
 from leasehold.wire.ports import Disk, Threads
 

@@ -8,7 +8,8 @@ from leasehold.core.messages import Message
 from leasehold.core.proofs import UNPROVEN, ProofKeys
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId
-from leasehold.limits import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.membership import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS
 from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Transport, Vault
 from leasehold.wire.proven_coordinator import ProvenCoordinator
 

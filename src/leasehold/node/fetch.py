@@ -17,15 +17,10 @@ from leasehold.core.messages import FetchTicket
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, NotFound, Refused
 from leasehold.ids import ClusterId, NodeId
-from leasehold.limits import (
-    FETCH_BASE_NS,
-    FETCH_BYTES_PER_SECOND_MIN,
-    FLIGHT_READS_MAX,
-    FORWARD_CHUNK_BYTES,
-    SECOND_NS,
-    SEGMENT_BYTES_MAX,
-    SEGMENT_ROWS_MAX,
-)
+from leasehold.limits.flight import FLIGHT_READS_MAX
+from leasehold.limits.replication import FETCH_BASE_NS, FETCH_BYTES_PER_SECOND_MIN, FORWARD_CHUNK_BYTES
+from leasehold.limits.segments import SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.guarding import check_node, missing, place
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles

@@ -10,11 +10,7 @@ from typing import Protocol
 
 from leasehold.core.records import SegmentRecord
 from leasehold.ids import BucketNumber, ObjectId, SegmentId
-from leasehold.limits import (
-    REPORT_GATHER_NS,
-    REPORT_REPEAT_NS,
-    SEGMENTS_PER_REPORT_MAX,
-)
+from leasehold.limits.replication import REPORT_GATHER_NS, REPORT_REPEAT_NS, SEGMENTS_PER_REPORT_MAX
 from leasehold.node.rests import Rests
 from leasehold.node.turns import Turns
 from leasehold.wire.ports import Clock

@@ -21,15 +21,15 @@ from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_pr
 from leasehold.core.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Holder, Message, NodeStatus, SegmentStored
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import NodeId
-from leasehold.limits import (
+from leasehold.limits.replication import (
     FORWARD_CALL_NS,
     FORWARD_FINISH_NS,
     FORWARD_PATIENCE_MIN_NS,
     FORWARD_PROBES,
     FORWARD_QUEUE_CHUNKS,
     FORWARD_STALL_NS,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.flight import (
     BYTES_SCHEMA,
     ask_health,

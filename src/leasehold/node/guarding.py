@@ -16,7 +16,10 @@ from leasehold.core.lease import NO_LEASE, Pass, guard
 from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import BucketNumber, ClusterId, Generation, NodeId, ObjectId, Revision, SegmentId, Session
-from leasehold.limits import FLIGHT_WAITS_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS, SECOND_NS, TOLD_ADDRESS_CHARACTERS_MAX
+from leasehold.limits.clients import TOLD_ADDRESS_CHARACTERS_MAX
+from leasehold.limits.flight import FLIGHT_WAITS_MAX
+from leasehold.limits.segments import SCHEMA_WAIT_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.node.published import Published
 
 

@@ -23,7 +23,9 @@ from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnsw
 from leasehold.core.proofs import ProofKeys, with_proof
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Nonce, Session, Token
-from leasehold.limits import JOIN_ASK_AGAIN_NS, JOIN_WAIT_TOLD_NS, RETRY_PAUSE_NS, SECOND_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.membership import JOIN_ASK_AGAIN_NS, JOIN_WAIT_TOLD_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.wire.ports import Clock, Entropy, Vault
 

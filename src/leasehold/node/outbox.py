@@ -4,7 +4,7 @@ import asyncio
 
 from leasehold.core.messages import Message, SegmentsHeld, SegmentsMissing, TableCleaned
 from leasehold.ids import BucketNumber, ObjectId, SegmentId, Session
-from leasehold.limits import SESSION_QUEUE_MESSAGES_MAX
+from leasehold.limits.sessions import SESSION_QUEUE_MESSAGES_MAX
 from leasehold.node.published import Published
 
 

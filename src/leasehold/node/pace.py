@@ -1,13 +1,9 @@
 """The pace at which a node deletes for good: deleting gives way to serving."""
 
 from leasehold.core.reconcile import Emptied
-from leasehold.limits import (
-    RECONCILE_INTERVAL_NS,
-    SECOND_NS,
-    TRASH_BYTES_PER_SECOND,
-    TRASH_FILES_PER_SECOND,
-    TRASH_ROUND_FILES_MAX,
-)
+from leasehold.limits.node_disk import TRASH_BYTES_PER_SECOND, TRASH_FILES_PER_SECOND, TRASH_ROUND_FILES_MAX
+from leasehold.limits.replication import RECONCILE_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
 
 _ROUND_BYTES = TRASH_BYTES_PER_SECOND * RECONCILE_INTERVAL_NS // SECOND_NS
 

@@ -19,12 +19,9 @@ from leasehold.core.messages import SnapshotEnd
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.errors import Refused
 from leasehold.ids import Revision
-from leasehold.limits import (
-    LEAP_CHANGES_DECODED_MAX,
-    VAULT_BATCH_REVISIONS_MAX,
-    VAULT_DELAY_NS,
-    WATCH_QUEUE_REVISIONS_MAX,
-)
+from leasehold.limits.recovery import LEAP_CHANGES_DECODED_MAX
+from leasehold.limits.sessions import WATCH_QUEUE_REVISIONS_MAX
+from leasehold.limits.vault import VAULT_BATCH_REVISIONS_MAX, VAULT_DELAY_NS
 from leasehold.node.published import Published
 from leasehold.wire.ports import Clock, Threads, Vault
 

@@ -10,7 +10,8 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.lease import NO_LEASE, Lease
 from leasehold.core.messages import NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Session
-from leasehold.limits import FLIGHT_WAITS_MAX, SECOND_NS
+from leasehold.limits.flight import FLIGHT_WAITS_MAX
+from leasehold.limits.units import SECOND_NS
 
 
 class Published:

@@ -37,8 +37,8 @@ from leasehold.core.replication import is_present
 from leasehold.core.shelf import BucketKey
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import NodeId, ObjectId, SegmentId
-from leasehold.limits import (
-    COMPARISON_POLL_NS,
+from leasehold.limits.recovery import COMPARISON_POLL_NS
+from leasehold.limits.replication import (
     FETCH_REST_MIN_NS,
     FETCH_ROUND_SEGMENTS_MAX,
     MISSING_ROUND_SEGMENTS_MAX,
@@ -46,8 +46,8 @@ from leasehold.limits import (
     RECONCILE_REST_MAX_NS,
     RECONCILE_REST_MIN_NS,
     RECONCILE_TRASH_MAX,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.comparing import Comparing
 from leasehold.node.findings import Findings, Telling
 from leasehold.node.pace import Pace

@@ -43,7 +43,7 @@ from leasehold.core.staging import bad_snapshot
 from leasehold.core.tally import in_words, segments_in_words
 from leasehold.errors import Refused, Unreachable
 from leasehold.ids import Revision, Session
-from leasehold.limits import (
+from leasehold.limits.recovery import (
     BAD_SNAPSHOTS_MAX,
     RECOVERY_LOG_NS,
     RECOVERY_PROGRESS_NS,

@@ -17,7 +17,7 @@ import msgspec
 
 from leasehold.durable import sync_folder
 from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused, typed
-from leasehold.limits import RESET_MARKER_BYTES_MAX, RESETS_MAX
+from leasehold.limits.node_disk import RESET_MARKER_BYTES_MAX, RESETS_MAX
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.mounts import FOLDERS, check_one_mount
 from leasehold.vault.lock import DirectoryLock

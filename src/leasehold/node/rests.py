@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
-from leasehold.limits import RECONCILE_RESTS_KEPT
+from leasehold.limits.replication import RECONCILE_RESTS_KEPT
 
 
 class Rests:

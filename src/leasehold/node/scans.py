@@ -26,15 +26,10 @@ from leasehold.core.records import Field, TableRecord, UseState
 from leasehold.core.rights import check_read
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.ids import NodeId, SegmentId
-from leasehold.limits import (
-    BATCH_ROWS,
-    COLUMNS_MAX,
-    DELETES_MAX,
-    FLIGHT_BATCH_BYTES,
-    FLIGHT_READS_MAX,
-    LITERAL_CHARACTERS_MAX,
-    SEGMENTS_VERIFIED_MAX,
-)
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_READS_MAX
+from leasehold.limits.segments import BATCH_ROWS, SEGMENTS_VERIFIED_MAX
+from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
+from leasehold.limits.upkeep import DELETES_MAX
 from leasehold.node.guarding import check_generation, guarded, missing, place, table_in_use, wait_until_shown
 from leasehold.node.hiding import Hiding, Hidings
 from leasehold.node.published import Published

@@ -6,7 +6,8 @@ all has been checked. Damage ends the process by the `Corrupt` that opening the 
 
 from typing import NoReturn
 
-from leasehold.limits import SECOND_NS, VAULT_SCRUB_INTERVAL_NS, VAULT_SCRUB_REST_NS, VAULT_SCRUB_ROWS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.vault import VAULT_SCRUB_INTERVAL_NS, VAULT_SCRUB_REST_NS, VAULT_SCRUB_ROWS
 from leasehold.node.published import Published
 from leasehold.wire.ports import Clock, Vault
 

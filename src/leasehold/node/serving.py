@@ -8,7 +8,7 @@ from leasehold.core.codec import decode_message
 from leasehold.core.messages import FetchTicket, FlightCaller, ForwardTicket, NodeStatus, ReadTicket, WriteTicket
 from leasehold.core.rights import user_of
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.limits import BATCH_ROWS
+from leasehold.limits.segments import BATCH_ROWS
 from leasehold.node.appends import Appends
 from leasehold.node.fetch import Fetches
 from leasehold.node.guarding import check_cluster, check_node

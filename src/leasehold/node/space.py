@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from leasehold.errors import Refused
-from leasehold.limits import DISK_TRIAL_BYTES, DISK_TRIAL_NS
+from leasehold.limits.node_disk import DISK_TRIAL_BYTES, DISK_TRIAL_NS
 from leasehold.node.published import Published
 from leasehold.wire.ports import Clock
 

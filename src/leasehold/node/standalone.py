@@ -20,7 +20,7 @@ from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, SegmentRecord, TransactionState
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.ids import ClusterId, Incarnation, NodeId, ObjectId, Revision, SegmentId, segment_transaction
-from leasehold.limits import REPAIRS_MAX, SEGMENTS_LISTED_MAX
+from leasehold.limits.node_disk import REPAIRS_MAX, SEGMENTS_LISTED_MAX
 from leasehold.node.reset import check_no_reset, check_node_directory, check_vault_or_new
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.mounts import check_one_mount

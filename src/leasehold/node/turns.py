@@ -2,7 +2,7 @@
 
 import asyncio
 
-from leasehold.limits import RECONCILE_SLICE_RECORDS
+from leasehold.limits.replication import RECONCILE_SLICE_RECORDS
 
 
 class Turns:

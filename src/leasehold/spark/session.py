@@ -20,7 +20,9 @@ from leasehold.client.cluster import Cluster
 from leasehold.core.messages import Rows
 from leasehold.core.statements import fold
 from leasehold.errors import AlreadyExists, BadSettings
-from leasehold.limits import BATCH_ROWS, JAVA_ANSWER_NS, SECOND_NS
+from leasehold.limits.processes import JAVA_ANSWER_NS
+from leasehold.limits.segments import BATCH_ROWS
+from leasehold.limits.units import SECOND_NS
 from leasehold.spark.source import (
     CLUSTER_OPTION,
     FORMAT,

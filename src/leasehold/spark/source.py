@@ -33,7 +33,7 @@ from leasehold.core.messages import ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import BadSettings, Refused
 from leasehold.ids import LoginToken, ObjectId
-from leasehold.limits import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
+from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.sink import LeaseholdSink, readable
 from leasehold.spark.types import check_readable, check_writable, select_fields, spark_schema
 from leasehold.storage.schema import arrow_type

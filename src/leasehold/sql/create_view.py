@@ -2,7 +2,7 @@
 
 from leasehold.core.statements import CreateView, DropView
 from leasehold.errors import Refused
-from leasehold.limits import COLUMNS_MAX
+from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.query import view_query
 from leasehold.sql.table import check_distinct

@@ -7,7 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from leasehold.core.statements import Literal, TableName
 from leasehold.errors import BadStatement, Refused
-from leasehold.limits import COMMENT_CHARACTERS_MAX
+from leasehold.limits.statements import COMMENT_CHARACTERS_MAX
 from leasehold.sql.front import Source, check_name, short
 
 _WORD: Final = re.compile(r"\w|[^\x00-\x7f]")

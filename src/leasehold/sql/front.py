@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import IDENTIFIER
-from leasehold.limits import IDENTIFIER_CHARACTERS_MAX, STATEMENT_CHARACTERS_MAX, STATEMENT_WORDS_MAX
+from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, STATEMENT_CHARACTERS_MAX, STATEMENT_WORDS_MAX
 
 FOREIGN_ERRORS: Final = (
     SqlglotError,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from leasehold.core.statements import Literal, TableName
 from leasehold.errors import BadStatement, Refused
-from leasehold.limits import INSERT_ROWS_MAX
+from leasehold.limits.statements import INSERT_ROWS_MAX
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.front import read
 from leasehold.sql.table import check_distinct

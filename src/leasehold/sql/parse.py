@@ -9,7 +9,7 @@ from functools import lru_cache
 from leasehold.core.records.principals import PrincipalKind
 from leasehold.core.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
 from leasehold.errors import BadStatement
-from leasehold.limits import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
+from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
 from leasehold.sql import alter, databases, principals, questions
 from leasehold.sql.cluster import alter_cluster
 from leasehold.sql.create_view import create_view, drop_view

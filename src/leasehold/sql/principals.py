@@ -19,7 +19,7 @@ from leasehold.core.statements import (
     SetPassword,
 )
 from leasehold.errors import Refused
-from leasehold.limits import PASSWORD_CHARACTERS_MAX
+from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.databases import DATABASE
 

@@ -10,7 +10,7 @@ from leasehold.core.durations import parse_duration
 from leasehold.core.statements import ColumnDefinition, fold
 from leasehold.core.types import Plain
 from leasehold.errors import Refused
-from leasehold.limits import PROPERTIES_MAX, PROPERTY_CHARACTERS_MAX, REPLICATION_MAX
+from leasehold.limits.statements import PROPERTIES_MAX, PROPERTY_CHARACTERS_MAX, REPLICATION_MAX
 from leasehold.sql.cursor import Cursor
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")

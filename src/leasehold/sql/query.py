@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token
 
 from leasehold.core.statements import TableName, fold
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.limits import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
+from leasehold.limits.statements import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
 from leasehold.sql.cursor import qualified
 from leasehold.sql.front import FOREIGN_ERRORS, Source, read, short
 

@@ -6,7 +6,7 @@ from typing import Final
 from leasehold.core.statements import ColumnDefinition, CreateTable, Literal, fold
 from leasehold.core.types import PLAIN_NAMES, ColumnType, Plain, parse_type
 from leasehold.errors import Refused
-from leasehold.limits import BUCKETS_MAX, COLUMNS_MAX
+from leasehold.limits.statements import BUCKETS_MAX, COLUMNS_MAX
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.front import short, upper
 from leasehold.sql.properties import new_properties, read_properties

@@ -15,7 +15,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from leasehold.core.statements import fold
 from leasehold.errors import Refused
-from leasehold.limits import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX, VIEW_NODES_MAX
+from leasehold.limits.statements import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX, VIEW_NODES_MAX
 
 _HEIGHT_UNIT: Final = 64
 _COLUMN_NODES: Final = 3

@@ -19,7 +19,7 @@ from leasehold.core.statements import CreateView, TableName, fold
 from leasehold.core.types import parse_type
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import FieldId, ObjectId
-from leasehold.limits import COLUMNS_MAX
+from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.sql.binder import (
     DIALECT,
     TABLES_HINT,

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
-from leasehold.limits import BUCKETS_MAX
+from leasehold.limits.statements import BUCKETS_MAX
 
 CHAIN_BYTES_MAX: Final = 256
 """Part of the format, as everything here."""

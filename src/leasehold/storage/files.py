@@ -20,7 +20,7 @@ from leasehold.core.reconcile import Emptied
 from leasehold.durable import NO_SPACE, sync_folder
 from leasehold.errors import AlreadyExists, Definite, Refused
 from leasehold.ids import BucketNumber, ObjectId, SegmentId, is_segment_id
-from leasehold.limits import BUCKETS_MAX
+from leasehold.limits.statements import BUCKETS_MAX
 from leasehold.storage.mounts import FOLDERS, check_one_mount
 
 SUFFIX: Final = ".parquet"

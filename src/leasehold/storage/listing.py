@@ -15,7 +15,8 @@ import msgspec
 from leasehold.core.reconcile import Listing
 from leasehold.core.shelf import BucketKey
 from leasehold.ids import SegmentId
-from leasehold.limits import FOLDER_TICK_NS, RECONCILE_ROUNDS_WHOLE
+from leasehold.limits.node_disk import FOLDER_TICK_NS
+from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE
 from leasehold.storage.files import Folder, SegmentFiles
 
 

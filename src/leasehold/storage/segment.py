@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 
 from leasehold.core.records import ColumnStatistics, Field
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
-from leasehold.limits import (
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.limits.segments import (
     BATCH_ROWS,
     BATCH_VALUES_MAX,
     DICTIONARY_SAMPLE_ROWS,
     ENCODER_BATCHES_MAX,
-    FLIGHT_BATCH_BYTES,
-    FORWARD_CHUNK_BYTES,
     ROW_GROUP_BYTES,
     ROW_GROUP_ROWS,
     SEGMENT_BYTES_MAX,

@@ -22,7 +22,7 @@ import msgspec
 from leasehold.core.audit import ServeRecord
 from leasehold.durable import NO_SPACE
 from leasehold.errors import Corrupt, Definite, Refused
-from leasehold.limits import (
+from leasehold.limits.node_disk import (
     SERVE_LOG_FILE_BYTES_MAX,
     SERVE_LOG_FILES_MAX,
     SERVE_LOG_PIECES_MAX,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leasehold.core.records import ColumnStatistics, Field
-from leasehold.limits import STATISTIC_CHARACTERS_MAX
+from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 
 
 def column_statistics(

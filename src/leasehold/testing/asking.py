@@ -19,7 +19,8 @@ from leasehold.errors import (
     Unreachable,
 )
 from leasehold.ids import LoginToken
-from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS, STATEMENT_RESOLVE_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Clock, Transport
 
 M = TypeVar("M", bound=Message)

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from leasehold.limits import CALL_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants.liveness import ID
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from leasehold.core import keys
 from leasehold.core.records import LargestLeaseRecord, SettingsRecord
 from leasehold.ids import Revision
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.history import Committed, Elected
 from leasehold.testing.oracle import Oracle
 

@@ -18,7 +18,7 @@ from leasehold.core.records import Outcome
 from leasehold.core.statements import Definition
 from leasehold.errors import CheckFailed, Definite, Indefinite, NotInitialised, NotLeader
 from leasehold.ids import LoginToken, StatementId
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.catalog import Model, parsed
 from leasehold.testing.cluster import CLIENT, SimulatedCluster
 from leasehold.testing.shown import Table

@@ -20,7 +20,9 @@ from leasehold.core.proofs import ProofKeys, derive_keys
 from leasehold.core.records import SettingsRecord
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.ids import ClusterId, StatementId
-from leasehold.limits import CALL_TIMEOUT_NS, CLUSTER_KEY_BYTES, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode
 from leasehold.testing.metastorage import MemoryStore

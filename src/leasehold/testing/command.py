@@ -14,7 +14,7 @@ import typer
 
 from leasehold.cli.output import Output, note, say, show_json, show_table
 from leasehold.errors import LeaseholdError
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.leases.world import run as run_leases
 from leasehold.testing.oracle import InvariantViolated

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final
 
 from leasehold.ids import Revision
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.metastorage import MemoryStore
 

@@ -41,7 +41,9 @@ from leasehold.core.records import ColumnStatistics, Field, TableRecord
 from leasehold.core.rewrite import hiding
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX, MILLISECOND_NS, SCHEMA_WAIT_NS
+from leasehold.limits.flight import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX
+from leasehold.limits.segments import SCHEMA_WAIT_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent import Agent
 from leasehold.node.appends import (
     Admitted,

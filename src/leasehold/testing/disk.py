@@ -22,7 +22,9 @@ from leasehold.core.reconcile import Emptied, Listing, OnDisk, by_bucket
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
-from leasehold.limits import BUCKETS_MAX, FETCH_BASE_NS, SEGMENT_ROWS_MAX
+from leasehold.limits.replication import FETCH_BASE_NS
+from leasehold.limits.segments import SEGMENT_ROWS_MAX
+from leasehold.limits.statements import BUCKETS_MAX
 from leasehold.node.fetch import check_record
 from leasehold.node.published import Published
 from leasehold.testing.rows import Content, RowId, closing, content_of, rows_in

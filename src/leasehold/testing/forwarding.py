@@ -24,14 +24,14 @@ from leasehold.core.messages import (
 )
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import NodeId
-from leasehold.limits import (
+from leasehold.limits.replication import (
     FORWARD_FINISH_NS,
     FORWARD_PATIENCE_MIN_NS,
     FORWARD_PROBES,
     FORWARD_QUEUE_CHUNKS,
     FORWARD_STALL_NS,
-    MILLISECOND_NS,
 )
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.forwarding import Peer
 from leasehold.wire.ports import Clock, Duplex, Transport
 

@@ -11,7 +11,8 @@ import msgspec
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId, NodeId
-from leasehold.limits import CLUSTER_KEY_BYTES, DATAGRAMS_QUEUED_MAX, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAMS_QUEUED_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock, SimulatedTimer
 from leasehold.testing.cluster import SeededEntropy
 from leasehold.testing.loop import VirtualLoop

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leasehold.core.messages import Message
 from leasehold.errors import BadSettings, Unreachable
-from leasehold.limits import CONNECT_TIMEOUT_NS, SECOND_NS
+from leasehold.limits.clients import CONNECT_TIMEOUT_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.streams import End, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Generator
 from random import Random  # noqa: TID251 the simulator's randomness starts here, from one seed
 from typing import Any, Final, NoReturn, TypeVar
 
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.grantor import Grantor
 from leasehold.core.lease import Pass, guard
 from leasehold.errors import Definite, Superseded
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock

@@ -17,7 +17,7 @@ from leasehold.core.leadership import LeadershipTiming
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits import REPLAY_REVISIONS_MAX
+from leasehold.limits.metastorage import REPLAY_REVISIONS_MAX
 from leasehold.metastorage.campaign import TIMING, Time, campaign
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
 from leasehold.metastorage.leadership import Election, Succession

@@ -23,7 +23,8 @@ from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
 
-from leasehold.limits import MILLISECOND_NS, SECOND_NS, TOPOLOGY_GRACE_NS
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.ambush import Place, reached
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
 from leasehold.testing.compacting import Compacting

@@ -22,7 +22,8 @@ import msgspec
 
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import Message
-from leasehold.limits import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.hosts import Host
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.streams import Stream

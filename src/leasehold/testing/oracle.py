@@ -21,7 +21,7 @@ from leasehold.core.operations import RevisionChanges
 from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.errors import CheckFailed, Definite
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.disturbances import Disturbances
 from leasehold.testing.history import Committed, Elected, History
 from leasehold.testing.news import (

@@ -21,7 +21,8 @@ from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Done, SegmentReading
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId, ObjectId, Revision
-from leasehold.limits import MILLISECOND_NS, SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP_NS, SCAN_PLANS_MAX
+from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_GIVE_UP_NS, SCAN_PLANS_MAX
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, batch_in, closing
 from leasehold.wire.ports import Clock, Entropy, Transport

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leasehold.core.messages import NodeRemoved, RemoveNode
 from leasehold.errors import Refused
 from leasehold.ids import LoginToken
-from leasehold.limits import CALL_TIMEOUT_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.disk import SegmentDisk
 from leasehold.testing.machines import SimulatedNode
 from leasehold.testing.oracle import Oracle

@@ -23,7 +23,7 @@ from leasehold.core.lease import Pass
 from leasehold.core.messages import ReadTicket, Receipt
 from leasehold.errors import CheckFailed, Definite, LeaseholdError, gravest
 from leasehold.ids import LoginToken
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.asking import Account, Asking
 from leasehold.testing.availability import Availability
 from leasehold.testing.clients import TIMEOUTS_NS, Asked, Client, check_catalog, check_outcomes

@@ -17,7 +17,7 @@ from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reope
 from leasehold.core.staging import Staged, check_same
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
 from leasehold.ids import LineageHash, ObjectId, Revision, SegmentId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 
 class VaultState(msgspec.Struct, frozen=True, kw_only=True):

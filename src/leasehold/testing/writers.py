@@ -31,7 +31,8 @@ from leasehold.core.messages import (
 from leasehold.core.records import TransactionState
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
-from leasehold.limits import CLIENT_PATIENCE_NS, MILLISECOND_NS, SECOND_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
+from leasehold.limits.clients import CLIENT_PATIENCE_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.asking import Account, Asking, Lookup
 from leasehold.testing.rows import RowId, rows_message
 from leasehold.wire.ports import Clock, Duplex, Entropy, Transport

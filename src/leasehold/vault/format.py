@@ -29,7 +29,7 @@ from leasehold.core.shelf import on_demand
 from leasehold.durable import sync_file, sync_folder
 from leasehold.errors import BadDirectory
 from leasehold.ids import LineageHash, Revision
-from leasehold.limits import VAULT_FORMAT_VERSION
+from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault.causes import corrupt
 
 log = logging.getLogger(__name__)

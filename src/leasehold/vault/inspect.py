@@ -23,7 +23,7 @@ from leasehold.core.records import Allocated, Claiming, IdentityRecord
 from leasehold.core.shelf import on_demand
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
-from leasehold.limits import VAULT_FINDINGS_MAX
+from leasehold.limits.vault import VAULT_FINDINGS_MAX
 from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain, result_code
 from leasehold.vault.format import FILE_NAME, check_version, is_there, read_content, read_identity, stored_applied
 from leasehold.vault.lock import LOCK_NAME

@@ -19,7 +19,7 @@ from leasehold.core.records import ReplacedRecord, SegmentRecord
 from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Shelf, segment_of
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
-from leasehold.limits import BUCKET_PATCH_KEYS_MAX, VAULT_BUCKETS_CACHED_MAX
+from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX, VAULT_BUCKETS_CACHED_MAX
 from leasehold.vault.causes import SQLITE_ERRORS
 from leasehold.vault.rows import verified
 

@@ -15,7 +15,7 @@ import msgspec
 from leasehold.core.digest import item_digest
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.shelf import REPLACED, SEGMENTS
-from leasehold.limits import VAULT_SCRUB_ROWS
+from leasehold.limits.vault import VAULT_SCRUB_ROWS
 from leasehold.vault.causes import corrupt
 from leasehold.vault.format import Applied
 

@@ -32,8 +32,8 @@ from leasehold.core.shelf import Reopened
 from leasehold.core.staging import Staged, check_same
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
-from leasehold.limits import (
-    SECOND_NS,
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.vault import (
     VAULT_BUSY_WAIT_MS,
     VAULT_CACHE_BYTES,
     VAULT_FORMAT_VERSION,

@@ -12,7 +12,7 @@ import grpc
 
 from leasehold.core.messages import Message
 from leasehold.errors import Unreachable
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import encode_bounded, unreachable
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, read_answer

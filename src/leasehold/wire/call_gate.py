@@ -13,7 +13,7 @@ memory that first messages take is bounded by how many calls are inside, whoever
 import threading
 from collections.abc import Callable
 
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_watch import WatchedCall
 
 _DECIDED_ON = 2**63

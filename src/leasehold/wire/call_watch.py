@@ -8,12 +8,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from leasehold.limits import (
-    FLIGHT_IDLE_NS,
-    FLIGHT_OPENING_NS,
-    FLIGHT_WATCH_NS,
-    SECOND_NS,
-)
+from leasehold.limits.flight import FLIGHT_IDLE_NS, FLIGHT_OPENING_NS, FLIGHT_WATCH_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 
 _WAITS_FOR_US: Final = 2**63

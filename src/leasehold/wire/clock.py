@@ -9,7 +9,8 @@ import time  # noqa: TID251 this module is the one that reads clocks
 from collections.abc import Callable
 from typing import Final
 
-from leasehold.limits import CLOCK_SLEEP_STEP_NS, SECOND_NS
+from leasehold.limits.sessions import CLOCK_SLEEP_STEP_NS
+from leasehold.limits.units import SECOND_NS
 
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 _CLOCK_ID: Final = time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME

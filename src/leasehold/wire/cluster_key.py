@@ -14,7 +14,7 @@ from typing import Final
 from leasehold.durable import sync_folder
 from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
 from leasehold.ids import ClusterId
-from leasehold.limits import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
+from leasehold.limits.swim import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
 
 _KEY: Final = re.compile(rb"[0-9a-fA-F]{%d}\s{0,16}" % (2 * CLUSTER_KEY_BYTES))
 _TAG: Final = b"leasehold cluster tag/1"

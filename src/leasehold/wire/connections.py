@@ -2,7 +2,8 @@
 
 import resource
 
-from leasehold.limits import CONNECTION_IDLE_NS, CONNECTIONS_MAX, HANDSHAKE_NS, MILLISECOND_NS
+from leasehold.limits.requests import CONNECTION_IDLE_NS, CONNECTIONS_MAX, HANDSHAKE_NS
+from leasehold.limits.units import MILLISECOND_NS
 
 
 def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[str, int], ...]:

@@ -20,10 +20,9 @@ from typing import Final
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import Failure, Message, Watched
 from leasehold.errors import LeaseholdError, Refused, Unreachable
-from leasehold.limits import (
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.sessions import (
     ENCODED_REVISIONS_KEPT,
-    MESSAGE_BYTES_MAX,
-    SECOND_NS,
     SESSION_END_GRACE_NS,
     SESSION_RECEIVE_BYTES_MAX,
     SESSION_RECEIVE_MESSAGES_MAX,
@@ -31,6 +30,7 @@ from leasehold.limits import (
     SESSION_SEND_MESSAGES_MAX,
     SESSION_SEND_WAIT_NS,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.failures import raise_failure
 
 END_FRAME: Final = b""

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 from leasehold import errors
 from leasehold.core.messages import Failure
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
-from leasehold.limits import FAILURE_CHARACTERS_MAX
+from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
 
 
 def _classes(root: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:

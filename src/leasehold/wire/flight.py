@@ -27,19 +27,16 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.errors import Definite, LeaseholdError, Refused, Unreachable
-from leasehold.limits import (
-    CONNECT_ATTEMPT_NS,
+from leasehold.limits.flight import (
     FLIGHT_CLIENTS_MAX,
     FLIGHT_KEEPALIVE_INTERVAL_NS,
     FLIGHT_KEEPALIVE_TIMEOUT_NS,
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_PART_BYTES,
-    MILLISECOND_NS,
-    RECONNECT_BACKOFF_MAX_NS,
-    RECONNECT_BACKOFF_MIN_NS,
-    SECOND_NS,
     TICKET_BYTES_MAX,
 )
+from leasehold.limits.sessions import CONNECT_ATTEMPT_NS, RECONNECT_BACKOFF_MAX_NS, RECONNECT_BACKOFF_MIN_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.failures import from_failure, plainly
 from leasehold.wire.flight_codec import BatchWriter, pieces
 

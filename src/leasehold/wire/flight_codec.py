@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from leasehold.errors import Refused
-from leasehold.limits import (
+from leasehold.limits.flight import (
     FLIGHT_FIELDS_MAX,
     FLIGHT_HEADER_BYTES_MAX,
     FLIGHT_MESSAGE_BYTES_MAX,

@@ -31,8 +31,7 @@ import pyarrow as pa
 from leasehold.core.codec import encode
 from leasehold.core.messages import Failure
 from leasehold.errors import Indefinite, LeaseholdError, Refused
-from leasehold.limits import (
-    CONNECTION_IDLE_NS,
+from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
     FLIGHT_CALLERS_PATIENCE_NS,
     FLIGHT_CALLERS_WAITING_MAX,
@@ -44,10 +43,10 @@ from leasehold.limits import (
     FLIGHT_STRANGERS_OPENING_MAX,
     FLIGHT_STRANGERS_PATIENCE_NS,
     FLIGHT_STRANGERS_WAITING_MAX,
-    SECOND_NS,
-    STREAM_WINDOW_BYTES,
     TICKET_BYTES_MAX,
 )
+from leasehold.limits.requests import CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall

@@ -23,7 +23,7 @@ from leasehold.core.swim.machine import FIRST_INCARNATION, Swim
 from leasehold.core.swim.messages import Member, State, SwimIncarnation
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId
-from leasehold.limits import SWIM_SEEDS_MAX
+from leasehold.limits.swim import SWIM_SEEDS_MAX
 from leasehold.wire.ports import Clock, Datagrams, Entropy, Timer
 
 

@@ -9,7 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from leasehold.errors import Refused
-from leasehold.limits import FLIGHT_MESSAGE_BYTES_MAX
+from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX
 
 RECORD_BATCH: Final = 3
 """The type of such a message; a schema is 1, a dictionary 2."""

@@ -9,7 +9,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from leasehold.errors import Corrupt
-from leasehold.limits import PASSWORD_LANES, PASSWORD_MEMORY_KIB, PASSWORD_TIME_COST, PASSWORDS_AT_ONCE
+from leasehold.limits.people import PASSWORD_LANES, PASSWORD_MEMORY_KIB, PASSWORD_TIME_COST, PASSWORDS_AT_ONCE
 
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32

@@ -17,7 +17,9 @@ from leasehold.core.messages import Allocate, AskIncarnation, Join, Message
 from leasehold.core.proofs import Challenge, ProofKeys
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Nonce
-from leasehold.limits import CALL_TIMEOUT_NS, COORDINATOR_PROOF_NS, SECOND_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.limits.people import COORDINATOR_PROOF_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import unreachable
 from leasehold.wire.ports import Clock, Connection, Duplex, Entropy
 

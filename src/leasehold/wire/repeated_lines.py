@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from leasehold.limits import LOG_LINES_KEPT, LOG_REST_MAX_NS, LOG_REST_MIN_NS
+from leasehold.limits.processes import LOG_LINES_KEPT, LOG_REST_MAX_NS, LOG_REST_MIN_NS
 
 
 class _Line(msgspec.Struct):

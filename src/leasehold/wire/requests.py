@@ -21,15 +21,15 @@ import grpc.aio
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import CommitTransaction, Message
 from leasehold.errors import Indefinite, Refused
-from leasehold.limits import (
-    MESSAGE_BYTES_MAX,
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.requests import (
     REQUEST_BYTES_MAX,
     REQUEST_FRAME_BYTES_MAX,
     REQUEST_READ_NS,
     REQUESTS_BYTES_MAX,
     REQUESTS_UNREAD_MAX,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Threads
 from leasehold.wire.tasks import Patience
 

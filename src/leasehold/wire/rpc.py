@@ -25,24 +25,25 @@ import grpc.aio
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.errors import Indefinite, LeaseholdError
-from leasehold.limits import (
+from leasehold.limits.clients import CONNECT_TIMEOUT_NS
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.requests import (
     CALLS_PENDING_HARD_MAX,
     CALLS_PENDING_MAX,
-    CONNECT_ATTEMPT_NS,
-    CONNECT_TIMEOUT_NS,
     CONNECTION_IDLE_NS,
-    KEEPALIVE_INTERVAL_NS,
-    KEEPALIVE_TIMEOUT_NS,
-    MESSAGE_BYTES_MAX,
-    MILLISECOND_NS,
-    RECONNECT_BACKOFF_MAX_NS,
-    RECONNECT_BACKOFF_MIN_NS,
     REQUEST_FRAME_BYTES_MAX,
     REQUEST_WINDOW_BYTES,
-    SECOND_NS,
+)
+from leasehold.limits.sessions import (
+    CONNECT_ATTEMPT_NS,
+    KEEPALIVE_INTERVAL_NS,
+    KEEPALIVE_TIMEOUT_NS,
+    RECONNECT_BACKOFF_MAX_NS,
+    RECONNECT_BACKOFF_MIN_NS,
     SESSION_AHEAD_BYTES_MAX,
     SESSION_END_GRACE_NS,
 )
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.addresses import loopback, port_in_use, probe
 from leasehold.wire.connections import server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable

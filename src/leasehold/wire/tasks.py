@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 
 from leasehold.errors import gravest
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 
 def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:

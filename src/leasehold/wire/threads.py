@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from leasehold.limits import FLIGHT_SHUTDOWN_NS, SECOND_NS
+from leasehold.limits.flight import FLIGHT_SHUTDOWN_NS
+from leasehold.limits.units import SECOND_NS
 
 T = TypeVar("T")
 

@@ -12,13 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from leasehold.errors import BadSettings
-from leasehold.limits import (
-    DATAGRAM_ADDRESSES_KEPT,
-    DATAGRAM_BYTES_MAX,
-    DATAGRAMS_BATCH_MAX,
-    DATAGRAMS_REST_NS,
-    SECOND_NS,
-)
+from leasehold.limits.swim import DATAGRAM_ADDRESSES_KEPT, DATAGRAM_BYTES_MAX, DATAGRAMS_BATCH_MAX, DATAGRAMS_REST_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.addresses import loopback, port_in_use
 
 

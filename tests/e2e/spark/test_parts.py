@@ -10,7 +10,7 @@ from pyspark import java_gateway
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import BadSettings
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.limits import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
+from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
 from leasehold.spark.session import session, started_without_fork
 from leasehold.spark.source import anchored, share_out
 

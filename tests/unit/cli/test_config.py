@@ -20,7 +20,7 @@ from leasehold.cli.config import (
 from leasehold.cli.options import CONFIG_VARIABLE
 from leasehold.core.settings import SETTINGS
 from leasehold.errors import BadSettings, ExitCode
-from leasehold.limits import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX
+from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX
 
 BASE = Path("/etc/leasehold")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"

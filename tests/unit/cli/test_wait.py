@@ -9,7 +9,7 @@ from tests.unit.cli.test_status import NODE
 from leasehold.cli.wait import not_serving
 from leasehold.client.locate import CLUSTER_FILE, ClusterFile
 from leasehold.ids import ClusterId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 
 def test_a_process_that_waits_to_be_let_in_is_not_to_be_started(tmp_path: Path) -> None:

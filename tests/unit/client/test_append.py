@@ -14,7 +14,8 @@ from leasehold.core import keys
 from leasehold.core.plan import put
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
-from leasehold.limits import BATCH_ROWS, FLIGHT_PART_BYTES, FLIGHT_RECEIVED_BYTES_MAX
+from leasehold.limits.flight import FLIGHT_PART_BYTES, FLIGHT_RECEIVED_BYTES_MAX
+from leasehold.limits.segments import BATCH_ROWS
 from leasehold.storage.buckets import bucket_numbers
 from leasehold.wire import flight
 from tests.unit.node.cluster import cluster, rows

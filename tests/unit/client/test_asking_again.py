@@ -18,7 +18,7 @@ from leasehold.core.messages import ClusterFacts, Execute, Message, WhoAreYou
 from leasehold.core.plan import put
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotLeader, NotWritten, OutcomeUnknown, Unreachable
 from leasehold.ids import ClusterId, Generation, NodeId, StatementId, Term
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from tests.unit.node.cluster import Cluster as Nodes
 from tests.unit.node.cluster import cluster, rows
 

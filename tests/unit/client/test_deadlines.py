@@ -16,7 +16,9 @@ from leasehold.core.origin import hash_text
 from leasehold.core.records import TransactionState
 from leasehold.errors import BadSettings, NotFound, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import ClusterId, ObjectId, StatementId, TransactionId
-from leasehold.limits import CLIENT_PATIENCE_NS, SECOND_NS, TRANSACTION_RENEW_NS
+from leasehold.limits.clients import CLIENT_PATIENCE_NS
+from leasehold.limits.segments import TRANSACTION_RENEW_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.failures import plainly
 from tests.unit.client.test_places import pair  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture

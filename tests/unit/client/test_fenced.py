@@ -23,7 +23,7 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Fenced, Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId
-from leasehold.limits import PLACE_REST_MIN_NS
+from leasehold.limits.clients import PLACE_REST_MIN_NS
 from leasehold.wire import flight
 from leasehold.wire.flight import expect
 from tests.unit.client.test_deadlines import Answering

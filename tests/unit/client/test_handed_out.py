@@ -17,7 +17,7 @@ from leasehold.core.messages import BatchMark, Receipt, TableFacts
 from leasehold.core.records import Outcome
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, NodeId, Revision, Sequence, StatementId, Term
-from leasehold.limits import PLACE_REST_MIN_NS, SCAN_AHEAD_BYTES_MAX
+from leasehold.limits.clients import PLACE_REST_MIN_NS, SCAN_AHEAD_BYTES_MAX
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.flight import within
 from tests.unit.node.cluster import DROP_TABLE, Cluster, add, cluster, rows

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from leasehold.client.rewrite import Rewritten
-from leasehold.limits import SMALL_SEGMENTS_MIN
+from leasehold.limits.upkeep import SMALL_SEGMENTS_MIN
 from tests.unit.client.test_rewrite import Coordinated, delete
 from tests.unit.node.cluster import cluster, rows
 from tests.unit.node.test_scans import append, segment_of

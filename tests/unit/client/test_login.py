@@ -31,7 +31,7 @@ from leasehold.errors import (
     WrongPassword,
 )
 from leasehold.ids import LoginToken, Revision, StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 QUESTION = AskReceipts(after=0, limit=1)
 ANSWER = Receipts(barriers=(), next_after=None)

@@ -9,7 +9,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.coordinator.shown import pages
 from leasehold.core.messages import ClusterFacts, Execute, Rows, WhoAreYou
 from leasehold.errors import BadSettings, Refused
-from leasehold.limits import ROWS_PAGE_MAX
+from leasehold.limits.statements import ROWS_PAGE_MAX
 from leasehold.wire.rpc import serve
 
 COUNT = 2 * ROWS_PAGE_MAX + 1

@@ -11,7 +11,7 @@ from leasehold.client.places import Places
 from leasehold.core.messages import TableFacts
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import BucketNumber, Generation, NodeId, ObjectId, Revision
-from leasehold.limits import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
+from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
 from tests.unit.node.cluster import Cluster, cluster
 
 

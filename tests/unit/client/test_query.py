@@ -20,7 +20,7 @@ from leasehold.core.messages import QueryPlan, ScanPlan, TableFacts, TableNeeded
 from leasehold.core.records import Field, UseState, ViewColumn
 from leasehold.errors import BadSettings, NotFound, Refused
 from leasehold.ids import ClusterId, FieldId, ObjectId, Revision, SchemaVersion
-from leasehold.limits import SCAN_PLANS_MAX
+from leasehold.limits.clients import SCAN_PLANS_MAX
 from leasehold.sql.select import read_select
 from leasehold.storage.schema import arrow_schema
 

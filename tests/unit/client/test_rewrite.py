@@ -22,13 +22,8 @@ from leasehold.core.rewrite import worth_rewriting
 from leasehold.core.statements import Condition, DeleteRows, Literal
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, ClusterId, ObjectId, Revision, SchemaVersion, SegmentId, TransactionId
-from leasehold.limits import (
-    RETRY_PAUSE_NS,
-    REWRITE_ATTEMPTS,
-    REWRITE_PORTION_BYTES,
-    REWRITE_PORTION_SEGMENTS,
-    REWRITE_WAIT_NS,
-)
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.upkeep import REWRITE_ATTEMPTS, REWRITE_PORTION_BYTES, REWRITE_PORTION_SEGMENTS, REWRITE_WAIT_NS
 from tests.unit.node.cluster import CLUSTER, NAME, Cluster, cluster, rows
 from tests.unit.node.test_scans import append, segment_of
 

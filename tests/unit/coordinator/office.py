@@ -19,7 +19,7 @@ from leasehold.core.operations import Txn
 from leasehold.core.plan import put
 from leasehold.core.records import LoginRecord, NodeRecord
 from leasehold.errors import Indefinite
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.contract import LeadershipLost
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual

@@ -41,7 +41,7 @@ from leasehold.core.statements import (
     WidenColumn,
 )
 from leasehold.core.types import parse_type
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 T, U, V, W = (TableName("db", name) for name in "tuvw")
 DAY_NS = 86_400 * SECOND_NS

@@ -6,7 +6,7 @@ from leasehold.coordinator import procedures
 from leasehold.core.records import Outcome
 from leasehold.core.statements import CreateTable, DropTable
 from leasehold.errors import OutcomeUnknown, Refused
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.office import asked, simulated, term
 from tests.unit.coordinator.statement_cases import DATABASE, TABLE, VIEW, T, V, column
 from tests.unit.coordinator.test_procedures import begin, refusal, told

@@ -12,7 +12,9 @@ from leasehold.core.messages import PlanScan, SegmentsHeld
 from leasehold.core.records import ColumnStatistics, SegmentRecord
 from leasehold.core.shelf import SEGMENTS, Shelf
 from leasehold.errors import Refused
-from leasehold.limits import MESSAGE_BYTES_MAX, PLANNED_SEGMENT_BYTES_MIN, REPORTED_SEGMENTS_AT_ONCE_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.replication import REPORTED_SEGMENTS_AT_ONCE_MAX
+from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
 from leasehold.wire.clock import BoottimeClock
 from tests.unit.node.cluster import Cluster
 

@@ -8,7 +8,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.plan import put
 from leasehold.core.records import HorizonRecord, TableRecord, UseState
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 
 TABLE = TableRecord(
     id=1,

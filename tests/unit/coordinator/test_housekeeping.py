@@ -21,7 +21,7 @@ from leasehold.core.records import (
     UseState,
 )
 from leasehold.errors import Refused
-from leasehold.limits import REPLACED_KEPT_NS
+from leasehold.limits.upkeep import REPLACED_KEPT_NS
 from leasehold.testing.threads import NoThreads
 from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_table
 from tests.unit.core.ddl_words import run

@@ -12,7 +12,8 @@ from leasehold.core.operations import Change
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import Corrupt, Indefinite, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore

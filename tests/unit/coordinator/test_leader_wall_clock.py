@@ -11,7 +11,8 @@ from leasehold.core.messages import AskStatus, ClusterStatus, Execute, Receipt
 from leasehold.core.operations import Change
 from leasehold.core.records import DatabaseRecord, HorizonRecord, UseState
 from leasehold.ids import ObjectId, StatementId
-from leasehold.limits import HOUSEKEEPING_INTERVAL_NS, SECOND_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clock import WALL_START_US, SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore

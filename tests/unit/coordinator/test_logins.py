@@ -20,17 +20,17 @@ from leasehold.core.plan import put
 from leasehold.core.records import PrincipalKind, PrincipalRecord, UseState
 from leasehold.errors import LeaseholdError, Refused, WrongPassword
 from leasehold.ids import ClusterId, LoginToken, PrincipalId
-from leasehold.limits import (
+from leasehold.limits.people import (
     LOGIN_TTL_NS,
     LOGINS_MAX,
     LOGINS_PER_USER_MAX,
     PASSWORD_CHARACTERS_MAX,
     PASSWORDS_AT_ONCE,
-    PURGE_BATCH,
-    SECOND_NS,
     WRONG_PASSWORD_REST_MAX_NS,
     WRONG_PASSWORD_REST_MIN_NS,
 )
+from leasehold.limits.statements import PURGE_BATCH
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SeededEntropy
 from leasehold.testing.loop import VirtualLoop, run_virtual

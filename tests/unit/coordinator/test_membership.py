@@ -7,7 +7,7 @@ from leasehold.coordinator.membership import Membership
 from leasehold.core.messages import ChallengeCoordinator
 from leasehold.core.proofs import coordinator_proof, derive_keys
 from leasehold.errors import Refused
-from leasehold.limits import CLUSTER_KEY_BYTES
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
 
 KEYS = derive_keys(bytes(CLUSTER_KEY_BYTES))
 CHALLENGE = ChallengeCoordinator(cluster_id="c" * 32, address="127.0.0.1:7000", nonce="0" * 32)

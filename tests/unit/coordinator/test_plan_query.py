@@ -6,7 +6,8 @@ from leasehold.coordinator.data import Data
 from leasehold.core.messages import PlanQuery
 from leasehold.core.statements import TableName
 from leasehold.errors import NotFound, Refused
-from leasehold.limits import MESSAGE_BYTES_MAX, QUERY_TABLES_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.statements import QUERY_TABLES_MAX
 from leasehold.sql.parse import parse
 from leasehold.sql.views import resolve
 from leasehold.wire.clock import BoottimeClock

@@ -10,7 +10,7 @@ import pytest
 from leasehold.coordinator.runtime import read_catalog
 from leasehold.core.records import Outcome
 from leasehold.errors import Indefinite, NotFound, Refused
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage
 from tests.unit.coordinator.office import LONG_NS, asked, simulated, term
 from tests.unit.coordinator.statement_cases import CASES

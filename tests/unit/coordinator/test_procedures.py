@@ -19,7 +19,7 @@ from leasehold.core.statements import (
     TableName,
 )
 from leasehold.errors import NotFound, Refused
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.metastorage import Fate
 from tests.unit.coordinator.office import asked, simulated, term
 from tests.unit.coordinator.statement_cases import DATABASE, TABLE, T, U, column

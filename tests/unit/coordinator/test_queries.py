@@ -13,7 +13,7 @@ from leasehold.core.records import QueryRecord
 from leasehold.core.statements import Condition, DeleteRows, Literal, TableName
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
-from leasehold.limits import QUERIES_MAX, QUERY_KEPT_NS
+from leasehold.limits.queries import QUERIES_MAX, QUERY_KEPT_NS
 from tests.unit.coordinator.test_housekeeping import TABLE, Clock, Writer
 from tests.unit.core.catalog_words import Ground, create_database, create_table
 from tests.unit.core.ddl_words import run

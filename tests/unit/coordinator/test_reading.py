@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.coordinator.reading import Reading
 from leasehold.errors import Forbidden, LeaseholdError, Refused
-from leasehold.limits import PARSE_INLINE_CHARACTERS, PARSES_PER_USER_MAX
+from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSES_PER_USER_MAX
 from tests.sim.test_users import Users, simulate
 
 T = TypeVar("T")

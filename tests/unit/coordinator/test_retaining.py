@@ -5,7 +5,7 @@ from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.operations import Change, Txn
-from leasehold.limits import RETENTION_HOLD_NS, RETENTION_NS
+from leasehold.limits.metastorage import RETENTION_HOLD_NS, RETENTION_NS
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 
 CLUSTER_ID = "c" * 32

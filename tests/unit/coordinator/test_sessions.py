@@ -23,13 +23,10 @@ from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord
 from leasehold.errors import Indefinite, Refused
-from leasehold.limits import (
-    LEASE_DURATION_NS,
-    SECOND_NS,
-    SEGMENTS_PER_REPORT_MAX,
-    SESSION_QUEUE_MESSAGES_MAX,
-    SESSION_REVISIONS_MAX,
-)
+from leasehold.limits.lease import LEASE_DURATION_NS
+from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
+from leasehold.limits.sessions import SESSION_QUEUE_MESSAGES_MAX, SESSION_REVISIONS_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.wire.clock import BoottimeClock
 from tests.scenarios.admission_words import at_a_desk

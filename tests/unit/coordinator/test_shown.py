@@ -41,7 +41,8 @@ from leasehold.core.statements import (
 )
 from leasehold.errors import NotFound
 from leasehold.ids import segment_transaction
-from leasehold.limits import MESSAGE_BYTES_MAX, ROWS_PAGE_MAX, SHOW_INLINE_ROWS_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.statements import ROWS_PAGE_MAX, SHOW_INLINE_ROWS_MAX
 
 DAY_NS = 86_400_000_000_000
 

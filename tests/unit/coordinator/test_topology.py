@@ -19,7 +19,9 @@ from leasehold.core.messages import (
 from leasehold.core.plan import put
 from leasehold.core.records import BucketRecord, SegmentRecord
 from leasehold.errors import Refused
-from leasehold.limits import JOIN_ASK_AGAIN_NS, MILLISECOND_NS, RECOVERY_WHY_CHARACTERS_MAX, SECOND_NS, TOPOLOGY_LOOK_NS
+from leasehold.limits.membership import JOIN_ASK_AGAIN_NS, TOPOLOGY_LOOK_NS
+from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.metastorage import Fate
 from tests.scenarios.admission_words import at_a_desk
 

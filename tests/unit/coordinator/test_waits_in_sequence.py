@@ -1,7 +1,7 @@
 """What a statement waits for before its bound counts: other statements, and the last change of its objects."""
 
 from leasehold.core.records import Outcome
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.office import Office, asked
 from tests.unit.coordinator.test_procedures import ADD, DROP, OTHER, begin, office_test
 

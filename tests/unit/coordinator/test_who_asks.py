@@ -5,7 +5,7 @@ import pytest
 from leasehold.coordinator import procedures
 from leasehold.core.records import Outcome
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from tests.unit.coordinator.office import asked
 from tests.unit.coordinator.statement_cases import T

@@ -14,7 +14,9 @@ from leasehold.core.operations import Change, Txn
 from leasehold.core.plan import put
 from leasehold.core.records import HorizonRecord, NodeRecord
 from leasehold.errors import Indefinite, Refused, gravest
-from leasehold.limits import COMMANDS_PER_TRANSACTION_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX
+from leasehold.limits.messages import VALUE_BYTES_MAX
+from leasehold.limits.metastorage import TRANSACTION_BYTES_MAX
+from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
 from leasehold.metastorage.contract import LeadershipLost
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
 

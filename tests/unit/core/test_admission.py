@@ -27,7 +27,7 @@ from leasehold.core.grantor import Held
 from leasehold.core.identity import CAPABILITIES, hash_secret
 from leasehold.core.messages import Allocate, AskIncarnation
 from leasehold.core.records import CountersRecord, SettledHow
-from leasehold.limits import GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
+from leasehold.limits.membership import GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
 from tests.unit.core.catalog_words import CLUSTER, hex_128, node
 from tests.unit.core.join_words import LINEAGE, NONCE, SESSION, TOKEN, request_to_join
 

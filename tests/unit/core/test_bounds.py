@@ -12,7 +12,7 @@ from leasehold.core.messages import CommitTransaction
 from leasehold.core.records import ColumnStatistics, SegmentRecord
 from leasehold.core.rewrite import hiding
 from leasehold.core.statements import Condition, DeleteRows, Literal, TableName
-from leasehold.limits import STATISTIC_CHARACTERS_MAX
+from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 from tests.unit.core.test_commit import TABLE, W1, commit, ground, opened, refused, segment
 
 ROWS = 10

@@ -9,7 +9,7 @@ from leasehold.core.codec import decode_message, decode_record, encode
 from leasehold.core.messages import WhoAreYou
 from leasehold.core.records import ClusterRecord
 from leasehold.errors import Corrupt, Refused
-from leasehold.limits import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
 
 
 def nested(depth: int) -> bytes:

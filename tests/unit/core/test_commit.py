@@ -28,7 +28,9 @@ from leasehold.core.records import (
 from leasehold.core.replication import holders_needed
 from leasehold.core.seals import seal_key, sealed
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
-from leasehold.limits import GENERATION_GAP, PURGE_BATCH, SEGMENTS_PER_COMMIT_MAX, TRANSACTIONS_KEPT
+from leasehold.limits.membership import GENERATION_GAP
+from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
+from leasehold.limits.statements import PURGE_BATCH, TRANSACTIONS_KEPT
 from tests.unit.core.catalog_words import (
     SETTINGS,
     Ground,

@@ -17,7 +17,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.statements import TableName
 from leasehold.errors import AlreadyExists, NotFound, Refused
-from leasehold.limits import COLUMNS_MAX, STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import COLUMNS_MAX, STATEMENT_TEXT_KEPT
 from tests.unit.core.catalog_words import (
     Ground,
     add,

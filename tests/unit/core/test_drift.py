@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.drift import MILLION, grant_bound_ns, longest_wait_ns, outlast_ns
-from leasehold.limits import BOUND_SLACK_NS, LEASE_DURATION_MAX_NS, SECOND_NS
+from leasehold.limits.lease import BOUND_SLACK_NS, LEASE_DURATION_MAX_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.leases.actors import LocalClock
 from leasehold.testing.leases.ground import SETTINGS
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from leasehold.core.durations import parse_duration, render_duration
 from leasehold.errors import Refused
-from leasehold.limits import DURATION_CHARACTERS_MAX, DURATION_NS_MAX, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.statements import DURATION_CHARACTERS_MAX, DURATION_NS_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from leasehold.core.plan import ResolvedView
 from leasehold.core.records import Need, ViewColumn
 from leasehold.core.statements import CreateView, Definition
 from leasehold.ids import FieldId, Revision
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from tests.unit.coordinator.statement_cases import CASES
 from tests.unit.core.catalog_words import Ground
 

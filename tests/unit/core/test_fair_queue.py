@@ -5,7 +5,7 @@ import pytest
 from leasehold.core import fair_queue
 from leasehold.core.fair_queue import FairQueue
 from leasehold.errors import Refused
-from leasehold.limits import PARSE_INLINE_CHARACTERS, PARSES_PER_USER_MAX, PARSES_WAITING_MAX
+from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSES_PER_USER_MAX, PARSES_WAITING_MAX
 
 LARGE = PARSE_INLINE_CHARACTERS + 1
 

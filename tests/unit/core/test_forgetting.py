@@ -8,7 +8,7 @@ from leasehold.core.forgetting import Ended
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import DroppedRecord, Outcome
-from leasehold.limits import PURGE_BATCH, STATEMENT_REMEMBERED_NS, STATEMENTS_KEPT
+from leasehold.limits.statements import PURGE_BATCH, STATEMENT_REMEMBERED_NS, STATEMENTS_KEPT
 from tests.unit.core.catalog_words import create_database, hex_128
 from tests.unit.core.ddl_words import ground
 

@@ -4,7 +4,12 @@ import pytest
 
 from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
 from leasehold.core.messages import NodeStatus
-from leasehold.limits import FORWARD_PATIENCE_MAX_NS, FORWARD_PATIENCE_MIN_NS, FORWARD_PROBE_DELAY_NS, FORWARD_SLOWER
+from leasehold.limits.replication import (
+    FORWARD_PATIENCE_MAX_NS,
+    FORWARD_PATIENCE_MIN_NS,
+    FORWARD_PROBE_DELAY_NS,
+    FORWARD_SLOWER,
+)
 
 
 @pytest.mark.parametrize(

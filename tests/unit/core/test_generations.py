@@ -13,7 +13,8 @@ from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import CountersRecord, LargestLeaseRecord, LeaderRecord, NodeRecord
 from leasehold.errors import Refused
-from leasehold.limits import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX, SECOND_NS
+from leasehold.limits.membership import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
+from leasehold.limits.units import SECOND_NS
 from tests.unit.core.catalog_words import CLUSTER, hex_128
 from tests.unit.core.join_words import TOKEN, request_to_join
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.hedging import Ask, GiveUp, Hedging, Patience, Pause, Step, Wait
 from leasehold.ids import NodeId
-from leasehold.limits import (
+from leasehold.limits.clients import (
     HEDGE_BURST,
     HEDGE_BYTES_PER_SECOND,
     HEDGE_DELAY_FIRST_NS,
@@ -13,8 +13,8 @@ from leasehold.limits import (
     HEDGE_DELAY_MIN_NS,
     HEDGE_EVERY,
     HEDGE_SLOWER,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 
 DELAY, GIVE_UP, PAUSE = 100, 10_000, 50
 

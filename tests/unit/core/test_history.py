@@ -13,7 +13,8 @@ from leasehold.core.records import (
     SettledNode,
     StatementRecord,
 )
-from leasehold.limits import HISTORY_ROWS_MAX, MILLISECOND_NS
+from leasehold.limits.statements import HISTORY_ROWS_MAX
+from leasehold.limits.units import MILLISECOND_NS
 
 
 def statement(order, **fields):

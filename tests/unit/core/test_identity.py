@@ -25,7 +25,7 @@ from leasehold.core.identity import (
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Allocate, ClusterFacts, Join
 from leasehold.core.records import Allocated, Claiming, ClusterRecord, CountersRecord, Joining, SettledHow
-from leasehold.limits import PROTOCOL_VERSION_MIN
+from leasehold.limits.messages import PROTOCOL_VERSION_MIN
 from tests.unit.core.catalog_words import hex_128
 
 CLUSTER_ID = "c" * 32

@@ -13,7 +13,7 @@ from leasehold.core.leadership import (
 )
 from leasehold.core.records import LeaderRecord
 from leasehold.ids import Generation, Revision, Term
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 TIMING = LeadershipTiming(
     duration_ns=3 * SECOND_NS, beat_every_ns=SECOND_NS // 2, margin_ns=SECOND_NS // 2, drift_ppm=10_000

@@ -22,7 +22,7 @@ from leasehold.core.lease import (
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Grant, Renewal, Surrender
 from leasehold.ids import LineageHash
-from leasehold.limits import RENEWALS_OUTSTANDING_MAX
+from leasehold.limits.lease import RENEWALS_OUTSTANDING_MAX
 from leasehold.testing.leases.actors import View
 
 SESSION = "5" * 32

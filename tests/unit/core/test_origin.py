@@ -20,7 +20,7 @@ from leasehold.core.records import (
 from leasehold.core.rights import CLUSTER
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, PrincipalId, StatementId
-from leasehold.limits import STATEMENT_TEXT_KEPT
+from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 LONG = "x" * STATEMENT_TEXT_KEPT
 ENDED = hash_secret(LoginToken("e" * 32))

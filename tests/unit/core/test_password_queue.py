@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.password_queue import PLACES, Entered, Lane, NameHash, PasswordQueue, WrongPasswords
 from leasehold.errors import Refused
-from leasehold.limits import (
+from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING_MAX,
     WRONG_PASSWORD_RECENT_NS,

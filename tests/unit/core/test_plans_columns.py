@@ -9,7 +9,7 @@ from leasehold.core.records import Comparison, DeleteRecord, HiddenColumn, Hidde
 from leasehold.core.statements import AddColumns, ColumnDefinition, Literal
 from leasehold.core.types import Plain
 from leasehold.errors import AlreadyExists, NotFound, Refused
-from leasehold.limits import DESCRIPTION_BYTES_MAX
+from leasehold.limits.statements import DESCRIPTION_BYTES_MAX
 from tests.unit.core.catalog_words import (
     add,
     columns,

@@ -24,12 +24,8 @@ from leasehold.core.records import (
 from leasehold.core.statements import AlterDatabase, ColumnDefinition, CreateTable, DropView, Literal, TableName
 from leasehold.core.types import Plain
 from leasehold.errors import AlreadyExists, NotFound, Refused
-from leasehold.limits import (
-    CASCADE_RECORDS_MAX,
-    PROPERTIES_MAX,
-    TRANSACTION_BYTES_MAX,
-    TRANSACTION_OPERATIONS_MAX,
-)
+from leasehold.limits.metastorage import TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
+from leasehold.limits.statements import CASCADE_RECORDS_MAX, PROPERTIES_MAX
 from tests.unit.core.catalog_words import (
     create_database,
     create_table,

@@ -19,7 +19,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.rights import user_by
 from leasehold.errors import AlreadyExists, Forbidden, NotFound, Refused, Unauthenticated
-from leasehold.limits import ROLES_PER_USER_MAX
+from leasehold.limits.people import ROLES_PER_USER_MAX
 from leasehold.sql.parse import parse
 from tests.unit.core.catalog_words import Ground
 from tests.unit.core.ddl_words import began, close, run, written

@@ -8,7 +8,7 @@ from leasehold.core.plans.properties import NO_HORIZON_US
 from leasehold.core.records import ExpiredRows, HorizonRecord
 from leasehold.core.statements import Comment, OnDatabase, OnTable, OnView, TableName
 from leasehold.errors import NotFound, Refused
-from leasehold.limits import PROPERTIES_MAX
+from leasehold.limits.statements import PROPERTIES_MAX
 from tests.unit.core.catalog_words import alter, create_database, create_table
 from tests.unit.core.ddl_words import BOTH, T, began, field, finished, ground, run, table, view, written
 from tests.unit.core.test_plans_objects import nothing_to_do, refused, with_view

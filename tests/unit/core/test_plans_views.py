@@ -9,7 +9,7 @@ from leasehold.core.plans.readers import check_name_free, refuse_needed, views_r
 from leasehold.core.records import HiddenView, Need, UseState, ViewColumn
 from leasehold.core.statements import CreateView, DropView, RenameView, TableName
 from leasehold.errors import AlreadyExists, NotFound, Refused
-from leasehold.limits import VIEW_DEPTH_MAX
+from leasehold.limits.statements import VIEW_DEPTH_MAX
 from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_column, drop_table, rename
 from tests.unit.core.ddl_words import BOTH, close, ground, run
 

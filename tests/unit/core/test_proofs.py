@@ -6,7 +6,7 @@ import pytest
 from leasehold.core.admission import Reject, reject_stranger
 from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator
 from leasehold.core.proofs import ProofKeys, coordinator_proof, derive_keys, is_of_member, with_proof
-from leasehold.limits import CLUSTER_KEY_BYTES
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from tests.unit.core.join_words import TOKEN, request_to_join
 
 KEYS, OTHERS = derive_keys(bytes(CLUSTER_KEY_BYTES)), derive_keys(b"k" * CLUSTER_KEY_BYTES)

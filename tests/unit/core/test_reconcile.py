@@ -8,7 +8,7 @@ from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.reconcile import OnDisk, Plan, assigned, by_bucket, compare, in_turn, outdated, to_clean
 from leasehold.core.records import BucketRecord, DroppedRecord, ReplacedRecord, TransactionRecord, TransactionState
-from leasehold.limits import RECONCILE_ROUNDS_WHOLE
+from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE
 from tests.unit.core.catalog_words import Ground, hex_128
 from tests.unit.core.test_replication import segment
 

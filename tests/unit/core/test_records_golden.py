@@ -6,7 +6,7 @@ from leasehold.core.codec import decode_message, decode_record, encode
 from leasehold.core.messages import Grant
 from leasehold.core.records import ClusterRecord, NodeRecord, Record
 from leasehold.errors import Corrupt, Refused
-from leasehold.limits import MESSAGE_BYTES_MAX
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from tests.golden.examples import UNIONS, add_missing, load, members, variants
 
 GOLDEN = load()

@@ -28,7 +28,8 @@ from leasehold.core.recovery_events import (
     TakeSnapshot,
     TimePassed,
 )
-from leasehold.limits import RECOVERY_ASK_AGAIN_NS, RECOVERY_LEFT_MAX_NS, SECOND_NS
+from leasehold.limits.recovery import RECOVERY_ASK_AGAIN_NS, RECOVERY_LEFT_MAX_NS
+from leasehold.limits.units import SECOND_NS
 
 
 class Ground:

@@ -10,7 +10,7 @@ from leasehold.core.plan import put
 from leasehold.core.records import DatabaseRecord, UseState
 from leasehold.core.removal import census, check_enough_left, check_nothing_lost, find_node, recounted, tombstone
 from leasehold.errors import NotFound, Refused
-from leasehold.limits import LOST_TABLES_NAMED_MAX
+from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
 from tests.unit.core.catalog_words import CLUSTER, Ground, node
 from tests.unit.core.test_generations import WALL_S
 from tests.unit.core.test_placement import bucket, ground, table

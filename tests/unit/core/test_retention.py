@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.retention import Retention
-from leasehold.limits import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, RETENTION_SAMPLES_MAX, SECOND_NS
+from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS, RETENTION_SAMPLES_MAX
+from leasehold.limits.units import SECOND_NS
 from tests.unit.core.catalog_words import SETTINGS
 
 HOUR = 3600 * SECOND_NS

@@ -23,7 +23,8 @@ from leasehold.core.records import (
 from leasehold.core.rewrite import concern, hiding, live_deletes, spent, worth_rewriting
 from leasehold.core.statements import Condition, DeleteRows, DropColumn, Literal, TableName
 from leasehold.errors import NotFound, Refused
-from leasehold.limits import CONDITIONS_MAX, DELETES_MAX
+from leasehold.limits.statements import CONDITIONS_MAX
+from leasehold.limits.upkeep import DELETES_MAX
 from tests.unit.core.catalog_words import drop_column, hex_128
 from tests.unit.core.test_commit import (
     TABLE,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.messages import BatchMark
 from leasehold.core.scan import Done, Needed, SegmentReading
-from leasehold.limits import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
+from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
 from tests.unit.core.test_replication import segment
 
 SEEN = 7

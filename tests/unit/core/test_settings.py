@@ -10,7 +10,7 @@ from leasehold.core.records import LargestLeaseRecord
 from leasehold.core.settings import SETTINGS as ALL
 from leasehold.core.settings import largest_lease_lowered, settings_changes, settings_rows
 from leasehold.core.statements import AlterCluster
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from tests.unit.core.catalog_words import SETTINGS, Ground, create_table, drop_database, receipt
 from tests.unit.core.ddl_words import began, close, run, written
 

@@ -15,7 +15,7 @@ from leasehold.core.live_keys import LiveKeys
 from leasehold.core.operations import Change
 from leasehold.core.shelf import REPLACED, SEGMENTS, Holding, Reopened, Shelf, on_demand, segment_of
 from leasehold.errors import Corrupt
-from leasehold.limits import BUCKET_PATCH_KEYS_MAX
+from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 from leasehold.testing.vault import MemoryBase
 from tests.unit.core.test_catalog_indices import (
     CHANGES,

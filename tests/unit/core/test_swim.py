@@ -5,7 +5,7 @@ import pytest
 from leasehold.core.swim.events import LeaveRequested, Started, TimePassed
 from leasehold.core.swim.messages import Ack, Nack, News, Page, Ping, PingRequest, State, Sync
 from leasehold.core.swim.suspicion import shortest_ns, suspect
-from leasehold.limits import (
+from leasehold.limits.swim import (
     SWIM_DEAD_KEPT_NS,
     SWIM_HEALTH_MAX,
     SWIM_MEMBERS_MAX,

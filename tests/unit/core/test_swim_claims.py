@@ -7,7 +7,7 @@ from leasehold.core.swim.codec import PAYLOAD_BYTES_MAX, encoded
 from leasehold.core.swim.dissemination import Dissemination, retransmissions
 from leasehold.core.swim.messages import Claim, Member, Page, Role, State, Sync
 from leasehold.core.swim.pages import pages
-from leasehold.limits import SWIM_MEMBERS_MAX, SWIM_SYNC_PAGES_MAX
+from leasehold.limits.swim import SWIM_MEMBERS_MAX, SWIM_SYNC_PAGES_MAX
 from tests.unit.core.swim_words import By, claim, suspected
 
 NAMES = ("a", "b", "c")

@@ -20,7 +20,7 @@ from leasehold.core.swim.messages import (
     State,
     Sync,
 )
-from leasehold.limits import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX
+from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX
 
 KEY, CLUSTER = b"k" * CLUSTER_KEY_BYTES, "c" * 32
 SEAL = Seal(KEY, CLUSTER)

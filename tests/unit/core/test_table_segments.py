@@ -11,15 +11,9 @@ from leasehold.core.records import SegmentRecord
 from leasehold.core.rewrite import worth_rewriting
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.limits import (
-    BUCKETS_MAX,
-    PLANNED_SEGMENT_BYTES_MAX,
-    REPLICATION_MAX,
-    SEGMENT_BYTES_MAX,
-    SEGMENT_ROWS_MAX,
-    SMALL_SEGMENT_BYTES,
-    SMALL_SEGMENTS_MIN,
-)
+from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX
+from leasehold.limits.statements import BUCKETS_MAX, REPLICATION_MAX
+from leasehold.limits.upkeep import SMALL_SEGMENT_BYTES, SMALL_SEGMENTS_MIN
 from tests.unit.core.catalog_words import Ground
 from tests.unit.core.test_commit import TABLE, W2, commit, commit_as_told, ground, opened, sealed_by_holders, segment
 

@@ -1,7 +1,8 @@
 """What is counted of a recovery: the guess of what is left, and its words."""
 
 from leasehold.core.tally import Progress, Tally, in_words
-from leasehold.limits import FETCH_STALLED_NS, SECOND_NS
+from leasehold.limits.recovery import FETCH_STALLED_NS
+from leasehold.limits.units import SECOND_NS
 
 
 def fetching(tally: Tally, now_ns: int) -> Progress:

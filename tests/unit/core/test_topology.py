@@ -16,7 +16,7 @@ from leasehold.core.topology import (
     has_to_leave,
     left,
 )
-from leasehold.limits import TOPOLOGY_GRACE_NS
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 from tests.unit.core.catalog_words import SETTINGS, Ground, node
 
 NOW = 10 * TOPOLOGY_GRACE_NS

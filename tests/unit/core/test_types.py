@@ -2,7 +2,7 @@ import pytest
 
 from leasehold.core.types import PLAIN_NAMES, ColumnType, Decimal, Plain, parse_type, render_type
 from leasehold.errors import Refused
-from leasehold.limits import DECIMAL_PRECISION_MAX
+from leasehold.limits.statements import DECIMAL_PRECISION_MAX
 
 ALL_TYPES: list[ColumnType] = [Plain(name) for name in sorted(PLAIN_NAMES)] + [
     Decimal(precision, scale) for precision in range(1, DECIMAL_PRECISION_MAX + 1) for scale in range(precision + 1)

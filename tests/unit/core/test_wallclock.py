@@ -12,7 +12,8 @@ from leasehold.core.plan import put
 from leasehold.core.plans.properties import NO_HORIZON_US
 from leasehold.core.records import HorizonRecord
 from leasehold.core.wallclock import WallClock, shown_by_horizons
-from leasehold.limits import CLOCK_DOWNTIME_MAX_NS, CLOCK_STEP_NS, SECOND_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.upkeep import CLOCK_DOWNTIME_MAX_NS, CLOCK_STEP_NS
 from leasehold.testing.leases.ground import SETTINGS
 from tests.unit.coordinator.test_horizons import table
 

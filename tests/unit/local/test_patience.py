@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from leasehold.errors import Refused, Unreachable
-from leasehold.limits import RETRY_PAUSE_NS, SECOND_NS, START_STALL_NS, START_TELL_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.processes import START_STALL_NS, START_TELL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.patience import Patience
 from leasehold.local.process import Process
 

@@ -66,7 +66,7 @@ from leasehold.ids import (
     Term,
     TransactionId,
 )
-from leasehold.limits import LEASE_DURATION_NS
+from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.node.published import Published
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles

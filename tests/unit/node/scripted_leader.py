@@ -37,7 +37,7 @@ from leasehold.core.messages import (
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import DroppedRecord
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Sequence, Term
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock

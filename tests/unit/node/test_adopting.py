@@ -14,7 +14,9 @@ from leasehold.core.plan import put
 from leasehold.core.records import Allocated, Claiming, ClusterRecord, IdentityRecord, Joining
 from leasehold.errors import BadDirectory, BadSettings, Definite, NotFound, NotLeader, Refused, Unreachable
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, Revision, Term, Token
-from leasehold.limits import ADOPT_WAIT_MAX_NS, SECOND_NS, STATEMENT_RESOLVE_NS
+from leasehold.limits.clients import STATEMENT_RESOLVE_NS
+from leasehold.limits.membership import ADOPT_WAIT_MAX_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.adopting import Adopted, Adopting, adopt_directory
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual

@@ -24,13 +24,9 @@ from leasehold.core.recovery_events import (
     Stage,
 )
 from leasehold.errors import Corrupt, Definite, ExitCode, NotInitialised, NotLeader, Refused
-from leasehold.limits import (
-    BAD_SNAPSHOTS_MAX,
-    COORDINATORS_KNOWN_MAX,
-    RECOVERY_LOG_NS,
-    SECOND_NS,
-    SNAPSHOT_BUSY_REST_NS,
-)
+from leasehold.limits.membership import COORDINATORS_KNOWN_MAX
+from leasehold.limits.recovery import BAD_SNAPSHOTS_MAX, RECOVERY_LOG_NS, SNAPSHOT_BUSY_REST_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node import projection
 from tests.scenarios.bad_words import until
 from tests.unit.node.scripted_leader import ScriptedLeader, with_a_leader

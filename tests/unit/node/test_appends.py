@@ -33,7 +33,7 @@ from leasehold.core.statements import WidenColumn
 from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SchemaVersion, SegmentId, segment_transaction
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node import appends, forwarding
 from leasehold.node.appends import admit_forward
 from leasehold.node.forwarding import Peers

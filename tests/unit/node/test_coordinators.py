@@ -8,7 +8,8 @@ import pytest
 
 from leasehold.core.messages import ClusterFacts, WhoAreYou
 from leasehold.errors import NotLeader, Refused, Unreachable
-from leasehold.limits import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS, RETRY_PAUSE_NS
+from leasehold.limits.clients import RETRY_PAUSE_NS
+from leasehold.limits.membership import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.testing.vault import VaultDisk
 from leasehold.wire.entropy import SystemEntropy

@@ -13,7 +13,7 @@ from leasehold.core.records import ProcedureRecord
 from leasehold.core.statements import AlterProperties
 from leasehold.errors import Refused
 from leasehold.ids import Revision
-from leasehold.limits import DELETES_MAX
+from leasehold.limits.upkeep import DELETES_MAX
 from leasehold.wire.flight import calling, ticket
 from tests.unit.node.cluster import NAME, Cluster, Node, cluster
 from tests.unit.node.test_hiding import delete, keys_of, pair

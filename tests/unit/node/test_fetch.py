@@ -14,7 +14,7 @@ from leasehold.core.messages import FetchTicket
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import ClusterId, NodeId
-from leasehold.limits import SEGMENT_BYTES_MAX
+from leasehold.limits.segments import SEGMENT_BYTES_MAX
 from leasehold.node.fetch import fetch_segment
 from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket
 from tests.unit.node.cluster import CLUSTER, Cluster, Node, cluster, rows

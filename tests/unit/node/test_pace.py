@@ -1,13 +1,9 @@
 """How fast a node deletes what is in its trash."""
 
 from leasehold.core.reconcile import Emptied
-from leasehold.limits import (
-    RECONCILE_INTERVAL_NS,
-    SECOND_NS,
-    TRASH_BYTES_PER_SECOND,
-    TRASH_FILES_PER_SECOND,
-    TRASH_ROUND_FILES_MAX,
-)
+from leasehold.limits.node_disk import TRASH_BYTES_PER_SECOND, TRASH_FILES_PER_SECOND, TRASH_ROUND_FILES_MAX
+from leasehold.limits.replication import RECONCILE_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.pace import Pace
 
 ROUNDS = 100

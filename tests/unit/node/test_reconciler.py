@@ -21,7 +21,8 @@ from leasehold.core.recovery_events import (
 from leasehold.core.statements import CreateTable, DropTable, TableName
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
-from leasehold.limits import MILLISECOND_NS, RECONCILE_RESTS_KEPT
+from leasehold.limits.replication import RECONCILE_RESTS_KEPT
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node import findings, segments
 from leasehold.node.fetch import fetch_segment
 from leasehold.node.published import Published

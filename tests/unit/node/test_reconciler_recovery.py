@@ -16,7 +16,7 @@ from leasehold.core.recovery_events import (
     Comparison,
 )
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node import findings
 from leasehold.wire.clock import BoottimeClock
 from tests.unit.node.cluster import Cluster, cluster, rows

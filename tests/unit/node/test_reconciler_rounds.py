@@ -17,7 +17,8 @@ from leasehold.core.recovery_events import (
     Comparison,
 )
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
-from leasehold.limits import FETCH_ROUND_SEGMENTS_MAX, RECONCILE_INTERVAL_NS, SECOND_NS
+from leasehold.limits.replication import FETCH_ROUND_SEGMENTS_MAX, RECONCILE_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node import comparing, findings
 from leasehold.node import reconciler as reconciling
 from leasehold.node.published import Published

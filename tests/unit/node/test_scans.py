@@ -15,7 +15,8 @@ from leasehold.core.plan import put
 from leasehold.core.records import Field, SegmentRecord, UseState
 from leasehold.errors import LeaseholdError
 from leasehold.ids import FieldId, Generation, Revision, SegmentId
-from leasehold.limits import FLIGHT_WAITS_MAX, LITERAL_CHARACTERS_MAX
+from leasehold.limits.flight import FLIGHT_WAITS_MAX
+from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.node import guarding
 from leasehold.storage import segment as storage
 from leasehold.wire.flight import calling, expect, ticket

@@ -8,7 +8,8 @@ import pytest
 from leasehold.core.lease import Lease
 from leasehold.errors import Corrupt
 from leasehold.ids import Sequence, Term
-from leasehold.limits import SECOND_NS, VAULT_SCRUB_REST_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.vault import VAULT_SCRUB_REST_NS
 from leasehold.node.published import Published
 from leasehold.node.scrubbing import scrub
 from leasehold.testing.clock import SimulatedClock

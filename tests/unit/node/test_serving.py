@@ -25,7 +25,9 @@ from leasehold.ids import (
     SegmentId,
     TransactionId,
 )
-from leasehold.limits import FLIGHT_FAILURE_BYTES_MAX, REPLICATION_MAX, SECOND_NS, TICKET_BYTES_MAX
+from leasehold.limits.flight import FLIGHT_FAILURE_BYTES_MAX, TICKET_BYTES_MAX
+from leasehold.limits.statements import REPLICATION_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.node import guarding
 from leasehold.node.published import Published
 from leasehold.node.serving import NodeFlight

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.errors import Definite, Refused
-from leasehold.limits import DISK_TRIAL_NS, SECOND_NS
+from leasehold.limits.node_disk import DISK_TRIAL_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.node.published import Published
 from leasehold.node.space import TRIAL_FILE, noting, watch_space
 from leasehold.testing.clock import SimulatedClock

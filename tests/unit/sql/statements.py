@@ -63,7 +63,8 @@ from leasehold.core.statements import (
     fold,
 )
 from leasehold.core.types import PLAIN_NAMES, Decimal, Plain
-from leasehold.limits import BUCKETS_MAX, DURATION_NS_MAX, PASSWORD_CHARACTERS_MAX, REPLICATION_MAX
+from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
+from leasehold.limits.statements import BUCKETS_MAX, DURATION_NS_MAX, REPLICATION_MAX
 from leasehold.sql.words import RESERVED
 
 WORDS: Final = sorted(word for word in RESERVED if word.isidentifier() and word.isascii())

@@ -26,7 +26,8 @@ from leasehold.core.statements import (
     WidenColumn,
 )
 from leasehold.core.types import Decimal, Plain
-from leasehold.limits import COMMENT_CHARACTERS_MAX, SECOND_NS
+from leasehold.limits.statements import COMMENT_CHARACTERS_MAX
+from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused

@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.statements import CreateView
-from leasehold.limits import (
+from leasehold.limits.statements import (
     PARSE_INLINE_CHARACTERS,
     STATEMENT_CHARACTERS_MAX,
     STATEMENT_WORDS_MAX,

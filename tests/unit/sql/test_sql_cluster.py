@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.statements import AlterCluster
 from leasehold.errors import ExitCode, Refused
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.sql.render import render
 

@@ -16,14 +16,14 @@ from leasehold.core.statements import (
 )
 from leasehold.core.types import Decimal, Plain
 from leasehold.errors import BadStatement
-from leasehold.limits import (
+from leasehold.limits.statements import (
     BUCKETS_MAX,
     COLUMNS_MAX,
     COMMENT_CHARACTERS_MAX,
     IDENTIFIER_CHARACTERS_MAX,
     REPLICATION_MAX,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
 from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused

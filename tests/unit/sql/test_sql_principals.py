@@ -21,7 +21,8 @@ from leasehold.core.statements import (
     TableName,
 )
 from leasehold.errors import Refused
-from leasehold.limits import PASSWORD_CHARACTERS_MAX, STATEMENT_CHARACTERS_MAX
+from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
+from leasehold.limits.statements import STATEMENT_CHARACTERS_MAX
 from leasehold.sql.parse import parse
 from leasehold.sql.render import render
 from leasehold.sql.secrets import redacted

@@ -5,7 +5,7 @@ from sqlglot import parse_one
 
 from leasehold.core.statements import CreateView, TableName
 from leasehold.errors import LeaseholdError, NotFound, Refused
-from leasehold.limits import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX
+from leasehold.limits.statements import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX
 from leasehold.sql.parse import parse
 from leasehold.sql.view_size import check_size
 from leasehold.sql.views import resolve, written

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.errors import Refused
-from leasehold.limits import BUCKETS_MAX
+from leasehold.limits.statements import BUCKETS_MAX
 from leasehold.storage.buckets import bucket_numbers, split
 
 from .rows import VALUES, batch_of, column, field, same

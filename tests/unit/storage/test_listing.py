@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.ids import BucketNumber, ObjectId, SegmentId
-from leasehold.limits import FOLDER_TICK_NS, RECONCILE_ROUNDS_WHOLE
+from leasehold.limits.node_disk import FOLDER_TICK_NS
+from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.listing import Lister
 

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from leasehold.core.records import Field
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
-from leasehold.limits import ENCODER_BATCHES_MAX, FLIGHT_BATCH_BYTES, FORWARD_CHUNK_BYTES, LITERAL_CHARACTERS_MAX
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.limits.segments import ENCODER_BATCHES_MAX
+from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
 from leasehold.storage import segment
 from leasehold.storage.schema import arrow_schema
 from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment

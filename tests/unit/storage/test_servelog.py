@@ -10,7 +10,7 @@ import pytest
 from leasehold.core.audit import ServeRecord
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.ids import Incarnation, NodeId, ObjectId, Revision, Sequence, Term
-from leasehold.limits import SERVE_LOG_PIECES_MAX
+from leasehold.limits.node_disk import SERVE_LOG_PIECES_MAX
 from leasehold.storage.servelog import ServeLog, read_serve_log
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.bounds import soundness
 from leasehold.core.records import ColumnStatistics
-from leasehold.limits import STATISTIC_CHARACTERS_MAX
+from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 from leasehold.storage.statistics import cut_bound
 
 from .rows import VALUES, batch_of, encode, field

@@ -16,7 +16,7 @@ from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import Allocated, Claiming
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision, Token
-from leasehold.limits import MILLISECOND_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.vault import MemoryVault, VaultDisk
 from leasehold.vault.store import SqliteVault

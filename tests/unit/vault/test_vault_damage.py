@@ -15,7 +15,7 @@ from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import Claiming
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown
 from leasehold.ids import LineageHash, Revision, Token
-from leasehold.limits import VAULT_FORMAT_VERSION
+from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault import store
 from leasehold.vault.store import FULL, NORMAL, SqliteVault
 

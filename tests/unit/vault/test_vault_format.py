@@ -15,7 +15,7 @@ from leasehold.core.operations import Change, StoredProjection
 from leasehold.core.records import Claiming
 from leasehold.errors import Corrupt
 from leasehold.ids import Revision, Token
-from leasehold.limits import VAULT_FORMAT_VERSION
+from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault import format as file_format
 from leasehold.vault.inspect import check, inspect
 from leasehold.vault.store import SqliteVault

@@ -20,7 +20,7 @@ from leasehold.core.operations import Change
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.errors import BadDirectory, Corrupt, NotFound
 from leasehold.ids import ClusterId, Incarnation, NodeId, Nonce, Revision, Token
-from leasehold.limits import VAULT_FORMAT_VERSION
+from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault.causes import explain
 from leasehold.vault.format import content_hash
 from leasehold.vault.inspect import Checked, KeyFamily, check, examine, inspect

@@ -20,7 +20,7 @@ from leasehold.core.operations import Change
 from leasehold.core.shelf import SEGMENTS, BucketKey
 from leasehold.errors import Corrupt, Refused
 from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision
-from leasehold.limits import BUCKET_PATCH_KEYS_MAX
+from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 from leasehold.testing.vault import VaultDisk
 from leasehold.vault import ondemand
 from leasehold.vault.store import SqliteVault

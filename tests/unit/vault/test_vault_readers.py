@@ -12,7 +12,7 @@ from tests.unit.vault.test_vault_crash import identity
 from tests.unit.vault.test_vault_format import write_format_1
 
 from leasehold.errors import BadDirectory, Corrupt
-from leasehold.limits import VAULT_SYNCS_PER_CHECKPOINT
+from leasehold.limits.vault import VAULT_SYNCS_PER_CHECKPOINT
 from leasehold.vault import store
 from leasehold.vault.store import SqliteVault
 

@@ -13,7 +13,8 @@ from tests.conformance.transport_ground import Echo
 from leasehold.core.messages import AskReceipts, Execute, JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import StatementId
-from leasehold.limits import MESSAGE_BYTES_MAX, MILLISECOND_NS, SECOND_NS
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.rpc import serve
 

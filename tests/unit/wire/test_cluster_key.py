@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.errors import AlreadyExists, BadDirectory, BadSettings
-from leasehold.limits import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
+from leasehold.limits.swim import CLUSTER_KEY_BYTES, CLUSTER_KEY_FILE_BYTES_MAX
 from leasehold.wire import cluster_key
 
 SECRET = "ab" * CLUSTER_KEY_BYTES

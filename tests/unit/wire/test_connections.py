@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from leasehold.limits import CONNECTIONS_MAX
+from leasehold.limits.requests import CONNECTIONS_MAX
 from leasehold.wire.connections import connections_max, server_connection_options
 
 FEW = 300

@@ -11,15 +11,15 @@ import pytest
 from pyarrow import flight
 
 from leasehold.errors import Fenced, LeaseholdError, Refused
-from leasehold.limits import (
+from leasehold.limits.flight import (
     FLIGHT_MESSAGE_BYTES_MAX,
     FLIGHT_PART_BYTES,
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_STRANGERS_OPENING_MAX,
     FLIGHT_STRANGERS_WAITING_MAX,
-    SECOND_NS,
     TICKET_BYTES_MAX,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire import call_watch
 from leasehold.wire.flight import CALLER_HEADER, from_flight, send, within
 from leasehold.wire.flight_codec import write_field

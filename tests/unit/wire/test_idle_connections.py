@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from leasehold.limits import CONNECTION_IDLE_NS, MILLISECOND_NS
+from leasehold.limits.requests import CONNECTION_IDLE_NS
+from leasehold.limits.units import MILLISECOND_NS
 from leasehold.wire.connections import server_connection_options
 from leasehold.wire.flight_server import FlightServer, FlightService
 from leasehold.wire.ports import Service

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.errors import LeaseholdError, Refused
-from leasehold.limits import FLIGHT_MESSAGE_BYTES_MAX
+from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX
 from leasehold.wire.flight_codec import Data, read_batch
 from leasehold.wire.ipc_header import check_record_batch
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from leasehold.errors import Corrupt
-from leasehold.limits import PASSWORD_LANES, PASSWORD_MEMORY_KIB, PASSWORD_TIME_COST
+from leasehold.limits.people import PASSWORD_LANES, PASSWORD_MEMORY_KIB, PASSWORD_TIME_COST
 from leasehold.testing.passwords import QuickPasswords
 from leasehold.wire.passwords import NOBODY, Argon2Passwords
 from leasehold.wire.ports import Passwords

@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.messages import Message, WhoAreYou
 from leasehold.errors import Refused
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.peer import PEER
 from leasehold.wire.ports import Duplex
 from leasehold.wire.rpc import GrpcTransport, serve

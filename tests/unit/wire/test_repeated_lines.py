@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from leasehold.limits import LOG_REST_MAX_NS, SECOND_NS
+from leasehold.limits.processes import LOG_REST_MAX_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire import repeated_lines
 from leasehold.wire.repeated_lines import RepeatedLines
 

@@ -11,14 +11,14 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import AskStatus, CommitTransaction, Execute, Message
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import ClusterId, StatementId, TransactionId
-from leasehold.limits import (
-    MESSAGE_BYTES_MAX,
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.requests import (
     REQUEST_BYTES_MAX,
     REQUEST_FRAME_BYTES_MAX,
     REQUESTS_BYTES_MAX,
     REQUESTS_UNREAD_MAX,
-    SECOND_NS,
 )
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.wire import requests as under_test

@@ -10,7 +10,7 @@ import pytest
 from leasehold.core.messages import WhoAreYou
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.ids import is_hex_128
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Service
 from leasehold.wire.rpc import GrpcTransport, serve

@@ -21,7 +21,8 @@ from leasehold.core.records import (
 )
 from leasehold.errors import Refused
 from leasehold.ids import FieldId, ObjectId
-from leasehold.limits import CASCADE_BYTES_MAX, CASCADE_OBJECTS_MAX, CASCADE_RECORDS_MAX, CHANGE_FRAMING_BYTES
+from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
+from leasehold.limits.statements import CASCADE_BYTES_MAX, CASCADE_OBJECTS_MAX, CASCADE_RECORDS_MAX
 
 
 def views_that_go(

@@ -26,7 +26,7 @@ from leasehold.core.statements import (
 from leasehold.core.types import ColumnType, Decimal, Plain, parse_type, render_type
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import FieldId, SchemaVersion
-from leasehold.limits import COLUMNS_MAX, DECIMAL_PRECISION_MAX
+from leasehold.limits.statements import COLUMNS_MAX, DECIMAL_PRECISION_MAX
 
 _WIDER: Final = {
     "TINYINT": ("SMALLINT", "INT", "BIGINT"),

@@ -20,7 +20,7 @@ from leasehold.core.rights import CLUSTER, keeps_administrator
 from leasehold.core.statements import CreateRole, CreateUser, DropPrincipal, RenamePrincipal, SetPassword
 from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import PrincipalId
-from leasehold.limits import PRINCIPALS_MAX
+from leasehold.limits.people import PRINCIPALS_MAX
 
 NAMES_SHOWN = 5
 

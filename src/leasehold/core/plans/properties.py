@@ -12,7 +12,7 @@ from leasehold.core.plan import Context, Plan, counters, put, put_bounded
 from leasehold.core.records import ExpiredRows, HorizonRecord, TableRecord
 from leasehold.core.statements import AlterProperties, Comment, OnDatabase, OnTable, OnView
 from leasehold.errors import NotFound, Refused
-from leasehold.limits import PROPERTIES_MAX
+from leasehold.limits.statements import PROPERTIES_MAX
 
 NO_HORIZON_US: Final = -(2**63)
 """The horizon of a table that never had a TTL: it hides nothing."""

@@ -17,7 +17,7 @@ from leasehold.core.records import HiddenView, Need, UseState, ViewRecord
 from leasehold.core.statements import TableName
 from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import FieldId, ObjectId
-from leasehold.limits import NAMES_IN_ERROR_MAX
+from leasehold.limits.statements import NAMES_IN_ERROR_MAX
 
 READERS_FIRST: Final = "drop those views first, and create them again after it"
 

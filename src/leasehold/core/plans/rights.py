@@ -21,7 +21,7 @@ from leasehold.core.rights import CLUSTER, keeps_administrator
 from leasehold.core.statements import Grant, GrantRole, On, OnCluster, OnDatabase, OnTable, OnView, Revoke, RevokeRole
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import ObjectId, PrincipalId
-from leasehold.limits import ROLES_PER_USER_MAX
+from leasehold.limits.people import ROLES_PER_USER_MAX
 
 
 def grant(statement: Grant, catalog: Catalog, _context: Context) -> Plan | None:

@@ -11,7 +11,8 @@ from leasehold.core.records import Comparison, DeleteRecord, Field, HiddenRows, 
 from leasehold.core.rewrite import live_deletes, unspent
 from leasehold.core.statements import Condition, DeleteRows, TableName
 from leasehold.errors import Refused
-from leasehold.limits import CONDITIONS_MAX, DELETES_MAX
+from leasehold.limits.statements import CONDITIONS_MAX
+from leasehold.limits.upkeep import DELETES_MAX
 
 
 def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> Plan | None:

@@ -15,7 +15,7 @@ from leasehold.core.records import HiddenView, Need, UseState, ViewRecord
 from leasehold.core.statements import CreateView, DropView, RenameView, TableName, fold
 from leasehold.errors import Refused
 from leasehold.ids import ObjectId
-from leasehold.limits import NAMES_IN_ERROR_MAX, VIEW_DEPTH_MAX
+from leasehold.limits.statements import NAMES_IN_ERROR_MAX, VIEW_DEPTH_MAX
 
 
 def create_view(statement: CreateView, catalog: Catalog, context: Context) -> Plan | None:

@@ -14,7 +14,8 @@ from leasehold.ids import (
     Revision,
     Term,
 )
-from leasehold.limits import CLOCK_STEP_NS, RETENTION_NS, RETENTION_REVISIONS
+from leasehold.limits.metastorage import RETENTION_NS, RETENTION_REVISIONS
+from leasehold.limits.upkeep import CLOCK_STEP_NS
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

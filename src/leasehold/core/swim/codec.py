@@ -14,7 +14,7 @@ import msgspec
 from leasehold.core.codec import UNREADABLE
 from leasehold.core.swim.messages import Claim, Datagram, Member
 from leasehold.ids import ClusterId
-from leasehold.limits import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX, DATAGRAM_CLUSTER_BYTES, DATAGRAM_SEAL_BYTES
+from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX, DATAGRAM_CLUSTER_BYTES, DATAGRAM_SEAL_BYTES
 
 PAYLOAD_BYTES_MAX: Final = DATAGRAM_BYTES_MAX - DATAGRAM_CLUSTER_BYTES - DATAGRAM_SEAL_BYTES
 CLAIMS_HEADER_BYTES: Final = 2

@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.core.swim.codec import encoded
 from leasehold.core.swim.messages import Claim
-from leasehold.limits import SWIM_RETRANSMIT
+from leasehold.limits.swim import SWIM_RETRANSMIT
 
 
 class _Queued(msgspec.Struct, eq=False):

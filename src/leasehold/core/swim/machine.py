@@ -38,7 +38,7 @@ from leasehold.core.swim.pages import pages
 from leasehold.core.swim.probing import Probing
 from leasehold.core.swim.roster import Roster, digest_of
 from leasehold.core.swim.suspicion import suspect
-from leasehold.limits import (
+from leasehold.limits.swim import (
     SWIM_DEAD_KEPT_NS,
     SWIM_INCARNATION_MAX,
     SWIM_LATE_NS,

@@ -10,7 +10,7 @@ from typing import Annotated, NewType, TypeAlias
 from msgspec import Meta, Struct
 
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, NodeId
-from leasehold.limits import SWIM_INCARNATION_MAX
+from leasehold.limits.swim import SWIM_INCARNATION_MAX
 
 SwimIncarnation = NewType("SwimIncarnation", int)
 """Counts what one member has said of itself; only that member raises it. Not the node's `Incarnation`."""

@@ -4,7 +4,7 @@ import msgspec
 
 from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, encoded
 from leasehold.core.swim.messages import Claim, Page
-from leasehold.limits import SWIM_SYNC_PAGES_MAX
+from leasehold.limits.swim import SWIM_SYNC_PAGES_MAX
 
 
 def pages(sender: str, claims: list[Claim], *, answer: bool) -> list[Page]:

@@ -15,7 +15,7 @@ import msgspec
 
 from leasehold.core.swim.messages import Ack, Datagram, Member, Nack, Ping, PingRequest
 from leasehold.core.swim.roster import Roster
-from leasehold.limits import (
+from leasehold.limits.swim import (
     SWIM_HEALTH_MAX,
     SWIM_HELPERS,
     SWIM_NACK_NS,

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from leasehold.limits import SWIM_CONFIRMATIONS, SWIM_PERIOD_NS, SWIM_SUSPICION_PERIODS, SWIM_SUSPICION_STRETCH
+from leasehold.limits.swim import SWIM_CONFIRMATIONS, SWIM_PERIOD_NS, SWIM_SUSPICION_PERIODS, SWIM_SUSPICION_STRETCH
 
 
 class Suspicion(msgspec.Struct, eq=False):

@@ -18,7 +18,7 @@ from leasehold.core import keys
 from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.ids import Revision, StatementId
-from leasehold.limits import SECOND_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.testing.bounds import Bounds
 from leasehold.testing.history import Committed, Elected
 from leasehold.testing.news import Answered

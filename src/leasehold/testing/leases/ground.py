@@ -28,13 +28,8 @@ from leasehold.core.lease import (
 )
 from leasehold.core.records import SettingsRecord
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
-from leasehold.limits import (
-    DRIFT_PPM,
-    LEASE_DURATION_NS,
-    LEASE_MARGIN_NS,
-    MILLISECOND_NS,
-    SECOND_NS,
-)
+from leasehold.limits.lease import DRIFT_PPM, LEASE_DURATION_NS, LEASE_MARGIN_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.leases.actors import (
     Coordinator,

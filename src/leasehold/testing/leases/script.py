@@ -31,9 +31,7 @@ from leasehold.core.lease import (
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.ids import Incarnation, NodeId, Revision, Term
-from leasehold.limits import (
-    RENEWAL_INTERVAL_NS,
-)
+from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.testing.leases.actors import (
     Coordinator,
     Envelope,

@@ -14,7 +14,7 @@ import msgspec
 from leasehold.core.lease import NO_LEASE
 from leasehold.core.messages import Surrender
 from leasehold.ids import NodeId, Revision
-from leasehold.limits import MILLISECOND_NS, SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.leases.actors import (
     Coordinator,

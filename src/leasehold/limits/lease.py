@@ -1,0 +1,33 @@
+"""Bounds of leases and of the leadership (docs/protocols.md, "Lease")."""
+
+from typing import Final
+
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+
+DRIFT_PPM: Final = 10_000
+"""A clock gains or loses at most this many parts in a million (1 %)."""
+LEASE_DURATION_NS: Final = 3 * SECOND_NS
+LEASE_MARGIN_NS: Final = 500 * MILLISECOND_NS
+RENEWAL_INTERVAL_NS: Final = 500 * MILLISECOND_NS
+BOUND_SLACK_NS: Final = 400 * MILLISECOND_NS
+"""What the published bound allows for transactions, round trips and scheduling."""
+LEASE_DURATION_MIN_NS: Final = 1_600 * MILLISECOND_NS
+LEASE_DURATION_MAX_NS: Final = 600 * SECOND_NS
+LEASE_MARGIN_MIN_NS: Final = 100 * MILLISECOND_NS
+LEASE_MARGIN_MAX_NS: Final = 10 * SECOND_NS
+RENEWALS_OUTSTANDING_MAX: Final = 64
+"""A grant for a renewal older than the last so many is ignored."""
+LEADERSHIP_DURATION_NS: Final = 3 * SECOND_NS
+LEADERSHIP_BEAT_NS: Final = 500 * MILLISECOND_NS
+LEADERSHIP_MARGIN_NS: Final = 500 * MILLISECOND_NS
+"""Added to a challenger's wait, for timers that fire late."""
+LEADER_POLL_NS: Final = 500 * MILLISECOND_NS
+"""How often a coordinator that stands by looks at the leader record."""
+LEADER_RETRY_NS: Final = 200 * MILLISECOND_NS
+"""How long a coordinator that lost its leadership, or its meta storage, waits before it stands again."""
+LINEAGES_KEPT: Final = 10_000
+"""Recent revisions whose hash a leader compares with what renewals report."""
+SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
+"""How long a node that stops in order waits to hear that its lease was taken back."""
+SILENT_SHOWN_NS: Final = 1_500 * MILLISECOND_NS
+"""A node with an open session that has said nothing for so long, three renewals, is shown as silent."""

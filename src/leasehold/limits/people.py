@@ -1,0 +1,35 @@
+"""Bounds of users, passwords and logins."""
+
+from typing import Final
+
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+
+PRINCIPALS_MAX: Final = 10_000
+"""Users and roles."""
+ROLES_PER_USER_MAX: Final = 64
+PASSWORD_CHARACTERS_MAX: Final = 1_024
+PASSWORD_TIME_COST: Final = 2
+"""Passes of argon2id over its memory: a password costs about 50 ms and 19 MiB (OWASP's least, RFC 9106)."""
+PASSWORD_MEMORY_KIB: Final = 19 * 1024
+PASSWORD_LANES: Final = 1
+PASSWORDS_AT_ONCE: Final = 2
+"""Passwords that a leader hashes or checks at the same time."""
+PASSWORDS_WAITING_MAX: Final = 128
+"""Passwords that wait to be checked; the places are divided among lanes in core/password_queue.py."""
+WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
+"""How late a wrong password is answered; twice as late after each further one of the same name."""
+WRONG_PASSWORD_REST_MAX_NS: Final = 4 * SECOND_NS
+WRONG_PASSWORD_RECENT_NS: Final = 60 * SECOND_NS
+"""For how long a wrong password for a user's name keeps that name out of the places for users without one."""
+WRONG_PASSWORDS_KEPT: Final = 4_096
+"""Names of users, and as many other names, whose wrong passwords are counted."""
+LOGINS_PER_USER_MAX: Final = 1_024
+"""A further one ends the oldest of them."""
+LOGINS_MAX: Final = 16_384
+"""A further one ends the PURGE_BATCH oldest of all."""
+LOG_OUT_TIMEOUT_NS: Final = 250 * MILLISECOND_NS
+"""How long a client that closes may wait to have logged out: a courtesy, which holds nobody up."""
+COORDINATOR_PROOF_NS: Final = SECOND_NS
+"""How long a client relies on a coordinator's proof of itself before it asks for another one."""
+LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
+"""How long a login holds, counted by the leader that made it or found it."""

@@ -1,0 +1,21 @@
+"""Bounds of SELECTs and of the queries of Spark."""
+
+from typing import Final
+
+from leasehold.limits.units import SECOND_NS
+
+QUERIES_MAX: Final = 10_000
+"""Queries of Spark, for each table that they read, whose cutoff is kept."""
+QUERY_KEPT_NS: Final = 3_600 * SECOND_NS
+"""How long the cutoff of a query is kept after its last task has asked for it."""
+QUERIES_AT_ONCE: Final = 1_000
+"""So many of them are forgotten in one transaction."""
+QUERY_MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""What DuckDB may hold for one SELECT unless the caller says otherwise: the rest must be streamed."""
+QUERY_THREADS_MAX: Final = 4
+QUERY_BATCHES_AHEAD: Final = 1
+"""Batches of an answer that wait for whoever reads it; DuckDB holds some MiB more."""
+QUERY_STOP_NS: Final = 2 * SECOND_NS
+"""How long whoever ends a query waits for its thread."""
+QUERY_ROWS_SHOWN_MAX: Final = 200
+"""Of an answer that is shown as a table."""

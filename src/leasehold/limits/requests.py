@@ -1,0 +1,35 @@
+"""Bounds of what a coordinator or a node takes in before it has decoded it."""
+
+from typing import Final
+
+from leasehold.limits.membership import NODES_MAX
+from leasehold.limits.units import SECOND_NS
+
+COMMAND_QUEUE_MAX: Final = 4_096
+COMMANDS_PER_TRANSACTION_MAX: Final = 256
+REQUEST_FRAME_BYTES_MAX: Final = 64 * 1024
+"""Of one message to a coordinator as gRPC carries it; a larger request travels in several frames."""
+REQUEST_BYTES_MAX: Final = 5 * 1024 * 1024
+"""Of any request but a commit, which may take MESSAGE_BYTES_MAX."""
+REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Requests in frames that a coordinator holds at the same time; a further one is answered BUSY before it is read."""
+REQUEST_READ_NS: Final = 10 * SECOND_NS
+"""How long a request may take to arrive, from its first byte on."""
+REQUESTS_UNREAD_MAX: Final = 512
+"""Requests that have begun and have not arrived; one more ends the oldest. Each may take a frame and some 24 KiB. Those
+of honest clients arrive at once: of 5,000 asked at the same time 6 were unread."""
+CALLS_PENDING_MAX: Final = 5_120
+"""Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
+CALLS_PENDING_HARD_MAX: Final = 6_144
+"""Above this gRPC cancels all further ones."""
+REQUEST_WINDOW_BYTES: Final = 4 * 1024
+"""What gRPC takes in of a call to a coordinator before anybody reads it."""
+STREAM_WINDOW_BYTES: Final = 16 * 1024
+"""What gRPC takes in of a call to a node before anybody reads it."""
+HANDSHAKE_NS: Final = 5 * SECOND_NS
+"""How long a connection may take until it speaks HTTP/2; then it is closed."""
+CONNECTIONS_MAX: Final = 2 * NODES_MAX
+"""To one node or coordinator; further ones are closed at once. Each takes some 17 KiB, without its calls. A process
+that may not open twice as many files takes half as many connections as files."""
+CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
+"""A connection without a call for so long is closed; a client opens another one when it needs it."""

@@ -1,0 +1,40 @@
+"""Bounds of segments, commits and write transactions."""
+
+from typing import Final
+
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+
+BATCH_ROWS: Final = 65_536
+BATCH_VALUES_MAX: Final = 32 * BATCH_ROWS
+"""Of all columns of a batch that a scan decodes: a wide table is read in batches of fewer rows."""
+SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
+ROW_GROUP_ROWS: Final = 1_048_576
+SEGMENTS_PER_COMMIT_MAX: Final = 4_096
+PLANNED_SEGMENT_BYTES_MIN: Final = 190
+"""No segment takes less of a plan: of a table that has too many for one message, none is looked at."""
+PLANNED_SEGMENT_BYTES_MAX: Final = 320
+"""Nor more, without its statistics."""
+TABLE_SEGMENTS_MAX: Final = 40_000
+"""Segments that commits make of one table at most, so that a plan can name them all."""
+TRANSACTION_TTL_NS: Final = 600 * SECOND_NS
+"""An open write transaction is aborted after so long without an end."""
+SCHEMA_WAIT_NS: Final = 2 * SECOND_NS
+"""How long a node waits for a revision that the client has already seen."""
+SEALS_WAIT_NS: Final = 2 * SECOND_NS
+"""A commit waits at most until its leader is so old for nodes that have not found this leader yet: their seals can't
+be checked before."""
+SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
+ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""An encoder holds so much Arrow data before it writes a row group, even if that has fewer than ROW_GROUP_ROWS."""
+ENCODER_BATCHES_MAX: Final = 1_024
+"""An encoder that holds more batches than this joins them, so that tiny batches cost no more memory than large ones."""
+DICTIONARY_SAMPLE_ROWS: Final = 8_192
+"""So many rows of a segment decide whether a dictionary pays for a column."""
+STATISTIC_CHARACTERS_MAX: Final = 32
+"""A longer string is cut to a bound of this length."""
+SEGMENTS_VERIFIED_MAX: Final = 16_384
+"""Segment files whose whole checksum a process remembers to have found right."""
+OPEN_TRANSACTIONS_MAX: Final = 10_000
+TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
+"""How often a writer asks for more time."""
+SEGMENT_ROWS_MAX: Final = 2**40

@@ -1,0 +1,6 @@
+"""Units of time."""
+
+from typing import Final
+
+MILLISECOND_NS: Final = 1_000_000
+SECOND_NS: Final = 1_000_000_000
