@@ -1,0 +1,75 @@
+"""Runs the steps of the data plane as tasks of one simulated process (`core/data/runtime.py`)."""
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+from leasehold.core.data.runtime import Condition
+from leasehold.wire.ports import Clock
+
+
+class TaskRuntime:
+    """Implements `core.data.runtime.Runtime`. `group` ends with the process, and its `clock` stands while it is
+    paused: so whatever waits here goes on only once the process does."""
+
+    def __init__(self, clock: Clock, group: asyncio.TaskGroup) -> None:
+        self._clock = clock
+        self._group = group
+
+    def now_ns(self) -> int:
+        """The process's clock."""
+        return self._clock.now_ns()
+
+    async def sleep_until(self, deadline_ns: int) -> None:
+        """Returns once `now_ns() >= deadline_ns`, and the process is not paused."""
+        await self._clock.sleep_until(deadline_ns)
+
+    def condition(self) -> Condition:
+        """A new one."""
+        return _TaskCondition(self._clock)
+
+    def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
+        """Runs `work` as a task, which ends with the process. Nothing starts in a process that ends."""
+        del daemon
+        try:
+            self._group.create_task(work, name=name)
+        except RuntimeError:
+            work.close()
+
+
+class _TaskCondition:
+    """Tasks take turns only where they wait: so there is nothing to lock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    async def wait(self, until_ns: int | None) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = None if until_ns is None else self._clock.call_at(until_ns, lambda: _wake(woken))
+        self._waiting[woken] = None
+        try:
+            await woken
+        finally:
+            del self._waiting[woken]
+            if timer is not None:
+                timer.cancel()
+        await self._clock.sleep_until(self._clock.now_ns())
+
+    def notify_all(self) -> None:
+        for woken in self._waiting:
+            _wake(woken)
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)
