@@ -65,7 +65,7 @@ from leasehold.core.statements import (
 from leasehold.core.types import PLAIN_NAMES, Decimal, Plain
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import BUCKETS_MAX, DURATION_NS_MAX, REPLICATION_MAX
-from leasehold.sql.words import RESERVED
+from tests.unit.sql.rendering import RESERVED
 
 WORDS: Final = sorted(word for word in RESERVED if word.isidentifier() and word.isascii())
 NAMES = st.one_of(st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,20}\Z"), st.sampled_from(WORDS), st.sampled_from("abcxyz"))

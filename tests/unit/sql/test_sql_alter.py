@@ -29,8 +29,8 @@ from leasehold.core.types import Decimal, Plain
 from leasehold.limits.statements import COMMENT_CHARACTERS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
-from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused
+from tests.unit.sql.rendering import render
 
 AB = TableName("a", "b")
 DAY_NS = 86_400 * SECOND_NS

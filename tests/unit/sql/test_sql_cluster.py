@@ -6,7 +6,7 @@ from leasehold.core.statements import AlterCluster
 from leasehold.errors import ExitCode, Refused
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
-from leasehold.sql.render import render
+from tests.unit.sql.rendering import render
 
 
 @pytest.mark.parametrize(

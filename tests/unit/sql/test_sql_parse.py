@@ -25,8 +25,8 @@ from leasehold.limits.statements import (
 )
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse
-from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused
+from tests.unit.sql.rendering import render
 
 AB = TableName("a", "b")
 X = ColumnDefinition(name="x", type=Plain("INT"))

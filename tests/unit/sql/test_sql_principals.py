@@ -24,9 +24,9 @@ from leasehold.errors import Refused
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import STATEMENT_CHARACTERS_MAX
 from leasehold.sql.parse import parse
-from leasehold.sql.render import render
 from leasehold.sql.secrets import redacted
 from tests.unit.sql.refusals import refused
+from tests.unit.sql.rendering import render
 
 AB = TableName("a", "b")
 ALL = tuple(Right)

@@ -5,8 +5,8 @@ import pytest
 from leasehold.core.statements import CreateView, DropView, TableName
 from leasehold.sql.parse import parse
 from leasehold.sql.query import parse_query
-from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused
+from tests.unit.sql.rendering import render
 
 AV = TableName("a", "v")
 AB = TableName("a", "b")

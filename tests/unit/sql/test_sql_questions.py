@@ -25,8 +25,8 @@ from leasehold.core.statements import (
     TableName,
 )
 from leasehold.sql.parse import parse
-from leasehold.sql.render import render
 from tests.unit.sql.refusals import refused
+from tests.unit.sql.rendering import render
 
 AB = TableName("a", "b")
 

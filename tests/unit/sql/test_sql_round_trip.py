@@ -23,8 +23,8 @@ from leasehold.core.statements import (
 from leasehold.core.types import Plain
 from leasehold.errors import Definite
 from leasehold.sql.parse import parse
-from leasehold.sql.render import render
 from leasehold.sql.secrets import redacted
+from tests.unit.sql.rendering import render
 from tests.unit.sql.statements import BY_KIND, STATEMENTS, WORDS
 
 LANGUAGE = r"""

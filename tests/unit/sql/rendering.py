@@ -1,7 +1,10 @@
-"""Statements to SQL text: the one canonical spelling, which `parse` reads back as the same statement."""
+"""Renders statements as canonical SQL text, which `parse` reads back as the same statement."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
+
+from sqlglot.dialects.spark import Spark
 
 from leasehold.core.claims import CLUSTER
 from leasehold.core.durations import render_duration
@@ -34,6 +37,7 @@ from leasehold.core.statements import (
     Explain,
     Grant,
     GrantRole,
+    Literal,
     MoveColumn,
     On,
     OnCluster,
@@ -62,13 +66,17 @@ from leasehold.core.statements import (
     WidenColumn,
 )
 from leasehold.core.types import render_type
-from leasehold.sql.words import spell_literal, spell_name, spell_table, spell_text
+from leasehold.sql.front import GRAMMAR
 
+RESERVED: Final = frozenset(word for word in Spark.Tokenizer.KEYWORDS if word.isidentifier()) | frozenset(
+    word for grammar in GRAMMAR.values() for word in re.findall(r"\b[A-Z]{2,}\b", grammar)
+)
+"""Words that may mean something to a parser, and so stand in backquotes where they are names."""
 _IF_EXISTS: Final = "IF EXISTS "
 _IF_NOT_EXISTS: Final = "IF NOT EXISTS "
 
 
-def render(statement: AnyStatement) -> str:  # noqa: C901, PLR0911 - one for each member of the union
+def render(statement: AnyStatement) -> str:  # noqa: C901 - one for each member of the union
     """The canonical SQL of a statement that `parse` could have given."""
     match statement:
         case ShowDatabases():
@@ -103,7 +111,7 @@ def render(statement: AnyStatement) -> str:  # noqa: C901, PLR0911 - one for eac
             return _definition(statement)
 
 
-def _definition(statement: Definition) -> str:  # noqa: C901, PLR0911 - one for each member of the union
+def _definition(statement: Definition) -> str:  # noqa: C901 - one for each member of the union
     match statement:
         case CreateDatabase():
             return _create_database(statement)
@@ -129,7 +137,7 @@ def _definition(statement: Definition) -> str:  # noqa: C901, PLR0911 - one for 
             return f"COMMENT ON {_object(on)} IS {spell_text(text)}"
         case DeleteRows(table=table, where=where):
             conditions = " AND ".join(map(_condition, where))
-            return f"DELETE FROM {spell_table(table)} WHERE {conditions}"  # noqa: S608 - names and texts are spelt
+            return f"DELETE FROM {spell_table(table)} WHERE {conditions}"
         case AlterCluster(settings=settings):
             return "ALTER CLUSTER SET " + ", ".join(_setting(name, value) for name, value in sorted(settings.items()))
         case (
@@ -317,3 +325,39 @@ def _listed(parts: Iterable[str]) -> str:
 
 def _said(words: str, said: bool) -> str:
     return words if said else ""
+
+
+# ---------------------------------------------------------------- names, texts, values
+
+
+def spell_name(name: str) -> str:
+    """A name, in backquotes if it could be taken for something else."""
+    return f"`{name}`" if name.upper() in RESERVED else name
+
+
+def spell_table(table: TableName) -> str:
+    """`database.table`."""
+    return f"{spell_name(table.database)}.{spell_name(table.table)}"
+
+
+def spell_text(value: str) -> str:
+    """A string in quotes."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def spell_literal(literal: Literal) -> str:
+    """A value."""
+    match literal.kind:
+        case "string":
+            return spell_text(literal.text)
+        case "number":
+            return literal.text
+        case "boolean":
+            return literal.text.upper()
+        case "date" | "timestamp":
+            return f"{literal.kind.upper()} {spell_text(literal.text)}"
+        case "binary":
+            return f"X'{literal.text}'"
+        case "null":
+            return "NULL"
