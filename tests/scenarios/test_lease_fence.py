@@ -13,7 +13,6 @@ from leasehold.errors import LeaseholdError
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.node import agent as agent_module
-from leasehold.node import guarding
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate
 from tests.scenarios.fence_words import Doors, Heard, facts, opened, renewals_of, replica, simulate
@@ -299,10 +298,9 @@ def test_L15_what_the_view_does_not_know_is_refused_and_never_taken_for_empty(tm
     simulate(scenario)
 
 
-def test_L15_a_revision_that_does_not_come_in_time_is_asked_for_elsewhere(tmp_path, monkeypatch):
+def test_L15_a_revision_that_does_not_come_in_time_is_asked_for_elsewhere(tmp_path):
     """The replica that holds a lease and is behind what the client has seen waits, and then says so; real sockets."""
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 100 * MILLISECOND_NS)
-    with data_nodes.cluster(tmp_path) as made:
+    with data_nodes.cluster(tmp_path, schema_wait_ns=100 * MILLISECOND_NS) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         append(made, data_nodes.rows(0, 10))
         first = reading_order(made.plan().segments[0])[0]

@@ -63,7 +63,7 @@ from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
 from leasehold.node.coordinators import Coordinators
 from leasehold.node.joining import Joiner
 from leasehold.node.outbox import Reporter
-from leasehold.node.projection import Projection
+from leasehold.node.projection import PROJECTION_LIMITS, Projection, ProjectionLimits
 from leasehold.node.published import Published
 from leasehold.node.recovering import Recovering, StreamStale
 from leasehold.node.remedies import with_remedy
@@ -98,6 +98,7 @@ class Agent(Reporter):
         compares_disk: bool,
         directory: str = "DIR",
         keys: ProofKeys | None = None,
+        projection_limits: ProjectionLimits = PROJECTION_LIMITS,
     ) -> None:
         super().__init__(published, Session(entropy.hex_128()))
         self._name = name
@@ -128,6 +129,7 @@ class Agent(Reporter):
             threads=threads,
             on_stored=self._on_stored,
             on_leapt=self._on_leapt,
+            limits=projection_limits,
         )
         self._term = Term(0)
         self._caught_up_at: Revision | None = None

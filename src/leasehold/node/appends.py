@@ -45,8 +45,8 @@ from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_WRITES_MAX
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
-from leasehold.limits.segments import SEGMENT_BYTES_MAX
-from leasehold.node.forwarding import Forwarding, Peer, Peers
+from leasehold.limits.segments import SCHEMA_WAIT_NS, SEGMENT_BYTES_MAX
+from leasehold.node.forwarding import FORWARD_LIMITS, Forwarding, ForwardLimits, Peer, Peers
 from leasehold.node.guarding import assigned_bucket, check_node, guarded, place, table_in_use, wait_until_shown
 from leasehold.node.published import Published
 from leasehold.storage.conforming import realign, written_fields
@@ -71,14 +71,26 @@ class Admitted(NamedTuple):
 class Appends:
     """Serves write and forward tickets; any thread may."""
 
-    def __init__(self, *, published: Published, files: SegmentFiles, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        *,
+        published: Published,
+        files: SegmentFiles,
+        now_ns: Callable[[], int],
+        writes_max: int = FLIGHT_WRITES_MAX,
+        schema_wait_ns: int = SCHEMA_WAIT_NS,
+        forward_limits: ForwardLimits = FORWARD_LIMITS,
+    ) -> None:
         self._published = published
         self._files = files
         self._now_ns = now_ns
+        self._writes_max = writes_max
+        self._schema_wait_ns = schema_wait_ns
+        self._forward_limits = forward_limits
         self._peers = Peers()
         # Apart, or nodes that forward to each other could wait for each other.
-        self._writing = BoundedSemaphore(FLIGHT_WRITES_MAX)
-        self._accepting = BoundedSemaphore(FLIGHT_WRITES_MAX)
+        self._writing = BoundedSemaphore(writes_max)
+        self._accepting = BoundedSemaphore(writes_max)
 
     # ------------------------------------------------------------ from a client
 
@@ -88,9 +100,9 @@ class Appends:
         Raises `Fenced`, `NotFound` (TABLE_DROPPED) and `Refused`: ROWS_DO_NOT_FIT, ABORTED, NOT_ASSIGNED and others.
         """
         # Before it takes a place: a client that may not write keeps nobody out.
-        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
+        self._wait_until_shown(ticket)
         admitted = self._admit(ticket)
-        with place(self._writing, "writes", FLIGHT_WRITES_MAX):
+        with place(self._writing, "writes", self._writes_max):
             return encode(self._write(ticket, admitted, incoming))
 
     def _write(self, ticket: WriteTicket, admitted: Admitted, incoming: Incoming) -> StagedSegment:
@@ -99,7 +111,12 @@ class Appends:
         with (
             self._files.create(ticket.table, ticket.bucket, ticket.segment) as file,
             Forwarding(
-                admitted.peers, forward, self._peers, min_in_sync=admitted.min_in_sync, now_ns=self._now_ns
+                admitted.peers,
+                forward,
+                self._peers,
+                min_in_sync=admitted.min_in_sync,
+                now_ns=self._now_ns,
+                limits=self._forward_limits,
             ) as forwarding,
         ):
 
@@ -145,9 +162,9 @@ class Appends:
     def accept(self, ticket: ForwardTicket, incoming: Incoming) -> Iterator[bytes]:
         """Takes the bytes of a segment as they lie on the sender's disk. Answers `ForwardAdmitted`, then
         `SegmentStored`."""
-        wait_until_shown(self._published, self._now_ns, ticket.revision, (ticket.table, ticket.bucket))
+        self._wait_until_shown(ticket)
         self._admit_forward(ticket)
-        with place(self._accepting, "forwarded writes", FLIGHT_WRITES_MAX):
+        with place(self._accepting, "forwarded writes", self._writes_max):
             yield encode(ForwardAdmitted())
             yield encode(self._accept(ticket, incoming))
 
@@ -175,6 +192,10 @@ class Appends:
     def _admit_forward(self, ticket: ForwardTicket) -> int:
         passed = guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))
         return admit_forward(ticket, passed.view, self._published.node)
+
+    def _wait_until_shown(self, ticket: WriteTicket | ForwardTicket) -> None:
+        bucket = (ticket.table, ticket.bucket)
+        wait_until_shown(self._published, self._now_ns, ticket.revision, bucket, wait_ns=self._schema_wait_ns)
 
 
 def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:

@@ -50,7 +50,9 @@ class _Seen(NamedTuple):
 class Comparing:
     """Of one process; one round at a time."""
 
-    def __init__(self, *, published: Published, disk: Disk, threads: Threads) -> None:
+    def __init__(
+        self, *, published: Published, disk: Disk, threads: Threads, slice_buckets: int = RECONCILE_SLICE_BUCKETS
+    ) -> None:
         self.since_start: Listing = {}
         """What lay here when the process started, once it has caught up."""
         self.open: dict[BucketKey, Plan] = {}
@@ -58,6 +60,7 @@ class Comparing:
         self._published = published
         self._disk = disk
         self._threads = threads
+        self._slice_buckets = slice_buckets
         self._states: dict[BucketKey, Compared] = {}
         """What came of each bucket, the one first that was not looked at for longest."""
         self._own: tuple[object, frozenset[BucketKey]] = (None, frozenset())
@@ -72,8 +75,8 @@ class Comparing:
         torn files, which are in the trash then and count as kept until the next round."""
         torn: list[SegmentRecord] = []
         keys = await self._threads.run(lambda: self._due(durable, on_disk, verified, whole=whole))
-        for start in range(0, len(keys), RECONCILE_SLICE_BUCKETS):
-            some = keys[start : start + RECONCILE_SLICE_BUCKETS]
+        for start in range(0, len(keys), self._slice_buckets):
+            some = keys[start : start + self._slice_buckets]
             found = await self._threads.run(
                 lambda some=some: self._compared(durable, on_disk, some, verified, whole=whole)
             )

@@ -33,12 +33,20 @@ class Telling(Protocol):
 class Findings:
     """Of one process."""
 
-    def __init__(self, agent: Telling, clock: Clock) -> None:
+    def __init__(
+        self,
+        agent: Telling,
+        clock: Clock,
+        *,
+        report_segments_max: int = SEGMENTS_PER_REPORT_MAX,
+        repeat_ns: int = REPORT_REPEAT_NS,
+    ) -> None:
         self._agent = agent
         self._clock = clock
-        self.told = Rests(clock.now_ns, min_ns=REPORT_REPEAT_NS, max_ns=REPORT_REPEAT_NS)
+        self._report_segments_max = report_segments_max
+        self.told = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
         """What was reported as held, or cleaned, a moment ago."""
-        self._told_missing = Rests(clock.now_ns, min_ns=REPORT_REPEAT_NS, max_ns=REPORT_REPEAT_NS)
+        self._told_missing = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
         self._held: Gathered = {}
         self._found = asyncio.Event()
         self._turns = Turns()
@@ -56,7 +64,7 @@ class Findings:
             await self._clock.sleep_until(self._clock.now_ns() + REPORT_GATHER_NS)
             self._found.clear()
             held, self._held = self._held, {}
-            for (table, bucket), segments in _parts(held):
+            for (table, bucket), segments in _parts(held, self._report_segments_max):
                 await self._agent.report_held(table, bucket, segments)
 
     async def missing(self, records: Sequence[SegmentRecord], most: int | None) -> int:
@@ -72,13 +80,15 @@ class Findings:
             self.told.forget(one.id)
             gathered.setdefault((one.table, one.bucket), {})[one.id] = None
             told += 1
-        for (table, bucket), segments in _parts(gathered):
+        for (table, bucket), segments in _parts(gathered, self._report_segments_max):
             await self._agent.report_missing(table, bucket, segments)
         return told
 
 
-def _parts(gathered: Gathered) -> Iterable[tuple[tuple[ObjectId, BucketNumber], tuple[SegmentId, ...]]]:
+def _parts(
+    gathered: Gathered, segments_max: int
+) -> Iterable[tuple[tuple[ObjectId, BucketNumber], tuple[SegmentId, ...]]]:
     for bucket, found in sorted(gathered.items()):
         segments = tuple(found)
-        for start in range(0, len(segments), SEGMENTS_PER_REPORT_MAX):
-            yield bucket, segments[start : start + SEGMENTS_PER_REPORT_MAX]
+        for start in range(0, len(segments), segments_max):
+            yield bucket, segments[start : start + segments_max]

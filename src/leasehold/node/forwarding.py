@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -48,11 +48,23 @@ Peer = tuple[NodeId, str]
 """A node and the address where it serves Flight."""
 
 
+class ForwardLimits(NamedTuple):
+    """Bounds of what a write waits for and holds for each peer."""
+
+    queue_chunks: int = FORWARD_QUEUE_CHUNKS
+    stall_ns: int = FORWARD_STALL_NS
+    finish_ns: int = FORWARD_FINISH_NS
+
+
+FORWARD_LIMITS: Final = ForwardLimits()
+
+
 class Peers:
     """Which peers are silent: they get nothing until their process answers a probe. Any thread may use it."""
 
-    def __init__(self, probe: Callable[[str, int], bool] = is_answering) -> None:
+    def __init__(self, probe: Callable[[str, int], bool] = is_answering, *, probes_max: int = FORWARD_PROBES) -> None:
         self._probe = probe
+        self._probes_max = probes_max
         self._lock = threading.Lock()
         self._silent = Silent()
         self._probed: set[NodeId] = set()
@@ -87,7 +99,7 @@ class Peers:
 
     def _watch(self, peer: Peer) -> None:
         pause = threading.Event()
-        for _ in range(FORWARD_PROBES):
+        for _ in range(self._probes_max):
             if not threading.main_thread().is_alive():
                 break  # the process ends, and waits for this thread
             if self._probe(peer[1], FORWARD_PATIENCE_MIN_NS):
@@ -102,11 +114,11 @@ class Peers:
 class _Forward:
     """One peer of one segment. `send`, `end` and `drop` belong to the writing thread, `_run` to its own."""
 
-    def __init__(self, peer: Peer, ticket: ForwardTicket) -> None:
+    def __init__(self, peer: Peer, ticket: ForwardTicket, queue_chunks: int) -> None:
         self.peer = peer
         self.node, self._address = peer
         self._ticket = ticket
-        self._queue: queue.Queue[bytes | BytesEnd | None] = queue.Queue(FORWARD_QUEUE_CHUNKS)
+        self._queue: queue.Queue[bytes | BytesEnd | None] = queue.Queue(queue_chunks)
         self._given_up = threading.Event()
         self._done = threading.Event()
         self.is_admitted = False
@@ -248,13 +260,22 @@ class Forwarding:
     no peer with an open stream."""
 
     def __init__(
-        self, known: Sequence[Peer], ticket: ForwardTicket, peers: Peers, *, min_in_sync: int, now_ns: Callable[[], int]
+        self,
+        known: Sequence[Peer],
+        ticket: ForwardTicket,
+        peers: Peers,
+        *,
+        min_in_sync: int,
+        now_ns: Callable[[], int],
+        limits: ForwardLimits = FORWARD_LIMITS,
     ) -> None:
         self._peers = peers
         self._min_in_sync = min_in_sync
         self._now_ns = now_ns
+        self._limits = limits
         self._ended_ns = 0
-        self._forwards = [_Forward(peer, ticket) for peer in peers.worth_a_try(known, min_in_sync)]
+        worth_a_try = peers.worth_a_try(known, min_in_sync)
+        self._forwards = [_Forward(peer, ticket, limits.queue_chunks) for peer in worth_a_try]
 
     def __enter__(self) -> Self:
         return self
@@ -270,7 +291,7 @@ class Forwarding:
     def send(self, piece: bytes | BytesEnd) -> None:
         """Hands bytes, or at last what they must be together, to every peer that is still in."""
         for forward in self._forwards:
-            until_ns = self._now_ns() + FORWARD_STALL_NS
+            until_ns = self._now_ns() + self._limits.stall_ns
             self._insist(forward, partial(forward.offer, piece), until_ns, patience_ns(0))
         self._ended_ns = self._now_ns()
 
@@ -280,7 +301,7 @@ class Forwarding:
         patient_ns = patience_ns(synced_ns - self._ended_ns)
         found: list[Holder] = []
         for forward in self._forwards:
-            self._insist(forward, forward.is_done, synced_ns + FORWARD_FINISH_NS, patient_ns)
+            self._insist(forward, forward.is_done, synced_ns + self._limits.finish_ns, patient_ns)
             stored = forward.stored
             same = stored is not None and (stored.size_bytes, stored.sha256) == (end.size_bytes, end.sha256)
             if stored is not None and same and stored.node == forward.node:

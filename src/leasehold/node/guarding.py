@@ -100,8 +100,9 @@ def wait_until_shown(
     bucket: BucketKey | None = None,
     *,
     generation: Generation | None = None,
+    wait_ns: int = SCHEMA_WAIT_NS,
 ) -> None:
-    """Waits at most SCHEMA_WAIT_NS until the view shows `revision`; raises `Refused` with code BEHIND.
+    """Waits at most `wait_ns` until the view shows `revision`; raises `Refused` with code BEHIND.
 
     Raises `Refused` with code BUSY if FLIGHT_WAITS_MAX others wait, and `Fenced` as soon as the lease has ended: a node
     that is cut off would let its client wait for nothing. So would one whose view is of a newer `generation` than the
@@ -111,7 +112,7 @@ def wait_until_shown(
     if published.view.revision >= revision:
         return
     with place(published.waiting, "calls waiting for a revision", FLIGHT_WAITS_MAX):
-        _wait_until_shown(published, now_ns, revision, bucket, generation)
+        _wait_until_shown(published, now_ns, revision, bucket, generation, wait_ns)
 
 
 def _wait_until_shown(
@@ -120,8 +121,9 @@ def _wait_until_shown(
     revision: Revision,
     bucket: BucketKey | None,
     generation: Generation | None,
+    wait_ns: int,
 ) -> None:
-    give_up_ns = now_ns() + SCHEMA_WAIT_NS
+    give_up_ns = now_ns() + wait_ns
     while True:
         passed = guarded(published, now_ns, bucket)
         if passed.view.revision >= revision:
@@ -129,16 +131,16 @@ def _wait_until_shown(
         if generation is not None and generation_of(passed.view) > generation:
             raise generation_changed(generation, generation_of(passed.view))
         if passed.released_ns >= give_up_ns:
-            raise behind(published, revision)
+            raise behind(published, revision, wait_ns)
         published.wait_for(revision, min(give_up_ns, passed.lease.deadline_ns) - passed.released_ns)
 
 
-def behind(published: Published, revision: Revision) -> Definite:
-    """The error for a view that does not show `revision` after SCHEMA_WAIT_NS."""
+def behind(published: Published, revision: Revision, waited_ns: int) -> Definite:
+    """The error for a view that does not show `revision` after `waited_ns`."""
     return Refused(
         f"node {published.node} shows revision {published.view.revision}, the request has seen {revision}",
         code="BEHIND",
-        hint=f"Another replica may serve; this one did not catch up in {SCHEMA_WAIT_NS / SECOND_NS:g} s.",
+        hint=f"Another replica may serve; this one did not catch up in {waited_ns / SECOND_NS:g} s.",
     )
 
 

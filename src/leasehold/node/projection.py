@@ -11,6 +11,7 @@ nothing else runs: view, reconciler, then lease and recovery; the vault has leap
 
 import asyncio
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +34,17 @@ class _Leap(msgspec.Struct, eq=False):
     done: "asyncio.Future[Refused | None]"
 
 
+class ProjectionLimits(NamedTuple):
+    """Bounds of what waits for the vault, and of a leap."""
+
+    queue_revisions_max: int = WATCH_QUEUE_REVISIONS_MAX
+    batch_revisions_max: int = VAULT_BATCH_REVISIONS_MAX
+    leap_decoded_max: int = LEAP_CHANGES_DECODED_MAX
+
+
+PROJECTION_LIMITS: Final = ProjectionLimits()
+
+
 class Projection:
     """Of one process; `save` runs for the life of it."""
 
@@ -45,6 +57,7 @@ class Projection:
         threads: Threads,
         on_stored: Callable[[Revision], None],
         on_leapt: Callable[[Revision], None],
+        limits: ProjectionLimits = PROJECTION_LIMITS,
     ) -> None:
         self.durable = Catalog()
         """The newest catalog that the vault holds."""
@@ -54,7 +67,10 @@ class Projection:
         self._threads = threads
         self._on_stored = on_stored
         self._on_leapt = on_leapt
-        self._unsaved: asyncio.Queue[tuple[RevisionChanges, Catalog] | _Leap] = asyncio.Queue(WATCH_QUEUE_REVISIONS_MAX)
+        self._limits = limits
+        self._unsaved: asyncio.Queue[tuple[RevisionChanges, Catalog] | _Leap] = asyncio.Queue(
+            limits.queue_revisions_max
+        )
         self._taken = asyncio.Event()
         self._leap: _Leap | None = None
 
@@ -117,7 +133,7 @@ class Projection:
                 continue
             batches, leap = [one], None
             await self._clock.sleep_until(self._clock.now_ns() + VAULT_DELAY_NS)
-            while not self._unsaved.empty() and len(batches) < VAULT_BATCH_REVISIONS_MAX and leap is None:
+            while not self._unsaved.empty() and len(batches) < self._limits.batch_revisions_max and leap is None:
                 one = self._unsaved.get_nowait()
                 if isinstance(one, _Leap):
                     leap = one
@@ -141,7 +157,7 @@ class Projection:
             return
         if end.revision > held.revision:
             # On a thread either way: whoever is overtaken while it serves renews its lease meanwhile.
-            if len(changes) > LEAP_CHANGES_DECODED_MAX:
+            if len(changes) > self._limits.leap_decoded_max:
                 del changes
                 view = await self._reopened()
                 assert (view.revision, view.lineage) == (end.revision, end.lineage), "nobody else writes the vault"

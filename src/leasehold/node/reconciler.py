@@ -25,7 +25,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.reconcile import Listing, OnDisk, Verified, to_clean
@@ -45,7 +45,10 @@ from leasehold.limits.replication import (
     RECONCILE_INTERVAL_NS,
     RECONCILE_REST_MAX_NS,
     RECONCILE_REST_MIN_NS,
+    RECONCILE_SLICE_BUCKETS,
     RECONCILE_TRASH_MAX,
+    REPORT_REPEAT_NS,
+    SEGMENTS_PER_REPORT_MAX,
 )
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.comparing import Comparing
@@ -114,6 +117,19 @@ class Following(Telling, Protocol):
         ...
 
 
+class ReconcileLimits(NamedTuple):
+    """Bounds of a round, and of what is told of it."""
+
+    slice_buckets: int = RECONCILE_SLICE_BUCKETS
+    trash_max: int = RECONCILE_TRASH_MAX
+    missing_max: int = MISSING_ROUND_SEGMENTS_MAX
+    report_segments_max: int = SEGMENTS_PER_REPORT_MAX
+    report_repeat_ns: int = REPORT_REPEAT_NS
+
+
+RECONCILE_LIMITS: Final = ReconcileLimits()
+
+
 class Reconciler:
     """Runs beside the agent for the life of a process.
 
@@ -131,6 +147,7 @@ class Reconciler:
         vault: Vault,
         clock: Clock,
         threads: Threads,
+        limits: ReconcileLimits = RECONCILE_LIMITS,
     ) -> None:
         self._agent = agent
         self._published = published
@@ -139,10 +156,13 @@ class Reconciler:
         self._clock = clock
         self._threads = threads
         self._since_start = since_start
-        self._comparing = Comparing(published=published, disk=disk, threads=threads)
+        self._limits = limits
+        self._comparing = Comparing(published=published, disk=disk, threads=threads, slice_buckets=limits.slice_buckets)
         self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
-        self._findings = Findings(agent, clock)
+        self._findings = Findings(
+            agent, clock, report_segments_max=limits.report_segments_max, repeat_ns=limits.report_repeat_ns
+        )
         self._turns = Turns()
         self._pace = Pace(clock.now_ns())
         self._compared = False
@@ -198,7 +218,7 @@ class Reconciler:
 
     async def _tell_missing(self, torn: Sequence[SegmentRecord], due: Comparison | None) -> None:
         """What the manifest counts on here and is not here; all of it where a recovery waits for that."""
-        most = None if due is not None else MISSING_ROUND_SEGMENTS_MAX
+        most = None if due is not None else self._limits.missing_max
         for key, plan in list(self._comparing.open.items()):
             told = await self._findings.missing((*plan.lost, *plan.doubted), most)
             if most is not None and told:
@@ -223,7 +243,7 @@ class Reconciler:
 
     async def _delete(self, clean: Sequence[ObjectId], on_disk: Listing) -> None:
         trash = (one for plan in self._comparing.open.values() for one in plan.trash if one not in self._failed)
-        going = list(islice(trash, RECONCILE_TRASH_MAX))
+        going = list(islice(trash, self._limits.trash_max))
         if clean or going:
             # What is deleted must stay decided: the revision that says so survives the machine first (R9).
             await self._vault.sync()

@@ -27,7 +27,7 @@ from leasehold.core.rights import check_read
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.ids import NodeId, SegmentId
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_READS_MAX
-from leasehold.limits.segments import BATCH_ROWS, SEGMENTS_VERIFIED_MAX
+from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS, SEGMENTS_VERIFIED_MAX
 from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
 from leasehold.limits.upkeep import DELETES_MAX
 from leasehold.node.guarding import check_generation, guarded, missing, place, table_in_use, wait_until_shown
@@ -55,12 +55,14 @@ class Scans:
         serve_log: ServeLog,
         now_ns: Callable[[], int],
         batch_rows: int = BATCH_ROWS,
+        schema_wait_ns: int = SCHEMA_WAIT_NS,
     ) -> None:
         self._published = published
         self._files = files
         self._serve_log = serve_log
         self._now_ns = now_ns
         self._batch_rows = batch_rows
+        self._schema_wait_ns = schema_wait_ns
         self._reading = BoundedSemaphore(FLIGHT_READS_MAX)
         self._verified = _Verified()
 
@@ -70,7 +72,14 @@ class Scans:
             raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
         schema = arrow_schema(ticket.fields)
         bucket = (ticket.table, ticket.bucket)
-        wait_until_shown(self._published, self._now_ns, ticket.revision, bucket, generation=ticket.generation)
+        wait_until_shown(
+            self._published,
+            self._now_ns,
+            ticket.revision,
+            bucket,
+            generation=ticket.generation,
+            wait_ns=self._schema_wait_ns,
+        )
         view = guarded(self._published, self._now_ns, bucket).view
         table = authorise(ticket, view)
         if not self._files.exists(ticket.table, ticket.bucket, ticket.segment):

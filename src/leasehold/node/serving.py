@@ -1,6 +1,7 @@
 """A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -8,9 +9,11 @@ from leasehold.core.codec import decode_message
 from leasehold.core.messages import FetchTicket, FlightCaller, ForwardTicket, NodeStatus, ReadTicket, WriteTicket
 from leasehold.core.rights import user_of
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.limits.segments import BATCH_ROWS
+from leasehold.limits.flight import FLIGHT_WRITES_MAX
+from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS
 from leasehold.node.appends import Appends
 from leasehold.node.fetch import Fetches
+from leasehold.node.forwarding import FORWARD_LIMITS, ForwardLimits
 from leasehold.node.guarding import check_cluster, check_node
 from leasehold.node.published import Published
 from leasehold.node.scans import Scans
@@ -19,6 +22,18 @@ from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.wire.flight import HEALTH, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+
+
+class ServingLimits(NamedTuple):
+    """Bounds of a node's Flight service."""
+
+    batch_rows: int = BATCH_ROWS
+    writes_max: int = FLIGHT_WRITES_MAX
+    schema_wait_ns: int = SCHEMA_WAIT_NS
+    forward: ForwardLimits = FORWARD_LIMITS
+
+
+SERVING_LIMITS: Final = ServingLimits()
 
 
 class NodeFlight:
@@ -40,12 +55,26 @@ class NodeFlight:
         now_ns: Callable[[], int],
         listen: str = "127.0.0.1:0",
         on_fault: Callable[[BaseException], None] = report,
-        batch_rows: int = BATCH_ROWS,
+        limits: ServingLimits = SERVING_LIMITS,
     ) -> None:
         self._published = published
         self._now_ns = now_ns
-        self._scans = Scans(published=published, files=files, serve_log=serve_log, now_ns=now_ns, batch_rows=batch_rows)
-        self._appends = Appends(published=published, files=files, now_ns=now_ns)
+        self._scans = Scans(
+            published=published,
+            files=files,
+            serve_log=serve_log,
+            now_ns=now_ns,
+            batch_rows=limits.batch_rows,
+            schema_wait_ns=limits.schema_wait_ns,
+        )
+        self._appends = Appends(
+            published=published,
+            files=files,
+            now_ns=now_ns,
+            writes_max=limits.writes_max,
+            schema_wait_ns=limits.schema_wait_ns,
+            forward_limits=limits.forward,
+        )
         self._fetches = Fetches(published=published, files=files)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault)
 

@@ -363,7 +363,7 @@ class DataService:
         while self._published.view.revision < revision:
             passed = guarded(self._published, self._clock.now_ns)
             if passed.released_ns >= give_up_ns:
-                raise behind(self._published, revision)
+                raise behind(self._published, revision, SCHEMA_WAIT_NS)
             await self._pass(SHOWN_POLL_NS)
 
     async def _pass(self, duration_ns: int) -> None:

@@ -12,7 +12,6 @@ from leasehold.core.codec import encode
 from leasehold.core.messages import TableFacts
 from leasehold.errors import Definite, Refused
 from leasehold.ids import Generation, Revision
-from leasehold.node import guarding
 from leasehold.sql.parse import parse
 from tests.unit.node.cluster import Cluster, cluster, rows
 from tests.unit.node.test_scans import append
@@ -48,11 +47,9 @@ def test_R6_a_plan_of_a_column_that_was_lost_never_reads_the_one_that_has_its_nu
     assert read_plan(pair.plan()).read_all().column_names == ["k", "v", "z", "more"]
 
 
-def test_R6_an_append_whose_lookup_tells_of_another_generation_ends(
-    pair: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R6_an_append_whose_lookup_tells_of_another_generation_ends(pair: Cluster) -> None:
     """Its transaction's revision lies beyond the state that was kept, so that every node says it is behind."""
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 1_000_000)
+    pair.limit(schema_wait_ns=1_000_000)
     facts, transaction = pair.facts(), pair.open()
     pair.recovered(SECOND)
     asked: list[TableFacts] = []

@@ -68,7 +68,7 @@ from leasehold.ids import (
 )
 from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.node.published import Published
-from leasehold.node.serving import NodeFlight
+from leasehold.node.serving import NodeFlight, ServingLimits
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.storage.servelog import ServeLog
@@ -143,7 +143,7 @@ class Node:
 class Cluster:
     """A catalog that statements change, shown to all nodes at once unless told otherwise."""
 
-    def __init__(self, root: Path, *, nodes: int, batch_rows: int = 1_000) -> None:
+    def __init__(self, root: Path, *, nodes: int, limits: ServingLimits) -> None:
         self.catalog = Catalog().changed(
             [
                 put(keys.CLUSTER, ClusterRecord(cluster_id=CLUSTER, generation=Generation(1), format_version=1)),
@@ -165,7 +165,7 @@ class Cluster:
                 ),
             ]
         )
-        self.batch_rows = batch_rows
+        self.limits = limits
         self.wall_us = 0
         self.login: bytes | None = None
         """Of whoever runs statements."""
@@ -195,7 +195,7 @@ class Cluster:
             serve_log=ServeLog(node.root / "servelog"),
             now_ns=node.now_ns,
             on_fault=self.faults.append,
-            batch_rows=self.batch_rows,
+            limits=self.limits,
         )
         record = NodeRecord(
             id=node.id,
@@ -213,6 +213,13 @@ class Cluster:
         if node.flight is not None:
             node.flight.shutdown()
             node.flight = None
+
+    def limit(self, **limits: Any) -> None:
+        """Serves on with other limits, at other ports."""
+        self.limits = self.limits._replace(**limits)
+        for node in self.nodes:
+            self.stop(node)
+            self.start(node)
 
     def node(self, number: int) -> Node:
         return self.nodes[number - 1]
@@ -350,9 +357,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(root: Path, *, nodes: int = 2, batch_rows: int = 1_000) -> Iterator[Cluster]:
+def cluster(root: Path, *, nodes: int = 2, **limits: Any) -> Iterator[Cluster]:
     """Ends its servers; a handler that failed in a way nobody foresaw fails the test."""
-    made = Cluster(root, nodes=nodes, batch_rows=batch_rows)
+    made = Cluster(root, nodes=nodes, limits=ServingLimits(**{"batch_rows": 1_000, **limits}))
     of_process.cache_clear()  # of another one with the same id
     try:
         yield made

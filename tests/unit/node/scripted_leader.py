@@ -39,6 +39,7 @@ from leasehold.core.records import DroppedRecord
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Sequence, Term
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent import Agent
+from leasehold.node.projection import PROJECTION_LIMITS, ProjectionLimits
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SeededEntropy
@@ -240,7 +241,13 @@ class Ground:
         self.published = Published()
         self.agent: Agent | None = None
 
-    def make(self, *, coordinators: tuple[str, ...] = ("c1:7000",), compares_disk: bool = False) -> Agent:
+    def make(
+        self,
+        *,
+        coordinators: tuple[str, ...] = ("c1:7000",),
+        compares_disk: bool = False,
+        limits: ProjectionLimits = PROJECTION_LIMITS,
+    ) -> Agent:
         """A new process on what the disk holds."""
         self.published = Published()
         self.agent = Agent(
@@ -255,6 +262,7 @@ class Ground:
             published=self.published,
             compares_disk=compares_disk,
             directory="/data/n1",
+            projection_limits=limits,
         )
         return self.agent
 

@@ -27,7 +27,7 @@ from leasehold.errors import Corrupt, Definite, ExitCode, NotInitialised, NotLea
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX
 from leasehold.limits.recovery import BAD_SNAPSHOTS_MAX, RECOVERY_LOG_NS, SNAPSHOT_BUSY_REST_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node import projection
+from leasehold.node.projection import ProjectionLimits
 from tests.scenarios.bad_words import until
 from tests.unit.node.scripted_leader import ScriptedLeader, with_a_leader
 
@@ -468,13 +468,11 @@ def test_what_was_shown_before_a_leap_is_durable_before_it():
     with_a_leader(scenario)
 
 
-def test_a_stream_that_breaks_while_the_vault_is_far_behind_loses_no_revision(monkeypatch):
+def test_a_stream_that_breaks_while_the_vault_is_far_behind_loses_no_revision():
     """The queue before the vault is full when the stream ends: what is shown is saved, what is not comes again."""
-    monkeypatch.setattr(projection, "WATCH_QUEUE_REVISIONS_MAX", 20)
-    monkeypatch.setattr(projection, "VAULT_BATCH_REVISIONS_MAX", 5)
 
     async def scenario(ground, group):
-        ground.start(group)
+        ground.start(group, limits=ProjectionLimits(queue_revisions_max=20, batch_revisions_max=5))
         await until(lambda: leased(ground))
         ground.disk.latency_ns = lambda: 20 * SECOND_NS
         for table in range(1, 40):

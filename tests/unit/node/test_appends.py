@@ -36,7 +36,7 @@ from leasehold.ids import BucketNumber, Incarnation, NodeId, SchemaVersion, Segm
 from leasehold.limits.units import SECOND_NS
 from leasehold.node import appends, forwarding
 from leasehold.node.appends import admit_forward
-from leasehold.node.forwarding import Peers
+from leasehold.node.forwarding import ForwardLimits, Peers
 from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment
 from leasehold.wire.entropy import SystemEntropy
@@ -236,10 +236,8 @@ def test_a_segment_is_written_once(pair: Cluster) -> None:
     assert caught.value.code == "ALREADY_EXISTS"
 
 
-def test_one_write_too_many_is_told_so(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appends, "FLIGHT_WRITES_MAX", 1)
-    pair.stop(pair.node(1))
-    pair.start(pair.node(1))
+def test_one_write_too_many_is_told_so(pair: Cluster) -> None:
+    pair.limit(writes_max=1)
     admitted = threading.Event()
     pair.node(1).at_reading(1, admitted.set)
     first = Stream(pair, 1, write_ticket(pair), ROWS_SCHEMA)
@@ -366,13 +364,10 @@ def test_a_silent_peer_gets_nothing_until_it_answers() -> None:
     assert set(probes) == {"a:1"}, "who was never silent is not probed"
 
 
-def test_a_silent_peer_that_nobody_has_probed_lately_is_probed_by_the_next_write(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_silent_peer_that_nobody_has_probed_lately_is_probed_by_the_next_write() -> None:
     """So that the first write after a pause leaves nobody out who is back since."""
-    monkeypatch.setattr(forwarding, "FORWARD_PROBES", 0)
     answering: set[str] = set()
-    peers, one = Peers(lambda address, _: address in answering), (NodeId(1), "a:1")
+    peers, one = Peers(lambda address, _: address in answering, probes_max=0), (NodeId(1), "a:1")
     peers.left_out(one)
     for thread in threading.enumerate():
         if thread.name == "probe of node 1":
@@ -385,10 +380,8 @@ def test_a_silent_peer_that_nobody_has_probed_lately_is_probed_by_the_next_write
     assert peers.worth_a_try([one], 1) == [one]
 
 
-def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "FORWARD_STALL_NS", 100_000_000)
-    monkeypatch.setattr(forwarding, "FORWARD_QUEUE_CHUNKS", 1)
-    monkeypatch.setattr(forwarding, "FORWARD_FINISH_NS", 60_000_000_000)
+def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster) -> None:
+    pair.limit(forward=ForwardLimits(queue_chunks=1, stall_ns=100_000_000, finish_ns=60 * SECOND_NS))
     released = threading.Event()
     pair.node(2).at_reading(1, lambda: released.wait(20))
     noise = rows(0, 10_000).set_column(1, "v", pa.array([os.urandom(1000).hex() for _ in range(10_000)]))

@@ -16,7 +16,7 @@ from leasehold.core.plan import put
 from leasehold.core.records import Allocated, ClusterRecord, IdentityRecord
 from leasehold.errors import BadDirectory, Refused
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Revision, Term, Token
-from leasehold.node import reset
+from leasehold.limits.node_disk import RESETS_MAX
 from leasehold.node.adopting import Adopted, adopt_directory
 from leasehold.node.aside import SCRATCH, set_aside
 from leasehold.node.standalone import Standalone
@@ -181,12 +181,10 @@ async def test_a_directory_without_segments_keeps_its_vault(directory: Path, vau
     assert names(set_aside(directory)) == {"vault.db"}
 
 
-async def test_so_many_folders_are_kept_and_no_more(
-    directory: Path, vault: SqliteVault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reset, "RESETS_MAX", 2)
-    for _ in range(2):
-        set_aside(directory)
+async def test_so_many_folders_are_kept_and_no_more(directory: Path, vault: SqliteVault) -> None:
+    for number in range(1, RESETS_MAX):
+        (directory / f"before-adopt-{number}").mkdir()
+    set_aside(directory)
     with pytest.raises(Refused) as caught:
         set_aside(directory)
     assert (caught.value.code, "before-adopt-*" in caught.value.hint) == ("TOO_MANY_RESETS", True)

@@ -14,8 +14,7 @@ from leasehold.core.messages import SnapshotEnd
 from leasehold.core.operations import Change
 from leasehold.core.records import BucketRecord
 from leasehold.ids import BucketNumber, LineageHash, NodeId, ObjectId, Revision
-from leasehold.node import projection
-from leasehold.node.projection import Projection
+from leasehold.node.projection import Projection, ProjectionLimits
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual
@@ -51,11 +50,7 @@ class Looking(NoThreads):
 
 
 @pytest.mark.parametrize("decoded_max", [0, 10**9], ids=["many changes", "few"])
-def test_a_leap_shows_what_the_vault_holds_and_nothing_before_it_is_whole(
-    decoded_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(projection, "LEAP_CHANGES_DECODED_MAX", decoded_max)
-
+def test_a_leap_shows_what_the_vault_holds_and_nothing_before_it_is_whole(decoded_max: int) -> None:
     async def main(_random: Any) -> None:
         vault: Any = VaultDisk().open()
         published, threads, leapt = Published(), Looking(), list[Revision]()
@@ -67,6 +62,7 @@ def test_a_leap_shows_what_the_vault_holds_and_nothing_before_it_is_whole(
             threads=threads,
             on_stored=lambda _revision: None,
             on_leapt=leapt.append,
+            limits=ProjectionLimits(leap_decoded_max=decoded_max),
         )
         published.publish(await one.restore())
         saving = asyncio.ensure_future(one.save())

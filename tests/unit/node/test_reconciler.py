@@ -23,10 +23,10 @@ from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits.replication import RECONCILE_RESTS_KEPT
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.node import findings, segments
+from leasehold.node import segments
 from leasehold.node.fetch import fetch_segment
 from leasehold.node.published import Published
-from leasehold.node.reconciler import Reconciler
+from leasehold.node.reconciler import RECONCILE_LIMITS, ReconcileLimits, Reconciler
 from leasehold.node.rests import Rests
 from leasehold.node.segments import LocalDisk
 from leasehold.node.serving import NodeFlight
@@ -160,7 +160,11 @@ class _Over(Exception):
 
 @asynccontextmanager
 async def reconciling(
-    made: Cluster, *, files: SegmentFiles | None = None, agent: Agent | None = None
+    made: Cluster,
+    *,
+    files: SegmentFiles | None = None,
+    agent: Agent | None = None,
+    limits: ReconcileLimits = RECONCILE_LIMITS,
 ) -> AsyncIterator[Agent]:
     """The second node's reconciler at work."""
     agent, node = agent or Agent(made), made.node(2)
@@ -173,6 +177,7 @@ async def reconciling(
         vault=VaultDisk().open(),
         clock=BoottimeClock(),
         threads=OneThread(),
+        limits=limits,
     )
     try:
         async with asyncio.TaskGroup() as group:
@@ -239,9 +244,8 @@ async def test_what_is_missing_is_fetched_and_reported_together(made: Cluster) -
     assert listed(made.node(2)) == wanted
 
 
-async def test_a_report_is_cut_to_the_limit(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "SEGMENTS_PER_REPORT_MAX", 2)
-    async with reconciling(made) as agent:
+async def test_a_report_is_cut_to_the_limit(made: Cluster) -> None:
+    async with reconciling(made, limits=ReconcileLimits(report_segments_max=2)) as agent:
         reports = await agent.held_segments(3)
     assert max(len(one) for one in reports) <= 2
 

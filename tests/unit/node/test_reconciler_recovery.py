@@ -17,7 +17,7 @@ from leasehold.core.recovery_events import (
 )
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.node import findings
+from leasehold.node.reconciler import ReconcileLimits
 from leasehold.wire.clock import BoottimeClock
 from tests.unit.node.cluster import Cluster, cluster, rows
 from tests.unit.node.test_reconciler import WITHIN_S, Agent, change_record, listed, reconciling
@@ -66,14 +66,12 @@ async def compared(agent: Agent) -> tuple[int, int]:
         return await agent.compared.get()
 
 
-async def test_I7_what_the_disk_lacks_is_told_before_the_comparison_is_over_then_fetched(
-    made: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(findings, "SEGMENTS_PER_REPORT_MAX", 2)
+async def test_I7_what_the_disk_lacks_is_told_before_the_comparison_is_over_then_fetched(made: Cluster) -> None:
     first, second, third, whole = made.plan().segments
     for record in (first, second, third):
         path_of(made, record).unlink()
-    async with reconciling(made, agent=Following(made)) as agent:
+    limits = ReconcileLimits(report_segments_max=2)
+    async with reconciling(made, agent=Following(made), limits=limits) as agent:
         assert await compared(agent) == (1, 3)
         assert agent.told[:4] == [*(f"missing {one.id}" for one in (first, second, third)), "compared 1 3"]
         assert agent.missing.qsize() == 2, "cut to the limit"

@@ -19,10 +19,9 @@ from leasehold.core.recovery_events import (
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits.replication import FETCH_ROUND_SEGMENTS_MAX, RECONCILE_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node import comparing, findings
-from leasehold.node import reconciler as reconciling
+from leasehold.node import comparing
 from leasehold.node.published import Published
-from leasehold.node.reconciler import Reconciler
+from leasehold.node.reconciler import ReconcileLimits, Reconciler
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
@@ -33,6 +32,7 @@ from tests.unit.core.test_replication import segment
 T = TypeVar("T")
 ME, OTHER, TABLE = NodeId(1), NodeId(3), ObjectId(2)
 BUCKETS = 8
+SMALL_STEPS = ReconcileLimits(slice_buckets=2)
 
 
 class Steps(NoThreads):
@@ -142,7 +142,7 @@ class Ground:
                 change = put(keys.bucket(one.table, one.bucket), one)
             self.agent.durable = self.agent.durable.changed([change])
 
-    def reconciler(self) -> Reconciler:
+    def reconciler(self, **limits: int) -> Reconciler:
         vault: Any = VaultDisk().open()
         disk: Any = self.disk
         agent: Any = self.agent
@@ -154,6 +154,7 @@ class Ground:
             vault=vault,
             clock=SimulatedClock(asyncio.get_running_loop()),  # pyright: ignore[reportArgumentType]
             threads=self.steps,
+            limits=SMALL_STEPS._replace(**limits),
         )
 
 
@@ -171,11 +172,6 @@ async def rounds(ground: Ground, reconciler: Reconciler, count: int) -> None:
             await reconciler.run()
     except TimeoutError:
         pass
-
-
-@pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "RECONCILE_SLICE_BUCKETS", 2)
 
 
 def test_a_change_in_the_middle_of_a_round_is_seen_by_the_next_one() -> None:
@@ -285,16 +281,14 @@ def test_while_nothing_changes_no_bucket_is_looked_at_but_a_few_in_turn(monkeypa
     simulated(scenario)
 
 
-def test_files_go_some_in_a_round_and_all_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciling, "RECONCILE_TRASH_MAX", 3)
-
+def test_files_go_some_in_a_round_and_all_in_the_end() -> None:
     async def scenario(ground: Ground) -> None:
         for number in range(BUCKETS):
             moved = BucketRecord(
                 table=TABLE, bucket=BucketNumber(number), replicas=(OTHER, NodeId(7)), in_sync=(OTHER,)
             )
             ground.change(moved, segment(number, OTHER, bucket=number))
-        reconciler = ground.reconciler()
+        reconciler = ground.reconciler(trash_max=3)
         await rounds(ground, reconciler, 1)
         assert 3 <= len(ground.disk.trashed) <= 6
         await rounds(ground, reconciler, 5)
@@ -304,15 +298,13 @@ def test_files_go_some_in_a_round_and_all_in_the_end(monkeypatch: pytest.MonkeyP
     simulated(scenario)
 
 
-def test_each_round_tells_of_others_where_more_is_missing_than_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_tells_of_others_where_more_is_missing_than_it_tells() -> None:
     """The leader leaves this node the only holder of them, so they stay missing."""
-    monkeypatch.setattr(reconciling, "MISSING_ROUND_SEGMENTS_MAX", 2)
-    monkeypatch.setattr(findings, "REPORT_REPEAT_NS", RECONCILE_INTERVAL_NS)
 
     async def scenario(ground: Ground) -> None:
         ground.disk.files.clear()
         ground.change(*(segment(number, ME, bucket=number) for number in range(BUCKETS)))
-        reconciler = ground.reconciler()
+        reconciler = ground.reconciler(missing_max=2, report_repeat_ns=RECONCILE_INTERVAL_NS)
         await rounds(ground, reconciler, 1)
         assert len(ground.agent.told) >= BUCKETS, "the first comparison tells all"
         ground.agent.told.clear()

@@ -17,7 +17,6 @@ from leasehold.errors import LeaseholdError
 from leasehold.ids import FieldId, Generation, Revision, SegmentId
 from leasehold.limits.flight import FLIGHT_WAITS_MAX
 from leasehold.limits.statements import LITERAL_CHARACTERS_MAX
-from leasehold.node import guarding
 from leasehold.storage import segment as storage
 from leasehold.wire.flight import calling, expect, ticket
 from tests.unit.node.cluster import DROP_TABLE, Cluster, Node, cluster, rows
@@ -184,9 +183,9 @@ def test_a_ticket_that_names_a_column_again_is_refused(pair: Cluster) -> None:
     assert len(read(pair.node(1), request)) == 3
 
 
-def test_one_call_too_many_that_waits_for_a_revision_is_told_so(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_too_many_that_waits_for_a_revision_is_told_so(pair: Cluster) -> None:
     """Whoever may do nothing here can wait, too."""
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 50_000_000)
+    pair.limit(schema_wait_ns=50_000_000)
     request = pair.read_ticket(segment_of(pair), revision=Revision(pair.catalog.revision + 1))
     assert refused(pair.node(1), request) == "BEHIND"
     waiting = pair.node(1).published.waiting
@@ -244,11 +243,9 @@ def test_which_rows_have_expired_is_decided_with_the_batch(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("ahead", [0, 1_000])
-def test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision(
-    pair: Cluster, monkeypatch: pytest.MonkeyPatch, ahead: int
-) -> None:
+def test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision(pair: Cluster, ahead: int) -> None:
     """Its revision may be there again, or not yet: neither says that its fields mean the same."""
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 50_000_000)
+    pair.limit(schema_wait_ns=50_000_000)
     request = pair.read_ticket(segment_of(pair))
     pair.recovered(Generation(7))
     request = msgspec.structs.replace(request, revision=Revision(pair.catalog.revision + ahead))

@@ -176,8 +176,8 @@ def test_a_bucket_of_other_nodes_is_refused(tmp_path: Path) -> None:
         assert put(made, descriptor(request)).code == "NOT_ASSIGNED"
 
 
-def test_a_node_behind_waits_and_then_says_so(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 50_000_000)
+def test_a_node_behind_waits_and_then_says_so(one: Cluster) -> None:
+    one.limit(schema_wait_ns=50_000_000)
     request = read(one, revision=one.catalog.revision + 1)
     assert get(one, ticket(request)).code == "BEHIND"
 
@@ -275,8 +275,8 @@ def test_what_a_fenced_node_says_is_bounded(tmp_path: Path) -> None:
         assert all(f"node {node} (n{node}x" in error.hint for node in range(2, REPLICATION_MAX + 1))
 
 
-def test_a_fenced_node_lets_nobody_wait_for_a_revision(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 600 * SECOND_NS)  # nobody who waits for it sees the end of this
+def test_a_fenced_node_lets_nobody_wait_for_a_revision(one: Cluster) -> None:
+    one.limit(schema_wait_ns=600 * SECOND_NS)  # nobody who waits for it sees the end of this
     request = ticket(read(one, revision=one.catalog.revision + 1))
     one.node(1).fence()
     assert get(one, request).code == "FENCED"
@@ -285,8 +285,8 @@ def test_a_fenced_node_lets_nobody_wait_for_a_revision(one: Cluster, monkeypatch
     assert get(one, request).code == "FENCED"
 
 
-def test_a_revision_that_comes_is_waited_for_across_renewals(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "SCHEMA_WAIT_NS", 20_000_000_000)
+def test_a_revision_that_comes_is_waited_for_across_renewals(one: Cluster) -> None:
+    one.limit(schema_wait_ns=20 * SECOND_NS)
     published = one.node(1).published
     published.lease = msgspec.structs.replace(published.lease, deadline_ns=BoottimeClock().now_ns() + 300_000_000)
     one.node(1).at_reading(2, one.node(1).grant)
