@@ -1,4 +1,4 @@
-"""Procedures at the leader: runs each statement to its end, whoever still waits for it (plans in `core/ddl.py`)."""
+"""Procedures at the leader: runs each statement to its end, whoever still waits for it (plans in `core/ddl`)."""
 
 import asyncio
 import logging

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold.coordinator import leader, preparing, procedures
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core import ddl
+from leasehold.core.ddl import procedure
 from leasehold.core.messages import Execute, Message, Receipt, Rows
 from leasehold.core.records import Outcome
 from leasehold.errors import Refused
@@ -74,8 +74,8 @@ async def refused(coordinator: Coordinator, number: int, text: str) -> Refused:
         (procedures, "claims", "DROP DATABASE d"),
         (preparing, "resolve", VIEW),
         (preparing, "resolve", f"EXPLAIN {VIEW}"),
-        (ddl, "plan", "DROP DATABASE d"),
-        (ddl, "plan", "EXPLAIN DROP DATABASE d"),
+        (procedure, "plan", "DROP DATABASE d"),
+        (procedure, "plan", "EXPLAIN DROP DATABASE d"),
         (procedures, "explained", "EXPLAIN DROP DATABASE d"),
         (leader, "history", "SHOW HISTORY"),
     ],
@@ -107,7 +107,7 @@ def test_what_was_not_foreseen_ends_the_statement_alone(
 def test_a_statement_that_was_refused_so_stays_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(coordinator: Coordinator) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(ddl, "plan", fail)
+            patch.setattr(procedure, "plan", fail)
             await refused(coordinator, 1, VIEW)
         assert (await refused(coordinator, 1, VIEW)).code == "INTERNAL"
 
