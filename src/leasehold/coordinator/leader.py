@@ -25,7 +25,6 @@ from leasehold.coordinator.retaining import Retaining
 from leasehold.coordinator.scrubbing import scrub
 from leasehold.coordinator.sessions import Sessions, check_speaker
 from leasehold.coordinator.settings import lower_largest_lease
-from leasehold.coordinator.shown import is_large, pages
 from leasehold.coordinator.snapshots import Snapshots
 from leasehold.coordinator.topology import Topology
 from leasehold.coordinator.wallclock import BelievedClock
@@ -67,6 +66,9 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.origin import Origin, check_same_asker, hears_text, other_statement
+from leasehold.core.questions.catalog import is_large
+from leasehold.core.questions.receipts import receipts
+from leasehold.core.questions.rows import pages
 from leasehold.core.records import PrincipalRecord
 from leasehold.core.rights import check_cancel, check_large_statement, check_question, check_request, check_statement
 from leasehold.core.statements import (
@@ -244,7 +246,7 @@ class Leader:
                 status = self._overview.status(self._writer.catalog, self._clock.now_ns())
                 return msgspec.structs.replace(status, clock_ahead_ns=self._wall.ahead_ns)
             case AskReceipts():
-                return self._overview.receipts(request, self._writer.catalog)
+                return receipts(request, self._writer.catalog)
             case AskTable(name=name):
                 return self._data.table(name)
             case AskView(name=name):

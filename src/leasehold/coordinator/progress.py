@@ -5,56 +5,29 @@ from collections.abc import Iterable
 from leasehold.coordinator.leasing import Leasing, Waiting
 from leasehold.coordinator.running import Running
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import cleaning
 from leasehold.core.explain import NodeWait
 from leasehold.core.history import node_name, node_names
 from leasehold.core.messages import Rows, WaitingFor
-from leasehold.core.records import StatementRecord, Step
+from leasehold.core.questions.procedures import RunningStatement, procedures
 from leasehold.ids import NodeId, Revision, StatementId
-from leasehold.limits.units import MILLISECOND_NS
-
-COLUMNS = ("procedure", "statement", "user", "text", "state")
 
 
 def procedure_rows(running: Iterable[Running], leasing: Leasing, catalog: Catalog) -> Rows:
-    """The statements that have not ended, in the order in which they came, then the drops whose files still go."""
-    shown = [one for one in running if not one.closing]
-    rows: list[tuple[str | int | None, ...]] = [
-        (one.number, one.id, one.user, one.text, _state(one, leasing, catalog)) for one in shown
-    ]
-    ids = {one.id for one in shown}
-    rows.extend(
-        (one.order, one.id, one.user, one.text, _cleaning(cleaning(one, catalog), catalog))
-        for one in _drops(catalog)
-        if one.id not in ids
+    """SHOW PROCEDURES; what is answered already, and is only being closed, has ended for those who ask."""
+    return procedures((_known(one, one.waiting(leasing)) for one in running if not one.closing), catalog)
+
+
+def _known(running: Running, waiting: Waiting | None) -> RunningStatement:
+    return RunningStatement(
+        id=running.id,
+        number=running.number,
+        user=running.user,
+        text=running.text,
+        has_begun=running.began_ns is not None,
+        past_return=running.past_return,
+        waits_for=None if waiting is None else waiting.nodes,
+        waits_ns=0 if waiting is None else waiting.at_most_ns,
     )
-    return Rows(columns=COLUMNS, rows=tuple(rows), revision=catalog.revision)
-
-
-def _drops(catalog: Catalog) -> list[StatementRecord]:
-    """The statements that dropped what nodes still hold files of, oldest first."""
-    if not len(catalog.dropped):
-        return []
-    found = (one for one in catalog.statements.values() if any(table in catalog.dropped for table in one.dropped))
-    return sorted(found, key=lambda one: one.order)
-
-
-def _cleaning(nodes: tuple[NodeId, ...], catalog: Catalog) -> str:
-    return f"deleting files on {len(nodes)} nodes: {node_names(nodes, catalog)}"
-
-
-def _state(running: Running, leasing: Leasing, catalog: Catalog) -> str:
-    waiting = running.waiting(leasing)
-    if waiting is not None:
-        nodes = node_names(waiting.nodes, catalog)
-        return f"waiting for {nodes}, at most {waiting.at_most_ns // MILLISECOND_NS} ms"
-    if running.past_return:
-        return "past its point of no return"
-    if running.number is not None:
-        procedure = catalog.procedures.get(running.number)
-        hides = procedure is not None and procedure.step is Step.PRE_STATE
-        return "before its point of no return" if hides else "committed"
-    return "queued" if running.began_ns is None else "being planned"
 
 
 def waiting_for(running: Running, leasing: Leasing, catalog: Catalog) -> WaitingFor | None:

@@ -5,8 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import assert_never
 
-import msgspec
-
 from leasehold.coordinator.closing import insist
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.writer import Writer
@@ -15,15 +13,13 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.grantor import MemberEntered, MemberLeft
 from leasehold.core.messages import NodeRecovery, RecoveryAccepted, RecoveryBehind, RecoveryFinished, RecoveryProgress
 from leasehold.core.operations import Change, RevisionChanges
+from leasehold.core.questions.nodes import reported_recovery
 from leasehold.core.records import NodeRecord
 from leasehold.core.topology import Behind, Enter, Entrance, NotHeard, Require, decide_entrance, has_to_leave, left
 from leasehold.errors import Definite
 from leasehold.ids import Incarnation, NodeId, Revision
 from leasehold.limits.membership import TOPOLOGY_LOOK_NS
-from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
 from leasehold.wire.ports import Clock
-
-RECOVERY_CASES = ("a", "b", "c")
 
 log = logging.getLogger(__name__)
 
@@ -142,16 +138,9 @@ class Topology:
     def progressed(self, message: RecoveryProgress) -> None:
         """Keeps what a node told last, for people."""
         if self._leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
-            self._progress[message.node] = (message.incarnation, _recovery(message))
+            self._progress[message.node] = (message.incarnation, reported_recovery(message))
 
     def recovery(self, node: NodeRecord) -> NodeRecovery | None:
         """What the newest process of a node told last, None if nothing to this leader."""
         incarnation, told = self._progress.get(node.id, (Incarnation(0), None))
         return told if incarnation == node.incarnation else None
-
-
-def _recovery(message: RecoveryProgress) -> NodeRecovery:
-    told = NodeRecovery(**{name: getattr(message, name) for name in NodeRecovery.__struct_fields__})
-    # It is shown on terminals, which obey what can't be printed.
-    why = "".join(one if one.isprintable() else " " for one in told.why[:RECOVERY_WHY_CHARACTERS_MAX])
-    return msgspec.structs.replace(told, case=told.case if told.case in RECOVERY_CASES else "?", why=why)

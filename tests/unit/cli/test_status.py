@@ -10,8 +10,8 @@ from leasehold.cli.output import Output
 from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
 from leasehold.cli.wait import not_serving, of_this_process, state_words
-from leasehold.coordinator.overview import waiting
 from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, SessionEnd, Silence
+from leasehold.core.questions.nodes import waits_to_join
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
 NODE = NodeStatus(
@@ -86,7 +86,7 @@ def test_a_node_that_is_in_shows_what_it_still_lacks_and_what_has_come() -> None
 
 
 def test_one_that_waits_to_be_let_in_says_for_how_long() -> None:
-    waits = msgspec.structs.replace(NODE, state="DOWN", stage="WAITING", recovery=waiting(589_900_000_000))
+    waits = msgspec.structs.replace(NODE, state="DOWN", stage="WAITING", recovery=waits_to_join(589_900_000_000))
     words = "waits to be let in until leases of before have ended; about 590 s left"
     assert recovery_words(waits) == recovery_line(waits) == words
 

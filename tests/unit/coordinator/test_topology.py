@@ -3,13 +3,11 @@
 import msgspec
 import pytest
 
-from leasehold.coordinator.overview import recovery_text
 from leasehold.core import keys
 from leasehold.core.messages import (
     Grant,
     JoinWait,
     NewestIncarnation,
-    NodeRecovery,
     RecoveryAccepted,
     RecoveryProgress,
     SegmentsMissing,
@@ -183,32 +181,6 @@ def test_a_process_that_waits_to_be_let_in_is_shown_with_how_long_at_most():
     at_a_desk(scenario)
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_in", "expected"),
-    [
-        ({}, False, "b 1200/5000, about 3 s left"),
-        ({"case": "a", "applied": 7, "target": 7, "left_ns": 0}, False, "a 7/7"),
-        ({"case": "c", "keys": 10, "keys_total": 40, "left_ns": None}, False, "c 10/40 keys"),
-        (
-            {"case": "c", "keys": 40, "keys_total": 40, "segments_kept": 7, "segments_missing": 2},
-            False,
-            "c 1200/5000, 7 segments kept, 2 to fetch, about 3 s left",
-        ),
-        (
-            {"segments_kept": 7, "segments_fetched": 2, "segments_evicted": 1, "left_ns": 0},
-            True,
-            "b, 7 segments kept, 2 fetched, 1 evicted",
-        ),
-        ({"segments_missing": 1}, True, "b, 1 segment to fetch, about 3 s left"),
-    ],
-)
-def test_a_recovery_in_a_few_words(fields, is_in, expected):
-    """Of a node that is in, no revisions: what it told last is older than what it has applied since."""
-    one = dict.fromkeys(NodeRecovery.__struct_fields__, 0)
-    one |= {"case": "b", "why": "", "applied": 1_200, "target": 5_000, "left_ns": 2_100 * MILLISECOND_NS}
-    assert recovery_text(NodeRecovery(**{**one, **fields}), is_in=is_in) == expected
-
-
 # ---------------------------------------------------------------- taking an older copy for the node
 
 
@@ -256,18 +228,6 @@ def test_who_has_not_the_token_learns_nothing():
             with pytest.raises(Refused) as caught:
                 await desk.coordinator.call(node.adoption(**fields))
             assert caught.value.code == code
-
-    at_a_desk(scenario)
-
-
-def test_what_a_node_tells_of_its_recovery_can_not_steer_a_terminal():
-    async def scenario(desk):
-        node = await desk.node()
-        line, _ = await node.open()
-        line.say(progress(node, case="\x1b[2J", why="\x1b]0;owned\x07\nn1 LIVE\u202e"))
-        await desk.sleep(MILLISECOND_NS)
-        told = (await desk.status())["n1"].recovery
-        assert (told.case, told.why) == ("?", " ]0;owned  n1 LIVE ")
 
     at_a_desk(scenario)
 

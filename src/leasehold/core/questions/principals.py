@@ -1,0 +1,90 @@
+"""Users, roles and rights as SHOW tells them."""
+
+from collections.abc import Callable
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.messages import Rows
+from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.records import GrantRecord, PrincipalKind, PrincipalRecord, UseState
+from leasehold.core.statements import On, OnCluster, OnDatabase, OnTable, OnView, ShowGrants, ShowPrincipals
+from leasehold.errors import NotFound
+from leasehold.ids import ObjectId, PrincipalId
+
+
+def principals(question: ShowPrincipals, catalog: Catalog, failed_logins: Callable[[str], int]) -> Rows:
+    """SHOW USERS, with the roles of each user, or SHOW ROLES, with the users of each role."""
+    used = sorted(_principals(catalog), key=lambda one: one.name)
+    users = [one for one in used if one.kind is PrincipalKind.USER]
+    if question.roles:
+        having: dict[PrincipalId, list[str]] = {one.id: [] for one in used if one.kind is PrincipalKind.ROLE}
+        for user in users:
+            for role in _roles(user) & having.keys():
+                having[role].append(user.name)
+        rows = [(one.name, ", ".join(having[one.id])) for one in used if one.id in having]
+        return rows_of(("role", "users"), rows, catalog)
+    names = {one.id: one.name for one in used}
+    return rows_of(
+        ("user", "roles", "failed_logins"),
+        [
+            (one.name, ", ".join(sorted(names[role] for role in _roles(one) if role in names)), failed_logins(one.name))
+            for one in users
+        ],
+        catalog,
+    )
+
+
+def grants(question: ShowGrants, catalog: Catalog) -> Rows:
+    """SHOW GRANTS: the rights of each user and role; of one user, those of its roles too."""
+    who = None if question.principal is None else _with_roles(question.principal, catalog)
+    objects = catalog.grants if question.on is None else (_object(question.on, catalog),)
+    names = {one.id: one for one in _principals(catalog)}
+    rows: list[Row] = []
+    for object_id in objects:
+        kind, name = _object_named(object_id, catalog)
+        for principal, grant in catalog.grants.get(object_id, {}).items():
+            held = _held(grant)
+            if held and principal in names and (who is None or principal in who):
+                one = names[principal]
+                rows.append((one.name, one.kind.value, kind, name, held))
+    return rows_of(("principal", "principal_kind", "kind", "object", "rights"), sorted(rows), catalog)
+
+
+def _principals(catalog: Catalog) -> list[PrincipalRecord]:
+    return [one for one in catalog.principals.values() if one.state is UseState.IN_USE]
+
+
+def _roles(user: PrincipalRecord) -> set[PrincipalId]:
+    return set(user.roles) - set(user.leaving)
+
+
+def _with_roles(name: str, catalog: Catalog) -> set[PrincipalId]:
+    found = catalog.find_principal(name)
+    if found is None:
+        raise NotFound(f"no user or role {name}", hint="SHOW USERS and SHOW ROLES list them")
+    return {found.id, *_roles(found)}
+
+
+def _held(grant: GrantRecord) -> str:
+    return ", ".join(one.value for one in grant.rights if one not in grant.leaving)
+
+
+def _object(on: On, catalog: Catalog) -> ObjectId:
+    match on:
+        case OnCluster():
+            return ObjectId(0)
+        case OnDatabase(name=name):
+            return catalog.database(name).id
+        case OnTable(table=name):
+            return catalog.table(name).id
+        case OnView(view=name):
+            return catalog.view(name).id
+
+
+def _object_named(object_id: ObjectId, catalog: Catalog) -> tuple[str, str]:
+    if object_id in catalog.databases:
+        return "DATABASE", catalog.databases[object_id].name
+    if object_id in catalog.tables:
+        return "TABLE", str(catalog.table_name(catalog.tables[object_id]))
+    if object_id in catalog.views:
+        return "VIEW", str(catalog.table_name(catalog.views[object_id]))
+    return "CLUSTER", ""

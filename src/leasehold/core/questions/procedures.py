@@ -1,0 +1,73 @@
+"""SHOW PROCEDURES: the statements that have not ended, and the dropped tables whose files are still there."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.ddl import cleaning
+from leasehold.core.history import node_names
+from leasehold.core.messages import Rows
+from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.records import StatementRecord, Step
+from leasehold.ids import NodeId, StatementId
+from leasehold.limits.units import MILLISECOND_NS
+
+COLUMNS = ("procedure", "statement", "user", "text", "state")
+
+
+class RunningStatement(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that has not ended, as its leader knows it."""
+
+    id: StatementId
+    number: int | None
+    """Its procedure; None until its first transaction is durable."""
+    user: str | None
+    text: str
+    has_begun: bool
+    """It was at the head of the queues of its objects."""
+    past_return: bool
+    waits_for: tuple[NodeId, ...] | None = None
+    """The nodes that its barrier waits for now; None while it waits for none."""
+    waits_ns: int = 0
+    """How much longer that takes at most."""
+
+
+def procedures(running: Iterable[RunningStatement], catalog: Catalog) -> Rows:
+    """The statements that have not ended, in the order in which they came, then the drops whose files still go."""
+    rows: list[Row] = []
+    ids: set[StatementId] = set()
+    for one in running:
+        rows.append((one.number, one.id, one.user, one.text, _state(one, catalog)))
+        ids.add(one.id)
+    rows.extend(
+        (one.order, one.id, one.user, one.text, _deleting(cleaning(one, catalog), catalog))
+        for one in _drops(catalog)
+        if one.id not in ids
+    )
+    return rows_of(COLUMNS, rows, catalog)
+
+
+def _drops(catalog: Catalog) -> list[StatementRecord]:
+    """The statements that dropped what nodes still hold files of, oldest first."""
+    if not len(catalog.dropped):
+        return []
+    found = (one for one in catalog.statements.values() if any(table in catalog.dropped for table in one.dropped))
+    return sorted(found, key=lambda one: one.order)
+
+
+def _deleting(nodes: tuple[NodeId, ...], catalog: Catalog) -> str:
+    return f"deleting files on {len(nodes)} nodes: {node_names(nodes, catalog)}"
+
+
+def _state(running: RunningStatement, catalog: Catalog) -> str:
+    if running.waits_for is not None:
+        nodes = node_names(running.waits_for, catalog)
+        return f"waiting for {nodes}, at most {running.waits_ns // MILLISECOND_NS} ms"
+    if running.past_return:
+        return "past its point of no return"
+    if running.number is not None:
+        procedure = catalog.procedures.get(running.number)
+        hides = procedure is not None and procedure.step is Step.PRE_STATE
+        return "before its point of no return" if hides else "committed"
+    return "being planned" if running.has_begun else "queued"

@@ -1,0 +1,106 @@
+"""Databases, tables and views as SHOW and DESCRIBE tell them."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from rpds import HashTrieMap
+
+from leasehold.core.catalog import Catalog, live_fields
+from leasehold.core.durations import render_duration
+from leasehold.core.literals import render
+from leasehold.core.messages import Rows
+from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.records import TableRecord, UseState, ViewRecord
+from leasehold.core.statements import Describe, DescribeDatabase, ShowDatabases, ShowProperties, ShowTables, ShowViews
+from leasehold.ids import BucketNumber, ObjectId
+
+R = TypeVar("R", TableRecord, ViewRecord)
+
+
+def databases(_question: ShowDatabases, catalog: Catalog) -> Rows:
+    """SHOW DATABASES."""
+    used = [one for one in catalog.databases.values() if one.state is UseState.IN_USE]
+    return rows_of(("database", "comment"), sorted((one.name, one.comment) for one in used), catalog)
+
+
+def database(question: DescribeDatabase, catalog: Catalog) -> Rows:
+    """DESCRIBE DATABASE."""
+    found = catalog.database(question.name)
+    rows = [("name", found.name), ("comment", found.comment), *sorted(found.properties.items())]
+    return rows_of(("key", "value"), rows, catalog)
+
+
+def tables(question: ShowTables, catalog: Catalog) -> Rows:
+    """SHOW TABLES, by name."""
+    rows: list[Row] = []
+    for owner, table in _in_use(catalog.tables, catalog, question.database):
+        written = (catalog.segments.get((table.id, BucketNumber(number))) for number in range(table.buckets))
+        size = sum(segment.rows for segments in written if segments is not None for segment in segments.values())
+        rows.append((owner, table.name, table.buckets, table.replication, size))
+    return rows_of(("database", "table", "buckets", "replication", "rows"), sorted(rows), catalog)
+
+
+def views(question: ShowViews, catalog: Catalog) -> Rows:
+    """SHOW VIEWS, by name."""
+    rows = [
+        (owner, view.name, ", ".join(_needed(view, catalog)), view.comment)
+        for owner, view in _in_use(catalog.views, catalog, question.database)
+    ]
+    return rows_of(("database", "view", "reads", "comment"), sorted(rows), catalog)
+
+
+def properties(question: ShowProperties, catalog: Catalog) -> Rows:
+    """SHOW TBLPROPERTIES of a table or a view."""
+    view = catalog.find_view(question.table)
+    if view is not None:
+        known = {"comment": view.comment, "reads": ", ".join(_needed(view, catalog)), "select": view.body}
+    else:
+        known = _table_properties(catalog.table(question.table))
+    return rows_of(("key", "value"), sorted(known.items()), catalog)
+
+
+def columns(question: Describe, catalog: Catalog) -> Rows:
+    """DESCRIBE of a table or a view."""
+    view = catalog.find_view(question.table)
+    if view is not None:
+        return rows_of(("column", "type"), [(one.name, one.type) for one in view.columns], catalog)
+    table = catalog.table(question.table)
+    rows: list[Row] = []
+    for field in live_fields(table):
+        notes: list[str] = []
+        if field.id == table.cluster_by:
+            notes.append(f"clustered into {table.buckets} buckets")
+        if field.id == table.time_column and table.ttl_ns is not None:
+            notes.append(f"rows expire after {render_duration(table.ttl_ns)}")
+        default = None if field.default is None else render(field.default, field.type)
+        rows.append((field.name, field.type, field.nullable, default, field.comment, ", ".join(notes)))
+    return rows_of(("column", "type", "nullable", "default", "comment", "note"), rows, catalog)
+
+
+def _in_use(relations: "HashTrieMap[ObjectId, R]", catalog: Catalog, database: str | None) -> Iterator[tuple[str, R]]:
+    """The tables or views of one database, or of all, each with the name of its database."""
+    if database is not None:
+        owner = catalog.database(database)
+        for one in (relations.get(number) for number in catalog.relations(owner.id)):
+            if one is not None and one.state is UseState.IN_USE:
+                yield owner.name, one
+        return
+    owners = {one.id: one.name for one in catalog.databases.values() if one.state is UseState.IN_USE}
+    for one in relations.values():
+        if one.state is UseState.IN_USE and one.database in owners:
+            yield owners[one.database], one
+
+
+def _needed(view: ViewRecord, catalog: Catalog) -> list[str]:
+    found = [catalog.tables.get(need.object) or catalog.views.get(need.object) for need in view.needs]
+    return sorted(str(catalog.table_name(one)) for one in found if one is not None)
+
+
+def _table_properties(table: TableRecord) -> dict[str, str]:
+    known = {**table.properties, "comment": table.comment, "replication": str(table.replication)}
+    time_column = next((one.name for one in table.fields if one.id == table.time_column), None)
+    if time_column is not None:
+        known["time_column"] = time_column
+    if table.ttl_ns is not None:
+        known["ttl"] = render_duration(table.ttl_ns)
+    return known

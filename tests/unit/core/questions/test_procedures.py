@@ -1,0 +1,68 @@
+"""SHOW PROCEDURES."""
+
+import msgspec
+import pytest
+
+from leasehold.core import keys
+from leasehold.core.ddl import close, finish
+from leasehold.core.questions.procedures import RunningStatement, procedures
+from leasehold.limits.units import MILLISECOND_NS
+from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_table, hex_128, receipt
+
+RUNNING = RunningStatement(
+    id=hex_128(1), number=None, user="ann", text="CREATE DATABASE d", has_begun=False, past_return=False
+)
+
+
+def running(**fields):
+    return msgspec.structs.replace(RUNNING, **fields)
+
+
+def states(shown, catalog):
+    return [row[-1] for row in procedures(shown, catalog).rows]
+
+
+@pytest.fixture
+def ground():
+    made = Ground()
+    made.begin(create_database())
+    made.begin(create_table())
+    return made
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({}, "queued"),
+        ({"has_begun": True}, "being planned"),
+        ({"has_begun": True, "number": 1}, "committed"),
+        ({"has_begun": True, "number": 1, "past_return": True}, "past its point of no return"),
+        ({"waits_for": (1, 3), "waits_ns": 2 * MILLISECOND_NS}, "waiting for n1, n3, at most 2 ms"),
+    ],
+)
+def test_the_state_of_a_statement(ground, fields, state):
+    assert states([running(**fields)], ground.catalog) == [state]
+
+
+def test_what_takes_something_away_says_whether_it_can_be_taken_back(ground):
+    procedure = ground.begin(drop_table())
+    assert states([running(number=procedure.number)], ground.catalog) == ["before its point of no return"]
+    ground.commit(finish(procedure, ground.catalog))
+    past = running(id=procedure.statement, number=procedure.number)
+    assert states([past], ground.catalog) == ["committed"]
+
+
+def test_a_drop_that_has_ended_is_told_until_its_files_are_gone(ground):
+    procedure = ground.begin(drop_table())
+    ground.commit(finish(procedure, ground.catalog))
+    ground.commit(close(procedure, ground.catalog, barrier=receipt(ground.catalog.revision), elapsed_ns=1))
+    table = next(iter(ground.catalog.dropped))
+    ground.put(keys.dropped(table), msgspec.structs.replace(ground.catalog.dropped[table], pending=(2,)))
+    shown = procedures([RUNNING], ground.catalog)
+    assert shown.revision == ground.catalog.revision
+    assert [(row[0], row[-1]) for row in shown.rows] == [
+        (None, "queued"),
+        (procedure.number, "deleting files on 1 nodes: n2"),
+    ]
+    still_closing = running(id=procedure.statement, number=procedure.number)
+    assert len(procedures([still_closing], ground.catalog).rows) == 1, "each statement once"
