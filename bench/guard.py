@@ -7,6 +7,8 @@ from bench.figures import Figure, Table, median, ratios, spread
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.data.read_access import authorise
+from leasehold.core.data.requests import guarded
 from leasehold.core.ddl import Request, begin
 from leasehold.core.generations import generation_of
 from leasehold.core.lease import Lease, guard
@@ -27,9 +29,7 @@ from leasehold.ids import (
     Term,
 )
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.guarding import guarded
 from leasehold.node.published import Published
-from leasehold.node.scans import authorise
 from leasehold.sql.parse import parse
 from leasehold.wire.clock import BoottimeClock
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from leasehold.core.data.requests import check_node, missing
 from leasehold.core.messages import FetchTicket
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, NotFound, Refused
@@ -21,7 +22,7 @@ from leasehold.limits.flight import FLIGHT_READS_MAX
 from leasehold.limits.replication import FETCH_BASE_NS, FETCH_BYTES_PER_SECOND_MIN, FORWARD_CHUNK_BYTES
 from leasehold.limits.segments import SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.guarding import check_node, missing, place
+from leasehold.node.guarding import place
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFile, SegmentFiles
 from leasehold.storage.segment import verify_segment

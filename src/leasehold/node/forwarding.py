@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.core.codec import UNREADABLE, encode
+from leasehold.core.data.write_access import Peer
 from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
 from leasehold.core.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Holder, Message, NodeStatus, SegmentStored
 from leasehold.errors import LeaseholdError, Unreachable
@@ -43,9 +44,6 @@ from leasehold.wire.flight import (
 )
 
 M = TypeVar("M", bound=Message)
-
-Peer = tuple[NodeId, str]
-"""A node and the address where it serves Flight."""
 
 
 class ForwardLimits(NamedTuple):

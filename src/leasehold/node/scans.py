@@ -3,8 +3,7 @@
 Projection follows the revision that the scan pinned, which the ticket carries as its fields; authorisation follows the
 newest view, anew for each batch. So a rename changes nothing in a running scan, and a drop ends it within one batch.
 Both are decided on the view of the guard that the batch passes, and so is which of its rows are hidden: expired, or
-deleted (`node/hiding.py`). Permission belongs there too, in `authorise`: nothing that it may say is remembered from one
-batch to the next.
+deleted (`node/hiding.py`). Who may read is decided there too, by `authorise` (`core/data/read_access.py`).
 
 Each batch carries the first row after it, counted in the rows of the file whether or not they are hidden, so that a
 reader goes on at any other replica from exactly there, and one whose rows are all hidden is progress as well.
@@ -18,19 +17,18 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from leasehold.core.audit import ServeRecord
-from leasehold.core.catalog import Catalog, check_through
+from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
+from leasehold.core.data.read_access import authorise, check_sound, is_replaceable
+from leasehold.core.data.requests import guarded, missing
 from leasehold.core.lease import Pass, guard
 from leasehold.core.messages import BatchMark, ReadTicket
-from leasehold.core.records import Field, TableRecord, UseState
-from leasehold.core.rights import check_read
-from leasehold.errors import Corrupt, Definite, Refused
-from leasehold.ids import NodeId, SegmentId
+from leasehold.core.records import Field, TableRecord
+from leasehold.errors import Corrupt, Definite
+from leasehold.ids import SegmentId
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES, FLIGHT_READS_MAX
 from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS, SEGMENTS_VERIFIED_MAX
-from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
-from leasehold.limits.upkeep import DELETES_MAX
-from leasehold.node.guarding import check_generation, guarded, missing, place, table_in_use, wait_until_shown
+from leasehold.node.guarding import place, wait_until_shown
 from leasehold.node.hiding import Hiding, Hidings
 from leasehold.node.published import Published
 from leasehold.node.space import noting
@@ -68,8 +66,7 @@ class Scans:
 
     def open(self, ticket: ReadTicket) -> Outgoing:
         """The stream of a ticket. Raises what stands against it now; what comes up later ends the stream."""
-        if not _is_sound(ticket):
-            raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
+        check_sound(ticket)
         schema = arrow_schema(ticket.fields)
         bucket = (ticket.table, ticket.bucket)
         wait_until_shown(
@@ -196,59 +193,6 @@ class _Rest(NamedTuple):
 
     row: int
     telling: tuple[Field, ...]
-
-
-def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None = None) -> TableRecord:
-    """Whether a view that has passed the guard allows this scan to go on; `authorised` is the last answer.
-
-    Records are immutable: while the view holds the very record that was authorised, nothing of the table has changed.
-    Who reads is decided each time: rights lie elsewhere. Raises `Unauthenticated`, `Forbidden`, `NotFound` with code
-    TABLE_DROPPED or VIEW_DROPPED, `Refused` with code GENERATION_CHANGED, BEHIND, COLUMN_DROPPED or SEGMENT_UNKNOWN.
-    """
-    check_generation(ticket.generation, view)
-    check_read(ticket.login, ticket.table, ticket.through, view)
-    check_through(ticket.through, view)
-    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
-    if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:
-        return authorised
-    table = table_in_use(view, ticket.table)
-    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
-    for field in ticket.fields:
-        if field.id not in alive:
-            raise Refused(
-                f"column {field.name} of table {view.table_name(table)} was dropped",
-                code="COLUMN_DROPPED",
-                hint="Start the scan again without it.",
-            )
-    # The hash too: a file that differs from it is put aside as damaged, which is not for a ticket to say.
-    if entry is None or entry.sha256 != ticket.sha256:
-        raise Refused(
-            f"segment {ticket.segment[:80]!r} is not in the manifest of {view.table_name(table)} with that hash",
-            code="SEGMENT_UNKNOWN",
-            hint="Start the scan again.",
-        )
-    return table
-
-
-def is_replaceable(ticket: ReadTicket, view: Catalog, node: NodeId) -> bool:
-    """Whether a node other than `node` holds the segment too."""
-    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
-    return entry is not None and bool(set(entry.holders) - {node})
-
-
-def _is_sound(ticket: ReadTicket) -> bool:
-    """Whether its values lie within their bounds."""
-    gone = ticket.cutoff
-    if gone is not None and (len(gone.undecided) > DELETES_MAX or (gone.earliest_us or 0) >= 2**63):
-        return False
-    if len(ticket.fields) > COLUMNS_MAX or len({field.id for field in ticket.fields}) != len(ticket.fields):
-        return False  # a column that is named again is decoded again
-    return ticket.row_offset >= 0 and not any(map(_has_long_value, ticket.fields))
-
-
-def _has_long_value(field: Field) -> bool:
-    """Whether its first value is longer than any that a statement can give: a byte of a BINARY is two characters."""
-    return field.initial is not None and len(field.initial) > 2 * LITERAL_CHARACTERS_MAX
 
 
 class _Verified:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from leasehold.core.codec import decode_message
+from leasehold.core.data.requests import check_cluster, check_node
 from leasehold.core.messages import FetchTicket, FlightCaller, ForwardTicket, NodeStatus, ReadTicket, WriteTicket
 from leasehold.core.rights import user_of
 from leasehold.errors import Forbidden, Refused, Unauthenticated
@@ -14,7 +15,6 @@ from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS
 from leasehold.node.appends import Appends
 from leasehold.node.fetch import Fetches
 from leasehold.node.forwarding import FORWARD_LIMITS, ForwardLimits
-from leasehold.node.guarding import check_cluster, check_node
 from leasehold.node.published import Published
 from leasehold.node.scans import Scans
 from leasehold.node.space import noting

@@ -20,6 +20,17 @@ import pyarrow as pa
 
 from leasehold.core.catalog import Catalog, live_fields
 from leasehold.core.cutoff import check_decided, rows_taken_away
+from leasehold.core.data.read_access import authorise, is_replaceable
+from leasehold.core.data.requests import behind, busy, check_cluster, check_node, guarded, missing
+from leasehold.core.data.write_access import (
+    Admitted,
+    admit_forward,
+    admit_write,
+    described,
+    forward_ticket,
+    sealed_here,
+    stored,
+)
 from leasehold.core.lease import Pass
 from leasehold.core.messages import (
     BatchMark,
@@ -45,19 +56,8 @@ from leasehold.limits.flight import FLIGHT_READS_MAX, FLIGHT_WRITES_MAX
 from leasehold.limits.segments import SCHEMA_WAIT_NS
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent import Agent
-from leasehold.node.appends import (
-    Admitted,
-    admit_forward,
-    admit_write,
-    described,
-    forward_ticket,
-    sealed_here,
-    stored,
-)
-from leasehold.node.guarding import behind, busy, check_cluster, check_node, guarded, missing
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Following, Reconciler
-from leasehold.node.scans import authorise, is_replaceable
 from leasehold.storage.conforming import conform
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.forwarding import Forwarding, Peers

@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from leasehold.core.data.write_access import Peer
 from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
 from leasehold.core.messages import (
     BytesEnd,
@@ -32,7 +33,6 @@ from leasehold.limits.replication import (
     FORWARD_STALL_NS,
 )
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.node.forwarding import Peer
 from leasehold.wire.ports import Clock, Duplex, Transport
 
 FULL_POLL_NS: Final = 10 * MILLISECOND_NS

@@ -16,6 +16,7 @@ from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
+from leasehold.core.data.write_access import admit_forward
 from leasehold.core.messages import (
     BytesEnd,
     ForwardAdmitted,
@@ -35,7 +36,6 @@ from leasehold.errors import LeaseholdError, Superseded
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SchemaVersion, SegmentId, segment_transaction
 from leasehold.limits.units import SECOND_NS
 from leasehold.node import appends, forwarding
-from leasehold.node.appends import admit_forward
 from leasehold.node.forwarding import ForwardLimits, Peers
 from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment

@@ -12,6 +12,7 @@ from pyarrow import flight
 
 from leasehold.core import keys
 from leasehold.core.codec import encode
+from leasehold.core.data.requests import fenced
 from leasehold.core.messages import ForwardTicket, Message, PlanScan, ReadTicket, WriteTicket
 from leasehold.core.plan import put as put_record
 from leasehold.errors import BadSettings, Fenced, Indefinite, LeaseholdError, Refused
@@ -28,7 +29,6 @@ from leasehold.ids import (
 from leasehold.limits.flight import FLIGHT_FAILURE_BYTES_MAX, TICKET_BYTES_MAX
 from leasehold.limits.statements import REPLICATION_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.node import guarding
 from leasehold.node.published import Published
 from leasehold.node.serving import NodeFlight
 from leasehold.storage.files import SegmentFiles
@@ -270,7 +270,7 @@ def test_what_a_fenced_node_says_is_bounded(tmp_path: Path) -> None:
             long = msgspec.structs.replace(record, name=f"n{node.id}" + "x" * 61, address="h" * 500 + ":1")
             made.change([put_record(keys.node(record.id), long)])
         published = made.node(1).published
-        error = guarding.fenced(published, 2**63, (made.table.id, BucketNumber(0)))
+        error = fenced(published, 2**63, (made.table.id, BucketNumber(0)))
         assert max(len(error.text.encode()), len(error.hint.encode())) < FLIGHT_FAILURE_BYTES_MAX
         assert all(f"node {node} (n{node}x" in error.hint for node in range(2, REPLICATION_MAX + 1))
 

@@ -1,0 +1,74 @@
+"""Who may read a batch: the rules of a scan of one segment, on the view that the batch's guard gave.
+
+Authorisation follows the newest view, anew for each batch: nothing that it may say is remembered from one batch to the
+next. What is projected follows the revision that the scan pinned, which the ticket carries as its fields. So a rename
+changes nothing in a running scan, and a drop or a revoked right ends it within one batch.
+"""
+
+from leasehold.core.catalog import Catalog, check_through
+from leasehold.core.data.requests import check_generation, table_in_use
+from leasehold.core.messages import ReadTicket
+from leasehold.core.records import Field, TableRecord, UseState
+from leasehold.core.rights import check_read
+from leasehold.errors import Refused
+from leasehold.ids import NodeId
+from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
+from leasehold.limits.upkeep import DELETES_MAX
+
+
+def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None = None) -> TableRecord:
+    """Whether a view that has passed the guard allows this scan to go on; `authorised` is the last answer.
+
+    Records are immutable: while the view holds the very record that was authorised, nothing of the table has changed.
+    Who reads is decided each time: rights lie elsewhere. Raises `Unauthenticated`, `Forbidden`, `NotFound` with code
+    TABLE_DROPPED or VIEW_DROPPED, `Refused` with code GENERATION_CHANGED, BEHIND, COLUMN_DROPPED or SEGMENT_UNKNOWN.
+    """
+    check_generation(ticket.generation, view)
+    check_read(ticket.login, ticket.table, ticket.through, view)
+    check_through(ticket.through, view)
+    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
+    if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:
+        return authorised
+    table = table_in_use(view, ticket.table)
+    alive = {field.id for field in table.fields if field.state is UseState.IN_USE}
+    for field in ticket.fields:
+        if field.id not in alive:
+            raise Refused(
+                f"column {field.name} of table {view.table_name(table)} was dropped",
+                code="COLUMN_DROPPED",
+                hint="Start the scan again without it.",
+            )
+    # The hash too: a file that differs from it is put aside as damaged, which is not for a ticket to say.
+    if entry is None or entry.sha256 != ticket.sha256:
+        raise Refused(
+            f"segment {ticket.segment[:80]!r} is not in the manifest of {view.table_name(table)} with that hash",
+            code="SEGMENT_UNKNOWN",
+            hint="Start the scan again.",
+        )
+    return table
+
+
+def is_replaceable(ticket: ReadTicket, view: Catalog, node: NodeId) -> bool:
+    """Whether a node other than `node` holds the segment too."""
+    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
+    return entry is not None and bool(set(entry.holders) - {node})
+
+
+def check_sound(ticket: ReadTicket) -> None:
+    """Raises `Refused` with code BAD_TICKET if a value lies outside its bounds."""
+    if not _is_sound(ticket):
+        raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
+
+
+def _is_sound(ticket: ReadTicket) -> bool:
+    gone = ticket.cutoff
+    if gone is not None and (len(gone.undecided) > DELETES_MAX or (gone.earliest_us or 0) >= 2**63):
+        return False
+    if len(ticket.fields) > COLUMNS_MAX or len({field.id for field in ticket.fields}) != len(ticket.fields):
+        return False  # a column that is named again is decoded again
+    return ticket.row_offset >= 0 and not any(map(_has_long_value, ticket.fields))
+
+
+def _has_long_value(field: Field) -> bool:
+    """Whether its first value is longer than any that a statement can give: a byte of a BINARY is two characters."""
+    return field.initial is not None and len(field.initial) > 2 * LITERAL_CHARACTERS_MAX

@@ -1,0 +1,199 @@
+"""What every request of a data node goes through: the cluster it is meant for, the guard, and what names in it must be.
+
+The guard itself is `core.lease.guard`; here its verdict becomes a view to decide on or an error to answer with. All
+that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
+`docs/protocols.md` has the table of all paths. Whatever else reads `Serving.view` only waits, or words an error.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from leasehold.core.catalog import BucketKey, Catalog
+from leasehold.core.generations import generation_changed, generation_of
+from leasehold.core.identity import hash_secret
+from leasehold.core.lease import NO_LEASE, Pass, Published, guard
+from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
+from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    Generation,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    Revision,
+    SegmentId,
+    Session,
+)
+from leasehold.limits.clients import TOLD_ADDRESS_CHARACTERS_MAX
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+
+
+class Serving(Published[Catalog], Protocol):
+    """What a node publishes, as its requests read it: the newest view and lease, and which node this process is."""
+
+    @property
+    def cluster_id(self) -> ClusterId:
+        """Empty until the process has joined."""
+        ...
+
+    @property
+    def node(self) -> NodeId:
+        """0 until the process has joined."""
+        ...
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """0 until the process has joined."""
+        ...
+
+    @property
+    def had_lease(self) -> bool:
+        """Whether this process has had a lease: then `NO_LEASE` means that it was given back."""
+        ...
+
+    @property
+    def session(self) -> Session | None:
+        """Proves to peers which node this is; a secret."""
+        ...
+
+    @property
+    def seal_key(self) -> bytes:
+        """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
+        ...
+
+
+def guarded(serving: Serving, now_ns: Callable[[], int], bucket: BucketKey | None = None) -> Pass[Catalog]:
+    """Passes the guard, or raises `Fenced`, which names the other replicas of `bucket`."""
+    passed = guard(serving, now_ns)
+    if passed is None:
+        raise fenced(serving, now_ns(), bucket)
+    return passed
+
+
+def fenced(serving: Serving, instant_ns: int, bucket: BucketKey | None = None) -> Fenced:
+    """The error of a node whose guard did not pass at `instant_ns`: who, since when, and where to go instead."""
+    view, lease = serving.view, serving.lease
+    who = _named(view, serving.node) if serving.node else "this node"
+    if lease is not NO_LEASE:
+        since_ms = max(0, instant_ns - lease.deadline_ns) // MILLISECOND_NS
+        text = f"{who} has been fenced for {since_ms} ms: it can't prove that its schema is current"
+    elif serving.had_lease:
+        text = f"{who} has given its lease back: it stops"
+    else:
+        text = f"{who} has had no lease since it started: it can't prove yet that its schema is current"
+    return Fenced(
+        text,
+        hint="Ask another replica: this one serves again with its next grant, SHOW NODES tells how it stands."
+        + _elsewhere(view, serving.node, bucket),
+    )
+
+
+def _elsewhere(view: Catalog, node: NodeId, bucket: BucketKey | None) -> str:
+    """Where else the bucket is, by a view that nothing proves current: whoever is asked there guards for itself."""
+    record = None if bucket is None else view.buckets.get(bucket)
+    replicas = () if record is None else record.replicas
+    known = [view.nodes[one] for one in replicas if one != node and one in view.nodes]
+    others = ", ".join(_placed(one) for one in known if not one.removed)
+    return f" As last known here the bucket is also on {others}." if others else ""
+
+
+def _placed(node: NodeRecord) -> str:
+    return f"node {node.id} ({node.name}) at {node.address[:TOLD_ADDRESS_CHARACTERS_MAX]}"
+
+
+def _named(view: Catalog, node: NodeId) -> str:
+    record = view.nodes.get(node)
+    return f"node {node}" if record is None else f"node {node} ({record.name})"
+
+
+def check_cluster(serving: Serving, cluster_id: ClusterId) -> None:
+    """Raises `Refused` with code OTHER_CLUSTER for a request that is meant for another cluster.
+
+    No guard: a process belongs to one cluster for its whole life.
+    """
+    if serving.cluster_id != cluster_id:
+        here = f"belongs to cluster {serving.cluster_id}" if serving.cluster_id else "has joined no cluster yet"
+        raise Refused(
+            f"the request is for cluster {cluster_id[:64]}, this node {here}",
+            code="OTHER_CLUSTER" if serving.cluster_id else "NOT_JOINED",
+            hint="Look the table up again: another cluster may use this address now.",
+        )
+
+
+def check_node(node: NodeId, session: Session | None, view: Catalog) -> None:
+    """Whole segments are for nodes: no right covers them. Raises `Forbidden` for others.
+
+    Where there are no users too: a node that is cut off does not hear of the first one.
+    """
+    record = view.nodes.get(node)
+    known = None if record is None or record.removed else record.session_hash
+    if known is None or session is None or hash_secret(session) != known:
+        text = "only the nodes of this cluster hand whole segments to each other"
+        raise Forbidden(text, hint="Read the table with SELECT on it, append to it with INSERT.")
+
+
+def behind(serving: Serving, revision: Revision, waited_ns: int) -> Definite:
+    """The error for a view that does not show `revision` after `waited_ns`."""
+    return Refused(
+        f"node {serving.node} shows revision {serving.view.revision}, the request has seen {revision}",
+        code="BEHIND",
+        hint=f"Another replica may serve; this one did not catch up in {waited_ns / SECOND_NS:g} s.",
+    )
+
+
+def check_generation(generation: Generation, view: Catalog) -> None:
+    """Raises `Refused` for a request of another generation than that of a view that has passed the guard.
+
+    With code GENERATION_CHANGED if the view is of a newer one, which every node will be of: generations rise. Of an
+    older one with code BEHIND: another replica may serve, and this node will once it has recovered.
+    """
+    here = generation_of(view)
+    if here == generation:
+        return
+    if here > generation:
+        raise generation_changed(generation, here)
+    raise Refused(
+        f"this node's view is of generation {here}, the request of generation {generation}",
+        code="BEHIND",
+        hint="Another replica may serve; this one does once it has recovered to what the cluster goes on from.",
+    )
+
+
+def table_in_use(view: Catalog, table: ObjectId) -> TableRecord:
+    """The table; raises `NotFound` with code TABLE_DROPPED if it may not be used on this view."""
+    record = view.tables.get(table)
+    if record is None or record.state is not UseState.IN_USE:
+        name = f"table {table}" if record is None else f"table {view.table_name(record)}"
+        raise NotFound(f"{name} was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what there is.")
+    return record
+
+
+def assigned_bucket(view: Catalog, table: ObjectId, bucket: BucketNumber, node: NodeId) -> BucketRecord:
+    """The bucket; raises `Refused` with code NOT_ASSIGNED if this node is not one of its replicas."""
+    record = view.buckets.get((table, bucket))
+    if record is None or node not in record.replicas:
+        raise Refused(
+            f"bucket {bucket} of table {table} is not assigned to node {node}",
+            code="NOT_ASSIGNED",
+            hint="Look the table up again: its buckets may have moved.",
+        )
+    return record
+
+
+def missing(serving: Serving, segment: SegmentId) -> Definite:
+    """The error for a segment that is not on this disk."""
+    return Refused(
+        f"node {serving.node} does not hold segment {segment}",
+        code="SEGMENT_MISSING",
+        hint="Another replica may serve; this node fetches what it lacks.",
+    )
+
+
+def busy(what: str, most: int) -> Definite:
+    """The error for one stream too many."""
+    return Refused(
+        f"this node has {most} {what} under way, as many as it takes",
+        code="BUSY",
+        hint="Another replica may serve; or try again with fewer streams at once.",
+    )

@@ -1,0 +1,150 @@
+"""Which rows a node takes: the rules of a client's write and of a segment that a peer passes on, on one view.
+
+A client needs a login that may append, an open write transaction, and a bucket of which this node is a replica. A peer
+needs no right: it has admitted its client. It needs to be a node, in its newest incarnation.
+"""
+
+from typing import NamedTuple
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.data.requests import Serving, assigned_bucket, check_node, table_in_use
+from leasehold.core.messages import BytesEnd, ForwardTicket, Holder, SegmentStored, StagedSegment, WriteTicket
+from leasehold.core.records import TableRecord, TransactionRecord, TransactionState
+from leasehold.core.replication import holders_needed
+from leasehold.core.rights import check_append
+from leasehold.core.seals import sealed
+from leasehold.errors import Refused, Superseded
+from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
+
+Peer = tuple[NodeId, str]
+"""A node and the address where it serves."""
+
+
+class Admitted(NamedTuple):
+    """A write that may go on, decided on `view`; `peers` are the other replicas of its bucket."""
+
+    view: Catalog
+    table: TableRecord
+    peers: list[Peer]
+    order: int
+    """The number of its write transaction."""
+    min_in_sync: int
+    """How many holders the commit will ask for."""
+
+
+def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
+    """Whether `view`, which has passed the guard, lets `node` take these rows."""
+    check_append(ticket.login, ticket.table, view)
+    table = table_in_use(view, ticket.table)
+    if not 1 <= ticket.schema_version <= table.schema_version:
+        raise Refused(
+            f"schema version {ticket.schema_version} of {view.table_name(table)} is not known",
+            code="SCHEMA_CHANGED",
+            hint="Look the table up again.",
+        )
+    if not is_segment_id(ticket.segment) or segment_transaction(ticket.segment) != ticket.transaction:
+        raise Refused(
+            f"segment {ticket.segment[:80]!r} is not of write transaction {ticket.transaction[:64]!r}",
+            code="BAD_SEGMENT",
+            hint="Begin the segment's id with the transaction's.",
+        )
+    record = _open(ticket, view)
+    bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
+    others = [one for one in bucket.replicas if one != node]
+    peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
+    assert view.settings is not None, "a cluster with tables has settings"
+    return Admitted(view, table, peers, record.order, holders_needed(view.settings, table))
+
+
+def forward_ticket(ticket: WriteTicket, admitted: Admitted, serving: Serving) -> ForwardTicket:
+    """What this node passes a client's segment on with."""
+    return ForwardTicket(
+        cluster_id=ticket.cluster_id,
+        segment=ticket.segment,
+        table=ticket.table,
+        bucket=ticket.bucket,
+        revision=admitted.view.revision,
+        sender=serving.node,
+        sender_incarnation=serving.incarnation,
+        session=serving.session,
+    )
+
+
+def sealed_here(serving: Serving, segment: StagedSegment, order: int) -> Holder:
+    """This node as a holder of the segment, which lies on its disk, synced."""
+    myself = Holder(node=serving.node, incarnation=serving.incarnation)
+    return sealed(myself, serving.seal_key, segment, order)
+
+
+def described(ticket: ForwardTicket, end: BytesEnd) -> StagedSegment:
+    """The segment as its sender will answer for it; rows and statistics are believed: the sender is a node.
+
+    Raises `Refused` if it is another segment than the one whose bytes came.
+    """
+    segment = end.segment
+    came = (ticket.segment, ticket.table, ticket.bucket, end.size_bytes, end.sha256)
+    if segment is None or came != (segment.id, segment.table, segment.bucket, segment.size_bytes, segment.sha256):
+        raise Refused("the sender describes another segment", code="BAD_MESSAGE", hint="upgrade the sender")
+    return segment
+
+
+def stored(segment: StagedSegment, serving: Serving, order: int) -> SegmentStored:
+    """What this node answers to the sender of a segment whose bytes lie on its disk, synced."""
+    myself = sealed_here(serving, segment, order)
+    return SegmentStored(
+        node=myself.node,
+        incarnation=myself.incarnation,
+        size_bytes=segment.size_bytes,
+        sha256=segment.sha256,
+        seal=myself.seal,
+    )
+
+
+def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
+    """Whether `view`, which has passed the guard, lets `node` take a segment's bytes from their sender; the number of
+    the write transaction."""
+    table_in_use(view, ticket.table)
+    if not is_segment_id(ticket.segment):
+        raise Refused(f"{ticket.segment[:80]!r} names no segment", code="BAD_SEGMENT", hint="upgrade the sender")
+    transaction = segment_transaction(ticket.segment)
+    record = view.transactions.get(transaction)
+    if record is None or record.table != ticket.table:
+        raise _not_open(transaction)
+    if record.state is TransactionState.ABORTED:
+        raise _ended(record)  # one that is committed may still find a slow replica: its file is as good as a copy
+    assigned_bucket(view, ticket.table, ticket.bucket, node)
+    sender = view.nodes.get(ticket.sender)
+    if sender is None or sender.removed or sender.incarnation != ticket.sender_incarnation:
+        # INV-ID-2: an older incarnation changes nothing.
+        raise Superseded(
+            f"node {ticket.sender} with incarnation {ticket.sender_incarnation} is not a member now",
+            hint="Only its newest incarnation is heard.",
+        )
+    check_node(ticket.sender, ticket.session, view)
+    return record.order
+
+
+def _open(ticket: WriteTicket, view: Catalog) -> TransactionRecord:
+    """The transaction, as the revision at which it was opened has it, or a later one."""
+    record = view.transactions.get(ticket.transaction)
+    if record is None or record.table != ticket.table:
+        raise _not_open(ticket.transaction)
+    if record.state is not TransactionState.OPEN:
+        raise _ended(record)
+    return record
+
+
+def _not_open(transaction: TransactionId) -> Refused:
+    return Refused(
+        f"write transaction {transaction[:64]} is not open on this table",
+        code="TRANSACTION_UNKNOWN",
+        hint="Open one and write the rows again.",
+    )
+
+
+def _ended(record: TransactionRecord) -> Refused:
+    return Refused(
+        f"write transaction {record.id} is {record.state}: it takes no more rows",
+        code="ABORTED" if record.state is TransactionState.ABORTED else "TRANSACTION_ENDED",
+        hint="Open another one and write the rows again.",
+    )
