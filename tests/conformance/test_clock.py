@@ -1,7 +1,6 @@
 """What every clock promises, held against the real one and the simulated one."""
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -108,10 +107,6 @@ def test_call_at_calls_once_due_never_from_inside_and_never_when_cancelled(run: 
         assert called[1][1] >= now_ns + 10 * MILLISECOND_NS
 
     run(check)
-
-
-def test_the_real_clock_says_whether_it_counts_suspends() -> None:
-    assert BoottimeClock().counts_suspend == hasattr(time, "CLOCK_BOOTTIME")
 
 
 def simulated(check: Callable[[VirtualLoop], Coroutine[Any, Any, None]]) -> None:

@@ -20,6 +20,18 @@ Listen = Callable[[str], Awaitable[Datagrams]]
 """Hears at a name: of a simulated host, or at the loopback address whatever the name."""
 
 
+class RecordingSocket(socket.socket):
+    """Notes where it was told to send."""
+
+    def __init__(self, family: int, kind: int) -> None:
+        super().__init__(family, kind)
+        self.targets: list[Any] = []
+
+    def sendto(self, blob: Any, target: Any) -> int:  # type: ignore[override]
+        self.targets.append(target)
+        return super().sendto(blob, target)
+
+
 def over_udp(scenario: Callable[[Listen], Awaitable[None]]) -> None:
     asyncio.run(_over_udp(scenario))
 
@@ -104,12 +116,16 @@ def test_sending_to_where_nobody_hears_goes_unnoticed(run: Any) -> None:
 
 
 async def test_only_this_machine_is_sent_to_and_no_name_is_looked_up() -> None:
-    one, other, v6 = await udp.listen("127.0.0.1:0"), await udp.listen("localhost:0"), await udp.listen("[::1]:0")
+    other, v6 = await udp.listen("localhost:0"), await udp.listen("[::1]:0")
+    bound = RecordingSocket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    bound.bind(("127.0.0.1", 0))
+    one = udp.UdpDatagrams(bound)
     for address in ("192.0.2.1:7", "example.invalid:7", "nonsense", v6.address, "127.0.0.1:99999"):
         one.send(address, b"x")
-    assert one.unsent == 5
+    assert bound.targets == []
     one.send(other.address.replace("127.0.0.1", "localhost"), b"y")
     assert await other.receive() == (one.address, b"y")
+    assert bound.targets == [("127.0.0.1", int(other.address.rpartition(":")[2]))]
     assert v6.address.startswith("[::1]:")
     for end in (one, other, v6):
         await end.close()

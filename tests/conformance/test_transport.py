@@ -9,8 +9,8 @@ from leasehold.errors import BadSettings, Definite, Fenced, Indefinite, Leasehol
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.ports import Connection, Server
-from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, checked, refusal, text
+from leasehold.wire.ports import Connection
+from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, Server, checked, refusal, text
 
 
 @pytest.fixture(params=RUNS)

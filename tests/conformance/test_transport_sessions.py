@@ -7,8 +7,8 @@ import pytest
 from leasehold.core.messages import JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, Unreachable
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.ports import Connection, Server
-from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, checked, refusal, text
+from leasehold.wire.ports import Connection
+from tests.conformance.transport_ground import RUNS, SOON_NS, Echo, Ground, Run, Server, checked, refusal, text
 
 
 @pytest.fixture(params=RUNS)

@@ -14,10 +14,23 @@ from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
-from leasehold.wire.ports import Connection, Duplex, Server, Service, Transport
+from leasehold.wire.ports import Connection, Duplex, Service, Transport
 from leasehold.wire.rpc import GrpcTransport, serve
 
 SOON_NS = 10 * SECOND_NS
+
+
+class Server(Protocol):
+    """Listens at one address until closed."""
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it really listens on."""
+        ...
+
+    async def close(self) -> None:
+        """Stops listening and ends open calls; idempotent."""
+        ...
 
 
 class Ground(Protocol):

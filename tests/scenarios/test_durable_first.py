@@ -9,7 +9,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.lineage import next_lineage
 from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.reconcile import Emptied, OnDisk, by_bucket
+from leasehold.core.reconcile import Emptied, OnDisk
 from leasehold.core.records import DroppedRecord
 from leasehold.core.recovery_events import (
     Comparison,
@@ -19,6 +19,7 @@ from leasehold.limits.vault import VAULT_DELAY_NS
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.disk import by_bucket
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk

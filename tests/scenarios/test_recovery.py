@@ -15,7 +15,6 @@ from leasehold.core.catalog import Catalog, Diverged
 from leasehold.core.codec import decode_record, encode
 from leasehold.core.messages import AskSnapshot, RecoveryFinished, SessionOpened, Watched, WatchFailed
 from leasehold.core.operations import Change
-from leasehold.core.reconcile import by_bucket
 from leasehold.core.records import DroppedRecord, NodeRecord
 from leasehold.core.recovery_events import (
     Stage,
@@ -26,6 +25,7 @@ from leasehold.limits.replication import RECONCILE_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.cluster import SimulatedCluster
+from leasehold.testing.disk import by_bucket
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle

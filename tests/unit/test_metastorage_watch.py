@@ -40,6 +40,18 @@ class Log:
         return Replay(batches=within, covered=covered, complete=covered == len(self.batches))
 
 
+class Unread:
+    """Stands for a revision that is published when no watch is open: nobody may look at it."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        raise AssertionError("a watch that has ended was offered a revision")
+
+
+def assert_nobody_watches(fanout: Fanout) -> None:
+    fanout.publish((Unread(),))  # type: ignore[arg-type]
+
+
 async def revisions(watch, count: int) -> list[int]:
     return [(await anext(watch)).revision for _ in range(count)]
 
@@ -56,7 +68,7 @@ async def test_history_is_read_in_parts_and_then_no_more() -> None:
             log.write()
             assert (await waiting).revision == number
     assert log.reads == [1, 3, 5]
-    assert fanout.watchers == 0
+    assert_nobody_watches(fanout)
 
 
 async def test_what_commits_while_history_is_read_is_seen_once() -> None:
@@ -120,7 +132,16 @@ async def test_compaction_below_what_was_dropped_loses_nothing() -> None:
         assert [(await waiting).revision, *await revisions(watch, 2)] == [11, 12, 13]
         with pytest.raises(Compacted):
             await anext(watch)
-    assert fanout.watchers == 0
+
+
+async def test_a_watch_that_can_not_be_replayed_ends() -> None:
+    fanout = Fanout(3)
+    log = Log(fanout)
+    log.write(5)
+    log.minimum = 3
+    with pytest.raises(Compacted):
+        await anext(fanout.follow(b"", b"z", Revision(1), log.read))
+    assert_nobody_watches(fanout)
 
 
 async def test_compaction_of_what_others_wrote_meanwhile_loses_nothing() -> None:

@@ -58,7 +58,6 @@ from leasehold.ids import (
 )
 
 SegmentMap: TypeAlias = "HashTrieMap[SegmentId, SegmentRecord]"
-ReplacedMap: TypeAlias = "HashTrieMap[SegmentId, ReplacedRecord]"
 DeleteMap: TypeAlias = "HashTrieMap[int, DeleteRecord]"
 GrantMap: TypeAlias = "HashTrieMap[PrincipalId, GrantRecord]"
 

@@ -25,9 +25,3 @@ def lasts_ns(span_ns: int, drift_ppm: int) -> int:
 def grant_bound_ns(settings: SettingsRecord, duration_ns: int) -> int:
     """How long after it received a request a leader must count the grant of `duration_ns` as outstanding."""
     return outlast_ns(duration_ns, settings.drift_ppm) + settings.lease_margin_ns
-
-
-def longest_wait_ns(settings: SettingsRecord, largest_outstanding_ns: int) -> int:
-    """The longest a barrier can wait for nodes that say nothing, in real time: the bound on the slowest clock."""
-    bound_ns = grant_bound_ns(settings, max(settings.lease_duration_ns, largest_outstanding_ns))
-    return lasts_ns(bound_ns, settings.drift_ppm)

@@ -20,7 +20,7 @@ and for each segment of the manifest in an assigned bucket that is not on disk: 
 the manifest names this node as a holder of it, the leader is told first that it is not (I7).
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Mapping
 from itertools import islice
 
 import msgspec
@@ -257,14 +257,6 @@ def _against_manifest(
         doubted=tuple(doubted),
         kept=tuple(kept),
     )
-
-
-def by_bucket(files: Iterable[OnDisk]) -> Listing:
-    """As a listing."""
-    found: dict[BucketKey, set[SegmentId]] = {}
-    for one in files:
-        found.setdefault((one.table, one.bucket), set()).add(one.segment)
-    return {key: frozenset(segments) for key, segments in found.items()}
 
 
 def _same(files: frozenset[SegmentId], others: frozenset[SegmentId]) -> bool:

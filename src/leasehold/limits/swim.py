@@ -11,8 +11,6 @@ DATAGRAM_SEAL_BYTES: Final = 16
 """Of the HMAC-SHA256 at the end of a datagram."""
 DATAGRAM_CLUSTER_BYTES: Final = 8
 """Of the cluster id's hash at the start of it."""
-DATAGRAMS_QUEUED_MAX: Final = 4_096
-"""That have arrived at a simulated member and were not looked at; the next ones are dropped. Really, in the kernel."""
 DATAGRAMS_BATCH_MAX: Final = 64
 """Datagrams that are read one after the other."""
 DATAGRAMS_REST_NS: Final = 10 * MILLISECOND_NS

@@ -100,11 +100,6 @@ class Succession:
             if not turn.done():
                 turn.set_result(None)
 
-    def depose(self) -> None:
-        """Ends the current leadership without its holder knowing, as a lock that was lost would."""
-        if self._leader is not None:
-            self.end(self._leader)
-
     def leave(self, owner: object, error: Callable[[], LeaseholdError]) -> None:
         """Ends all that `owner` has here: its waiting candidates get `error`, its leadership ends."""
         for waiting, turn in self._waiting:

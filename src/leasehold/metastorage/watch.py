@@ -91,11 +91,6 @@ class Fanout:
         self._subscriptions: dict[Subscription, None] = {}
         self._error: Callable[[], LeaseholdError] | None = None
 
-    @property
-    def watchers(self) -> int:
-        """How many watches are open."""
-        return len(self._subscriptions)
-
     def publish(self, batches: Iterable[RevisionChanges]) -> None:
         """Hands durable revisions to every watcher, in revision order, each key-ordered and not empty."""
         for batch in batches:

@@ -47,7 +47,7 @@ from leasehold.core.messages import (
     WhoAreYou,
     WriteTicket,
 )
-from leasehold.core.reconcile import OnDisk, by_bucket
+from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import ColumnStatistics, Field, TableRecord
 from leasehold.core.rewrite import hiding
 from leasehold.errors import Corrupt, LeaseholdError, Refused
@@ -59,7 +59,7 @@ from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.node.reconciler import Following, Reconciler
 from leasehold.storage.conforming import conform
-from leasehold.testing.disk import MemoryDisk, SegmentDisk
+from leasehold.testing.disk import MemoryDisk, SegmentDisk, by_bucket
 from leasehold.testing.forwarding import Forwarding, Peers
 from leasehold.testing.hosts import Host
 from leasehold.testing.rows import Content, RowId, batch_message, fulfils, rows_in, rows_message

@@ -18,8 +18,9 @@ from typing import Self
 import msgspec
 
 from leasehold.core.messages import FetchTicket
-from leasehold.core.reconcile import Emptied, Listing, OnDisk, by_bucket
+from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import SegmentRecord
+from leasehold.core.shelf import BucketKey
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
 from leasehold.limits.replication import FETCH_BASE_NS
@@ -34,6 +35,14 @@ OnRemoved = Callable[[ObjectId, BucketNumber, SegmentId], None]
 
 
 _Files = dict[OnDisk, Content]
+
+
+def by_bucket(files: Iterable[OnDisk]) -> Listing:
+    """Makes the listing that a disk with these files gives."""
+    found: dict[BucketKey, set[SegmentId]] = {}
+    for one in files:
+        found.setdefault((one.table, one.bucket), set()).add(one.segment)
+    return {key: frozenset(segments) for key, segments in found.items()}
 
 
 class SegmentDisk:

@@ -11,7 +11,7 @@ import msgspec
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId, NodeId
-from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAMS_QUEUED_MAX
+from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock, SimulatedTimer
 from leasehold.testing.cluster import SeededEntropy
@@ -25,6 +25,8 @@ CLUSTER: Final = ClusterId("c" * 32)
 HEADER_BYTES: Final = 28
 """Of UDP and IPv4, around each datagram."""
 PORT: Final = 7400
+DATAGRAMS_QUEUED_MAX: Final = 4_096
+"""Datagrams that have arrived at a member and wait to be looked at; the next ones are dropped, as a kernel does."""
 POLL_NS: Final = 50 * MILLISECOND_NS
 
 

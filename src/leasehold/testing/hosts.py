@@ -1,12 +1,14 @@
-"""Simulated machines: servers and connections of `wire.ports`, over `testing.network`.
+"""Simulated machines: servers as `wire.rpc` has them and connections of `wire.ports`, over `testing.network`.
 
 The handlers of `wire.rpc` and both ends of `wire.duplex` run here as they do over gRPC.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from leasehold.core.codec import decode_message
 from leasehold.core.messages import Message
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
@@ -14,7 +16,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.streams import End, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service
-from leasehold.wire.requests import EOF, whole
+from leasehold.wire.requests import EOF
 from leasehold.wire.rpc import SESSION, STREAM, ClientDuplex, Handlers, close_all, read_answer
 
 if TYPE_CHECKING:
@@ -95,8 +97,14 @@ class Host:
             server.abandon(silent=silent)
 
 
+@contextlib.asynccontextmanager
+async def _arrived(request: bytes) -> AsyncGenerator[Message]:
+    """Reads a request of which all bytes are there."""
+    yield decode_message(request)
+
+
 class SimulatedServer:
-    """Implements `wire.ports.Server`; owns the tasks of its handlers, until `close` or `Network.kill`."""
+    """Stands for `wire.rpc.GrpcServer`; owns the tasks of its handlers, until `close` or `Network.kill`."""
 
     def __init__(self, host: Host, address: str, handlers: Handlers) -> None:
         self._host = host
@@ -142,7 +150,7 @@ class SimulatedServer:
 
     def handler(self, method: str, request: bytes, end: End) -> Coroutine[Any, Any, None]:
         """The handler of a stream."""
-        return self._handlers.session(None, end) if method == SESSION else self._handlers.stream(whole(request), end)
+        return self._handlers.session(None, end) if method == SESSION else self._handlers.stream(_arrived(request), end)
 
     def answer(self, request: bytes, reply: Callable[[Result], None]) -> asyncio.Task[Any]:
         """Handles a call; `reply` gets its answer, or that there is none."""
@@ -152,7 +160,7 @@ class SimulatedServer:
             if answer_to is not None:
                 answer_to(unreachable(self._address, "connection reset") if done.cancelled() else done.result())
 
-        task = self.own(self._handlers.call(whole(request)), on_done)
+        task = self.own(self._handlers.call(_arrived(request)), on_done)
         self._replies[task] = reply
         return task
 

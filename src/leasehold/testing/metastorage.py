@@ -20,7 +20,7 @@ from leasehold.ids import Revision
 from leasehold.limits.metastorage import REPLAY_REVISIONS_MAX
 from leasehold.metastorage.campaign import TIMING, Time, campaign
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
-from leasehold.metastorage.leadership import Election, Succession
+from leasehold.metastorage.leadership import Election, ExclusiveLeadership, Succession
 from leasehold.metastorage.transaction import (
     Put,
     as_revision,
@@ -78,6 +78,8 @@ class MemoryStore:
         self.newest = Revision(0)
         self.minimum = Revision(1)
         self.succession = Succession()
+        self.elected: ExclusiveLeadership | None = None
+        """The newest leadership of `succession`."""
         self._keys: list[bytes] = []
         self._versions: dict[bytes, list[tuple[Revision, KeyValue | None]]] = {}
         self._log: dict[Revision, RevisionChanges] = {}
@@ -96,7 +98,8 @@ class MemoryStore:
 
     def depose(self) -> None:
         """Lets another candidate lead while the present leader still believes it does."""
-        self.succession.depose()
+        if self.elected is not None:
+            self.succession.end(self.elected)
 
     def attach(self, handle: "MemoryMetaStorage") -> None:
         """From now on the handle is told of every revision."""
@@ -271,9 +274,10 @@ class MemoryMetaStorage:
                 if self._is_closed:
                     raise _lost() from error
                 raise
-        return await self.store.succession.campaign(
+        self.store.elected = await self.store.succession.campaign(
             self, lambda: self._request("campaign", lambda: self.store.lead(candidate))
         )
+        return self.store.elected
 
     async def close(self) -> None:
         """As `MetaStorage.close`; what still waits in a hook gets `Indefinite`, and did not happen."""

@@ -186,15 +186,6 @@ class SqliteVault:
         self._thread.shutdown()
         self._lock.release()
 
-    async def synchronous(self, level: int = NORMAL) -> int:
-        """What SQLite says of its `synchronous` setting while a write at `level` runs: 1 is NORMAL, 2 is FULL."""
-
-        def read(database: sqlite3.Connection) -> int:
-            with self._synchronous(level):
-                return pragma(database, "synchronous")
-
-        return await self._run(read)
-
     # ------------------------------------------------------------ on the database thread
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,7 +1,7 @@
 """The real clock: the one place that reads time.
 
 CLOCK_BOOTTIME counts the time a machine is suspended, so a lease that ended during a suspend is seen as ended at
-the first reading after it. Where there is no such clock the monotonic one stands in, and `counts_suspend` says so.
+the first reading after it. Where there is no such clock, the monotonic one stands in.
 """
 
 import asyncio
@@ -40,11 +40,6 @@ class LoopTimer:
 
 class BoottimeClock:
     """Implements `wire.ports.Clock`. Holds no state: all instances of a machine agree."""
-
-    @property
-    def counts_suspend(self) -> bool:
-        """Whether the clock goes on while the machine is suspended; if not, warn the person who runs it."""
-        return _BOOTTIME is not None
 
     def now_ns(self, _clock_id: int = _CLOCK_ID) -> int:
         """Nanoseconds since boot; never goes back. Takes no argument (the id is bound here for speed alone)."""

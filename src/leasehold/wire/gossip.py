@@ -44,12 +44,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traffic(msgspec.Struct, kw_only=True):
-    """What has gone through since the start; bytes without the headers of UDP and IP."""
+    """What was sent and what was dropped since the start; bytes without the headers of UDP and IP."""
 
     sent: int = 0
     sent_bytes: int = 0
-    received: int = 0
-    received_bytes: int = 0
     dropped: Counter[Dropped] = msgspec.field(default_factory=Counter)
 
 
@@ -85,11 +83,6 @@ class Gossip:
         self._over = asyncio.Event()
         self._runs = False
         self.traffic = Traffic()
-
-    @property
-    def has_joined(self) -> bool:
-        """Whether any other member has been heard of."""
-        return self._swim.has_joined
 
     @property
     def health(self) -> int:
@@ -149,12 +142,9 @@ class Gossip:
             self._step(TimePassed())
 
     def _hear(self, source: str, blob: bytes) -> None:
-        traffic = self.traffic
-        traffic.received += 1
-        traffic.received_bytes += len(blob)
         opened = self._seal.open(blob)
         if isinstance(opened, Dropped):
-            traffic.dropped[opened] += 1
+            self.traffic.dropped[opened] += 1
         else:
             self._step(DatagramReceived(source=source, datagram=opened))
 

@@ -136,19 +136,6 @@ class Service(Protocol):
         ...
 
 
-class Server(Protocol):
-    """Listens at one address until closed."""
-
-    @property
-    def address(self) -> str:
-        """The `host:port` it really listens on."""
-        ...
-
-    async def close(self) -> None:
-        """Stops listening and ends open calls; idempotent."""
-        ...
-
-
 class Vault(Protocol):
     """A node's durable local state. Every write is one transaction, durable as its method says when it returns."""
 

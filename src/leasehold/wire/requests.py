@@ -52,12 +52,6 @@ def frames(blob: bytes) -> Iterator[bytes]:
         yield blob[start : start + REQUEST_FRAME_BYTES_MAX]
 
 
-@contextlib.asynccontextmanager
-async def whole(blob: bytes) -> AsyncGenerator[Message]:
-    """A request that has arrived."""
-    yield decode_message(blob)
-
-
 class Requests:
     """Reads the requests of one server."""
 

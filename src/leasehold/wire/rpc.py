@@ -407,7 +407,7 @@ class Handlers:
 
 
 class GrpcServer:
-    """Implements `wire.ports.Server`; made by `serve`."""
+    """A gRPC server that listens at one address; made by `serve`."""
 
     def __init__(self, server: grpc.aio.Server, address: str) -> None:
         self._server = server

@@ -6,6 +6,7 @@ each: a flood takes a bounded share of the loop, on which leases live too.
 """
 
 import asyncio
+import contextlib
 import errno
 import socket
 from functools import lru_cache
@@ -28,8 +29,6 @@ class UdpDatagrams:
         self._woken = asyncio.Event()
         self._batch_left = DATAGRAMS_BATCH_MAX
         self._rest: asyncio.TimerHandle | None = None
-        self.unsent = 0
-        """How many could not be handed to the network."""
 
     @property
     def address(self) -> str:
@@ -40,12 +39,9 @@ class UdpDatagrams:
         """Hands one over, if the address is one of this machine; it is lost if the kernel takes no more."""
         target = _target(address)
         if self._socket is None or target is None or (":" in target[0]) is not self._is_ipv6:
-            self.unsent += 1
             return
-        try:
+        with contextlib.suppress(OSError):
             self._socket.sendto(blob, target)
-        except OSError:
-            self.unsent += 1
 
     async def receive(self) -> tuple[str, bytes]:
         """The next one and where it came from."""

@@ -6,9 +6,10 @@ import pytest
 from leasehold.core import keys, reconcile
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
-from leasehold.core.reconcile import OnDisk, Plan, assigned, by_bucket, compare, in_turn, outdated, to_clean
+from leasehold.core.reconcile import OnDisk, Plan, assigned, compare, in_turn, outdated, to_clean
 from leasehold.core.records import BucketRecord, DroppedRecord, ReplacedRecord, TransactionRecord, TransactionState
 from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE
+from leasehold.testing.disk import by_bucket
 from tests.unit.core.catalog_words import Ground, hex_128
 from tests.unit.core.test_replication import segment
 

@@ -11,7 +11,7 @@ import pytest
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.plan import put
-from leasehold.core.reconcile import Emptied, Listing, OnDisk, by_bucket
+from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import BucketRecord, SegmentRecord
 from leasehold.core.recovery_events import (
     Comparison,
@@ -23,6 +23,7 @@ from leasehold.node import comparing
 from leasehold.node.published import Published
 from leasehold.node.reconciler import ReconcileLimits, Reconciler
 from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.disk import by_bucket
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk

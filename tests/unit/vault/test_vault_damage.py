@@ -7,7 +7,9 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -161,49 +163,88 @@ async def test_what_a_crash_in_the_middle_of_making_it_left_is_made_anew(tmp_pat
     assert names(tmp_path) == ["lock", "vault.db"]
 
 
-async def test_the_settings_that_make_writes_durable_are_the_ones_sqlite_runs_with(tmp_path: Path) -> None:
+class ScriptedConnection(sqlite3.Connection):
+    """Notes at which level each write commits, and calls `before_next` before the next statement."""
+
+    levels: ClassVar[list[int]] = []
+    before_next: ClassVar[Callable[[sqlite3.Connection], object] | None] = None
+    _counted = 0
+
+    def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+        kind = ScriptedConnection
+        before, kind.before_next = kind.before_next, None
+        if before is not None:
+            before(self)
+        cursor = super().execute(sql, *arguments)
+        if self.total_changes > self._counted and not self.in_transaction:
+            self._counted = self.total_changes
+            kind.levels.append(super().execute("PRAGMA synchronous").fetchone()[0])
+        return cursor
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedConnection]:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=ScriptedConnection))
+    monkeypatch.setattr(ScriptedConnection, "levels", [])
+    monkeypatch.setattr(ScriptedConnection, "before_next", None)
+    return ScriptedConnection
+
+
+async def test_the_settings_that_make_writes_durable_are_the_ones_sqlite_runs_with(
+    tmp_path: Path, scripted: type[ScriptedConnection]
+) -> None:
     vault = await SqliteVault.open(tmp_path)
-    assert await vault.synchronous() == NORMAL
-    assert await vault.synchronous(FULL) == FULL
-    assert await vault.synchronous() == NORMAL
+    scripted.levels.clear()
+    changes = (Change(b"a", b"1"),)
+    await vault.apply((RevisionChanges(Revision(1), changes),), LineageHash(b"h" * 32))
+    assert scripted.levels == [NORMAL]
+    await vault.write_identity(CLAIMING)
+    assert scripted.levels == [NORMAL, FULL]
+    await vault.apply((RevisionChanges(Revision(2), changes),), LineageHash(b"h" * 32))
+    assert scripted.levels == [NORMAL, FULL, NORMAL]
+    assert await vault.sync() == 2
+    assert scripted.levels == [NORMAL, FULL, NORMAL, FULL]
     await vault.close()
     with closing(sqlite3.connect(tmp_path / "vault.db")) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 async def test_a_write_that_finds_no_space_changes_nothing_and_waits_for_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted: type[ScriptedConnection]
 ) -> None:
     monkeypatch.setattr(store, "VAULT_FULL_RETRY_NS", 1)
     # A limit on the size of the database stands for a full disk.
     vault = await SqliteVault.open(tmp_path)
     await vault.write_identity(CLAIMING)
 
-    async def limit(pages: int) -> None:
-        await vault._run(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))  # pyright: ignore[reportPrivateUsage]
+    def limit(pages: int) -> None:
+        scripted.before_next = lambda database: database.execute(f"PRAGMA max_page_count = {pages}")
 
-    await limit(12)
+    limit(12)
     big = RevisionChanges(Revision(1), (Change(b"big", bytes(1_000_000)),))
     writing = asyncio.ensure_future(vault.apply((big,), LineageHash(b"h" * 32)))
     for _ in range(20):  # it has failed by then: each of these comes behind an attempt
         assert await vault.identity() == CLAIMING
         assert (await vault.projection()).applied == 0
     assert not writing.done()
-    await limit(10_000)
+    limit(10_000)
     await writing
     assert (await vault.projection()).applied == 1
     await vault.close()
 
 
-async def test_another_failed_write_closes_the_vault_until_it_is_opened_anew(tmp_path: Path) -> None:
+async def test_another_failed_write_closes_the_vault_until_it_is_opened_anew(
+    tmp_path: Path, scripted: type[ScriptedConnection]
+) -> None:
     vault = await SqliteVault.open(tmp_path)
     await vault.write_identity(CLAIMING)
 
     def fail(_database: sqlite3.Connection) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
+    scripted.before_next = fail
     with pytest.raises(OutcomeUnknown) as caught:
-        await vault._run(fail)  # pyright: ignore[reportPrivateUsage]
+        await vault.write_coordinators(("c1:7000",))
     assert caught.value.code == "DISK"
     with pytest.raises(OutcomeUnknown):
         await vault.identity()

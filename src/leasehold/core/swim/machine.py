@@ -105,11 +105,6 @@ class Swim:
         """0 is well; the worse, the longer it waits for others."""
         return self._probing.health
 
-    @property
-    def has_joined(self) -> bool:
-        """Whether anybody has answered."""
-        return self._runs and _Duty.JOIN not in self._due_ns
-
     def seen(self) -> list[tuple[Claim, int]]:
         """The newest claim about each member, itself first, and since when it is in that state by the local clock."""
         others = sorted(self._roster.entries(), key=lambda one: one.claim.member.name)
