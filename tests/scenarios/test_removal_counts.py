@@ -2,7 +2,6 @@
 
 import pytest
 
-from leasehold.coordinator import removal
 from leasehold.core import keys
 from leasehold.core.plan import put
 from leasehold.core.records import BucketRecord
@@ -10,7 +9,7 @@ from leasehold.errors import Refused
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import undisturbed
 from tests.scenarios.identity_words import serving, stored
-from tests.scenarios.removal_words import refused, remove, replicas, simulate
+from tests.scenarios.removal_words import remove, replicas, simulate
 from tests.scenarios.test_removal import housekeeping
 from tests.sim.test_leaders import run
 from tests.unit.core.test_replication import segment
@@ -70,40 +69,9 @@ def test_what_is_written_to_a_bucket_that_came_meanwhile_is_not_lost():
         await written(cluster, key, 4)
         assert await removing == "ONLY_HOLDER"
         assert not (await stored(cluster)).nodes[4].removed
-
-    simulate(scenario, nodes=4, oracle=False)
-
-
-def test_a_removal_counts_again_after_more_changes_than_it_looks_through(monkeypatch):
-    async def scenario(cluster, group):
-        counted = []
-        threads = cluster.leading.leader._removal._threads
-
-        class Threads:
-            async def run(self, work):
-                counted.append(work)
-                return await threads.run(work)
-
-        cluster.leading.leader._removal._threads = Threads()
-        monkeypatch.setattr(removal, "RECOUNTED_MAX", 2)
-        removing = group.create_task(remove(cluster, "n4"))
-        await cluster.wait_for(lambda: cluster.leading.leader._removal.leaving(4))
-        for number in range(2):
-            await run(cluster, f"CREATE TABLE d.u{number} (a INT)")
-        assert (await removing).node == 4
-        assert len(counted) == 2
-
-    simulate(scenario, nodes=4)
-
-
-def test_a_removal_is_refused_where_the_tables_change_faster_than_it_counts(monkeypatch):
-    async def scenario(cluster, group):
-        monkeypatch.setattr(removal, "RECOUNTED_MAX", -1)
-        assert await refused(cluster, "n4") == "BUSY"
-        assert not (await stored(cluster)).nodes[4].removed
         await serving(cluster, cluster.nodes[3])
 
-    simulate(scenario, nodes=4)
+    simulate(scenario, nodes=4, oracle=False)
 
 
 def test_a_node_that_stays_after_all_gets_what_it_was_passed_over_for():

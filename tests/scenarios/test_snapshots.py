@@ -6,8 +6,7 @@ from contextlib import aclosing
 import msgspec
 import pytest
 
-from leasehold.coordinator import runtime, snapshots
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS, read_catalog
 from leasehold.coordinator.snapshots import Snapshots
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
@@ -84,9 +83,8 @@ class NoHolds:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
-async def test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_with_it(monkeypatch, limit):
-    monkeypatch.setattr(snapshots, "RANGE_PAGE_MAX", limit)
-    storage = MemoryMetaStorage(MemoryStore())
+async def test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_with_it(limit):
+    storage = MemoryMetaStorage(MemoryStore(), page_max=limit)
     names = [b"c/a", b"c/a\x00", b"c/a\x00\x00", b"c/ab", b"c/a\xff", b"c/b", b"c/b/1", b"c/b/10", b"c/b/2"]
     await storage.txn(Txn(then=tuple(Change(name, name) for name in names)))
     at = 1
@@ -101,9 +99,8 @@ async def test_R11_pages_go_on_behind_the_last_key_and_skip_none_that_begins_wit
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
-def test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision(monkeypatch, limit):
+def test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision(limit):
     """Each page but the first comes after one more statement."""
-    monkeypatch.setattr(runtime, "RANGE_PAGE_MAX", limit)
 
     async def scenario(desk):
         for number in range(12):
@@ -111,7 +108,7 @@ def test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision(monkeyp
         await desk.write(12)
         await desk.sleep(SECOND_NS)
         expected = desk.catalog
-        storage, pages = MemoryMetaStorage(desk.store), []
+        storage, pages = MemoryMetaStorage(desk.store, page_max=limit), []
 
         async def write_between(request):
             if request == "range":
@@ -122,7 +119,7 @@ def test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision(monkeyp
             return Fate.ANSWERED
 
         storage.before = write_between
-        assert await runtime.read_catalog(storage) == expected
+        assert await read_catalog(storage) == expected
         assert len(pages) > 40 // limit
         await storage.close()
 
@@ -174,10 +171,9 @@ def test_only_so_many_snapshots_are_sent_at_once_and_the_next_asks_again():
     at_a_desk(scenario)
 
 
-def test_a_snapshot_that_is_compacted_away_under_way_is_asked_for_again(monkeypatch):
-    monkeypatch.setattr(snapshots, "RANGE_PAGE_MAX", 2)
-
+def test_a_snapshot_that_is_compacted_away_under_way_is_asked_for_again():
     async def scenario(desk):
+        desk.storage.page_max = 2
         node = await desk.node()
         stream = desk.coordinator.stream(node.snapshot())
         await anext(stream)
@@ -319,15 +315,15 @@ def test_R3_a_new_leader_keeps_what_the_old_one_held():
 
 
 @pytest.mark.parametrize("page", [2, 1_000])
-def test_R3_a_snapshot_of_the_newest_change_is_read_where_only_beats_were_compacted(monkeypatch, page):
+def test_R3_a_snapshot_of_the_newest_change_is_read_where_only_beats_were_compacted(page):
     """Before its first page, and between two."""
-    monkeypatch.setattr(snapshots, "RANGE_PAGE_MAX", page)
 
     async def scenario(desk):
         node = await desk.node()
         await desk.write(5)
         at = desk.catalog
         await desk.compact_beyond()
+        desk.storage.page_max = page
         async with aclosing(desk.coordinator.stream(node.snapshot())) as stream:
             whole = [await anext(stream), await anext(stream)]
             MemoryStore.lead(desk.store, "another")

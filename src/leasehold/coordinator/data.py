@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -55,15 +56,26 @@ from leasehold.wire.ports import Clock
 log = logging.getLogger(__name__)
 
 
+class PlanLimits(NamedTuple):
+    """Bounds of what one answer plans."""
+
+    tables_max: int = QUERY_TABLES_MAX
+    bytes_max: int = MESSAGE_BYTES_MAX
+
+
+PLAN_LIMITS: Final = PlanLimits()
+
+
 class Data:
     """The data side of one leader."""
 
-    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock, limits: PlanLimits = PLAN_LIMITS) -> None:
         self.on_lacked: Callable[[NodeId, BucketKey, list[SegmentId]], None] = lambda *_: None
         """Hears of segments that only one node holds, by the manifest, and that it has no file of."""
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
+        self._limits = limits
         self.queries = Queries(writer, clock)
         self._opened: dict[TransactionId, int] = {}
         self._reported = 0
@@ -101,7 +113,7 @@ class Data:
         if request.rewrite:
             segments.extend(worth_rewriting(table, catalog))
         else:
-            _check_can_fit(table, catalog)
+            self._check_can_fit(table, catalog)
             for number in range(table.buckets):
                 segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
         lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
@@ -113,8 +125,8 @@ class Data:
             deletes=table.deletes if request.rewrite else 0,
             cutoff=cutoff(table, catalog),
         )
-        if len(encode(plan)) > MESSAGE_BYTES_MAX:
-            raise _too_many(len(lean), table, catalog)
+        if len(encode(plan)) > self._limits.bytes_max:
+            raise self._too_many(len(lean), table, catalog)
         return plan
 
     def plan_query(self, request: PlanQuery) -> QueryPlan:
@@ -123,11 +135,11 @@ class Data:
         Raises `NotFound`, or `Refused` with code TOO_MANY_TABLES, TOO_MANY_SEGMENTS.
         """
         catalog = self._writer.catalog
-        if len(request.names) > QUERY_TABLES_MAX:
-            raise _too_many_tables(len(request.names))
+        if len(request.names) > self._limits.tables_max:
+            raise self._too_many_tables(len(request.names))
         reads = all_read((relation_named(parse_name(name), catalog) for name in request.names), catalog)
-        if len(reads.tables) > QUERY_TABLES_MAX:
-            raise _too_many_tables(len(reads.tables))
+        if len(reads.tables) > self._limits.tables_max:
+            raise self._too_many_tables(len(reads.tables))
         through = tuple(view.id for view in reads.views)
         plans: list[ScanPlan] = []
         size_bytes = 0
@@ -135,8 +147,8 @@ class Data:
             name = str(catalog.table_name(table))
             plans.append(self.plan(PlanScan(cluster_id=None, name=name, columns=None, through=through)))
             size_bytes += len(encode(plans[-1]))
-            if size_bytes > MESSAGE_BYTES_MAX:
-                raise _too_many(sum(len(one.segments) for one in plans), table, catalog)
+            if size_bytes > self._limits.bytes_max:
+                raise self._too_many(sum(len(one.segments) for one in plans), table, catalog)
         answer = QueryPlan(
             revision=catalog.revision,
             plans=tuple(plans),
@@ -144,9 +156,30 @@ class Data:
             needed=tables_needed(reads, catalog),
         )
         assert all(one.facts.revision == answer.revision for one in plans), "one revision for all (INV-SCAN-1)"
-        if len(encode(answer)) > MESSAGE_BYTES_MAX:
-            raise _too_many_tables(len(plans))
+        if len(encode(answer)) > self._limits.bytes_max:
+            raise self._too_many_tables(len(plans))
         return answer
+
+    def _check_can_fit(self, table: TableRecord, catalog: Catalog) -> None:
+        """Raises `Refused` if a plan can't name all segments, before any is looked at."""
+        count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
+        if count * PLANNED_SEGMENT_BYTES_MIN > self._limits.bytes_max:
+            raise self._too_many(count, table, catalog)
+
+    def _too_many(self, count: int, table: TableRecord, catalog: Catalog) -> Refused:
+        name, bytes_max = catalog.table_name(table), self._limits.bytes_max
+        return Refused(
+            f"table {name} has {count} segments, a plan of {bytes_max} bytes names fewer",
+            code="TOO_MANY_SEGMENTS",
+            hint="`leasehold rewrite` joins small segments; then write fewer, larger appends",
+        )
+
+    def _too_many_tables(self, count: int) -> Refused:
+        return Refused(
+            f"the SELECT reads {count} tables and views, more than one answer can plan",
+            code="TOO_MANY_TABLES",
+            hint=f"read at most {self._limits.tables_max} tables in one SELECT",
+        )
 
     def _facts(self, table: TableRecord, catalog: Catalog) -> TableFacts:
         buckets: list[BucketPlaces] = []
@@ -299,29 +332,6 @@ class Data:
         finally:
             self._reported -= segments
             self._decided.set()
-
-
-def _check_can_fit(table: TableRecord, catalog: Catalog) -> None:
-    """Raises `Refused` if a plan can't name all segments, before any is looked at."""
-    count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
-    if count * PLANNED_SEGMENT_BYTES_MIN > MESSAGE_BYTES_MAX:
-        raise _too_many(count, table, catalog)
-
-
-def _too_many(count: int, table: TableRecord, catalog: Catalog) -> Refused:
-    return Refused(
-        f"table {catalog.table_name(table)} has {count} segments, a plan of {MESSAGE_BYTES_MAX} bytes names fewer",
-        code="TOO_MANY_SEGMENTS",
-        hint="`leasehold rewrite` joins small segments; then write fewer, larger appends",
-    )
-
-
-def _too_many_tables(count: int) -> Refused:
-    return Refused(
-        f"the SELECT reads {count} tables and views, more than one answer can plan",
-        code="TOO_MANY_TABLES",
-        hint=f"read at most {QUERY_TABLES_MAX} tables in one SELECT",
-    )
 
 
 def _held(message: SegmentsHeld, catalog: Catalog) -> tuple[Change, ...]:

@@ -5,7 +5,7 @@ the time it is used: so only what stays true is looked for there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,13 +25,27 @@ from leasehold.wire.ports import Clock, Threads
 T = TypeVar("T")
 
 
+class HousekeepingLimits(NamedTuple):
+    """Bounds of one transaction, and of what is looked for on the loop that grants leases."""
+
+    leftovers_at_once: int = LEFTOVERS_AT_ONCE
+    horizons_at_once: int = HORIZONS_AT_ONCE
+    found_inline_max: int = FOUND_INLINE_MAX
+
+
+HOUSEKEEPING_LIMITS: Final = HousekeepingLimits()
+
+
 class Housekeeping:
     """Of one leader. It hears of each revision, so that it need not look through what has not changed."""
 
-    def __init__(self, writer: Writer, clock: Clock, threads: Threads) -> None:
+    def __init__(
+        self, writer: Writer, clock: Clock, threads: Threads, limits: HousekeepingLimits = HOUSEKEEPING_LIMITS
+    ) -> None:
         self._writer = writer
         self._clock = clock
         self._threads = threads
+        self._limits = limits
         catalog, now_ns = writer.catalog, clock.now_ns()
         self._replaced: dict[bytes, int] = {
             keys.replaced(table, bucket, name): now_ns
@@ -69,7 +83,7 @@ class Housekeeping:
         if expiring is not self._expiring:
             self._expiring_tables = await self._found(lambda: sorted(expiring), len(expiring))
             self._expiring = expiring
-        for part in _slices(self._expiring_tables, HORIZONS_AT_ONCE):
+        for part in _slices(self._expiring_tables, self._limits.horizons_at_once):
             await self._writer.submit(lambda catalog, part=part: horizons(part, catalog, wall_us))
 
     async def _remove_leftovers(self) -> None:
@@ -91,7 +105,7 @@ class Housekeeping:
 
     async def _remove(self, gone: Sequence[bytes]) -> None:
         """Nobody else removes these: what was there when they were found is there still."""
-        for part in _slices(gone, LEFTOVERS_AT_ONCE):
+        for part in _slices(gone, self._limits.leftovers_at_once):
             await self._writer.submit(lambda _, part=part: tuple(Change(key, None) for key in part))
 
     async def _forget_deletes(self) -> None:
@@ -119,7 +133,7 @@ class Housekeeping:
 
     async def _found(self, find: Callable[[], T], size: int) -> T:
         """What `find` finds among so many records."""
-        return find() if size <= FOUND_INLINE_MAX else await self._threads.run(find)
+        return find() if size <= self._limits.found_inline_max else await self._threads.run(find)
 
 
 def horizons(tables: Iterable[ObjectId], catalog: Catalog, wall_us: int) -> tuple[Change, ...]:

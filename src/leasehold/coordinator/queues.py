@@ -21,7 +21,8 @@ class Outbox:
     """What waits for one node, in order. Revisions wait outside while so many or so large ones wait inside; anything
     else goes in at once, as a grant must."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, revisions_bytes_max: int = SESSION_REVISIONS_BYTES_MAX) -> None:
+        self._revisions_bytes_max = revisions_bytes_max
         self._waiting: asyncio.Queue[tuple[Message, int]] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
         self._revisions = 0
         self._revisions_bytes = 0
@@ -32,7 +33,7 @@ class Outbox:
         self._waiting.put_nowait((message, 0))
 
     async def put_in_turn(self, message: Watched | WatchFailed) -> None:
-        """Waits while it would be more than SESSION_REVISIONS_MAX or SESSION_REVISIONS_BYTES_MAX; for one producer."""
+        """Waits while it would be more than SESSION_REVISIONS_MAX or `revisions_bytes_max`; for one producer."""
         size = _size(message)
         while self._waiting.full() or (self._revisions and not self._takes(size)):
             self._taken.clear()
@@ -42,7 +43,7 @@ class Outbox:
         self._revisions_bytes += size
 
     def _takes(self, size: int) -> bool:
-        return self._revisions < SESSION_REVISIONS_MAX and self._revisions_bytes + size <= SESSION_REVISIONS_BYTES_MAX
+        return self._revisions < SESSION_REVISIONS_MAX and self._revisions_bytes + size <= self._revisions_bytes_max
 
     async def get(self) -> Message:
         """The next message."""
@@ -62,15 +63,16 @@ def _size(message: Watched | WatchFailed) -> int:
 class Reports:
     """What one node has reported, in order, until all of it is taken. Bounded in messages and bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, bytes_max: int = SESSION_REPORTS_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._waiting: asyncio.Queue[Report] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
         self._bytes = 0
         self._taken = asyncio.Event()
 
     async def put(self, report: Report) -> None:
-        """Waits while it would be more than SESSION_REPORTS_BYTES_MAX, unless it is the only one; for one producer."""
+        """Waits while it would be more than `bytes_max`, unless it is the only one; for one producer."""
         size = _reported_bytes(report)
-        while self._bytes and self._bytes + size > SESSION_REPORTS_BYTES_MAX:
+        while self._bytes and self._bytes + size > self._bytes_max:
             self._taken.clear()
             await self._taken.wait()
         self._bytes += size

@@ -45,9 +45,10 @@ log = logging.getLogger(__name__)
 
 
 class _Since:
-    """What has changed since a census, of what it goes through."""
+    """What has changed since a census, of what it goes through; more than `most` records are too much."""
 
-    def __init__(self, touched: Iterable[bytes] = (), *, is_too_much: bool = False) -> None:
+    def __init__(self, most: int, touched: Iterable[bytes] = (), *, is_too_much: bool = False) -> None:
+        self._most = most
         self.touched = set(touched)
         self.is_too_much = is_too_much
 
@@ -58,13 +59,13 @@ class _Since:
                 self.touched.add(key)
             elif key.startswith(keys.NODES):
                 self.is_too_much = self.is_too_much or _node(key, catalog).removed
-        if self.is_too_much or len(self.touched) > RECOUNTED_MAX:
+        if self.is_too_much or len(self.touched) > self._most:
             self.is_too_much = True
             self.touched.clear()
 
     def with_more(self, changed: Iterable[bytes], catalog: Catalog) -> "_Since":
         """And with what is not durable yet."""
-        more = _Since(self.touched, is_too_much=self.is_too_much)
+        more = _Since(self._most, self.touched, is_too_much=self.is_too_much)
         more.hear(changed, catalog)
         return more
 
@@ -81,6 +82,7 @@ class Removal:
         group: asyncio.TaskGroup,
         *,
         end_session: Callable[[NodeId, LeaseholdError], None],
+        recounted_max: int = RECOUNTED_MAX,
     ) -> None:
         self._writer = writer
         self._leasing = leasing
@@ -88,6 +90,7 @@ class Removal:
         self._threads = threads
         self._group = group
         self._end_session = end_session
+        self._recounted_max = recounted_max
         self._running: dict[NodeId, asyncio.Future[NodeRemoved]] = {}
         self._leaving: set[NodeId] = set()
         self._since: dict[NodeId, _Since] = {}
@@ -209,7 +212,7 @@ class Removal:
 
     async def _count(self, node: NodeId) -> Census:
         """As of now; what changes from here on is noted."""
-        self._since[node] = _Since()
+        self._since[node] = _Since(self._recounted_max)
         # Up to all buckets and their segments: not on the loop that grants leases.
         return await self._threads.run(partial(census, node, self._writer.catalog))
 

@@ -17,7 +17,7 @@ from leasehold.core.leadership import LeadershipTiming
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
-from leasehold.limits.metastorage import REPLAY_REVISIONS_MAX
+from leasehold.limits.metastorage import RANGE_PAGE_MAX, REPLAY_REVISIONS_MAX
 from leasehold.metastorage.campaign import TIMING, Time, campaign
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
 from leasehold.metastorage.leadership import Election, ExclusiveLeadership, Succession
@@ -209,7 +209,7 @@ class MemoryStore:
 
 
 class MemoryMetaStorage:
-    """`MetaStorage` over a `MemoryStore`; `before` and `after` may be exchanged at any time.
+    """`MetaStorage` over a `MemoryStore`; `before`, `after` and `page_max` may be exchanged at any time.
 
     With a `clock`, leadership is by the leader record and its beats, as over a store that machines share; without,
     by an exclusive lock, as over a file.
@@ -223,9 +223,12 @@ class MemoryMetaStorage:
         timing: LeadershipTiming = TIMING,
         before: BeforeHook = undisturbed,
         after: AfterHook = prompt,
+        page_max: int = RANGE_PAGE_MAX,
     ) -> None:
         self.before = before
         self.after = after
+        self.page_max = page_max
+        """Keys of one page of a range, however many are asked for."""
         self.store = store
         self._clock = clock
         self._timing = timing
@@ -248,7 +251,7 @@ class MemoryMetaStorage:
     async def range(self, start: bytes, end: bytes, *, revision: Revision | None = None, limit: int) -> Page:
         """As `MetaStorage.range`."""
         check_span(start, end)
-        size = check_limit(limit)
+        size = min(check_limit(limit), self.page_max)
         return await self._request("range", lambda: self.store.page(start, end, revision, size))
 
     def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:

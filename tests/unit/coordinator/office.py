@@ -69,6 +69,7 @@ class Office:
         self.procedures = Procedures(
             storage, self.writer, self.leasing, clock, group, NoThreads(), serving=lambda: [1], hashed=self.hashed
         )
+        self.on_commit = []
         self.requests = 0
         self.lineages = {catalog.revision: catalog.lineage}
         self.moved = asyncio.Event()
@@ -78,6 +79,8 @@ class Office:
         self.lineages[batch.revision] = catalog.lineage
         self.leasing.committed(batch.revision, catalog.lineage)
         self.leasing.follow(catalog.settings, batch.revision)
+        for hear in self.on_commit:
+            hear(batch, catalog)
         self.moved.set()
 
     async def hashed(self, password):

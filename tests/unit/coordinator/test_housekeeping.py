@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from leasehold.coordinator import housekeeping
-from leasehold.coordinator.housekeeping import Housekeeping
+from leasehold.coordinator.housekeeping import Housekeeping, HousekeepingLimits
 from leasehold.core import ddl, keys, plans
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
@@ -76,18 +76,19 @@ class Threads(NoThreads):
 class House:
     """A cluster with a table, and the housekeeping of its leader."""
 
-    def __init__(self, *changes):
+    def __init__(self, *changes, **limits):
         base = Ground()
         run(base, create_database())
         run(base, create_table(buckets=2, replication=1))
         self.base = base
+        self.limits = HousekeepingLimits(**limits)
         self.clock = Clock()
         self.threads = Threads()
         self.writer = Writer(base.catalog.changed(changes))
         self.new_leader()
 
     def new_leader(self):
-        self.housekeeping = Housekeeping(self.writer, self.clock, self.threads)
+        self.housekeeping = Housekeeping(self.writer, self.clock, self.threads, self.limits)
         self.writer.on_commit = [self.housekeeping.committed]
 
     @property
@@ -168,9 +169,8 @@ async def test_what_was_replaced_is_kept_for_its_time_from_when_a_leader_first_s
     assert kept(house) == []
 
 
-async def test_what_goes_goes_in_slices(monkeypatch):
-    monkeypatch.setattr(housekeeping, "LEFTOVERS_AT_ONCE", 3)
-    house = House(*replaced(*range(8)))
+async def test_what_goes_goes_in_slices():
+    house = House(*replaced(*range(8)), leftovers_at_once=3)
     house.clock.instant_ns += REPLACED_KEPT_NS
     assert [size for size in await house.keep() if size] == [3, 3, 2]
     assert kept(house) == []
@@ -194,9 +194,8 @@ async def test_what_the_store_declines_is_due_again():
 # ---------------------------------------------------------------- what is left of what is gone
 
 
-async def test_what_is_left_of_a_dropped_table_goes(monkeypatch):
-    monkeypatch.setattr(housekeeping, "LEFTOVERS_AT_ONCE", 3)
-    house = House(*visible(*range(5)), *replaced(7, 8))
+async def test_what_is_left_of_a_dropped_table_goes():
+    house = House(*visible(*range(5)), *replaced(7, 8), leftovers_at_once=3)
     house.drop()
     assert len(house.catalog.segments) == 2
     assert await house.keep() == [3, 3, 1]
@@ -204,14 +203,13 @@ async def test_what_is_left_of_a_dropped_table_goes(monkeypatch):
     assert await house.keep() == []
 
 
-async def test_the_rights_of_a_dropped_role_go(monkeypatch):
-    monkeypatch.setattr(housekeeping, "LEFTOVERS_AT_ONCE", 3)
+async def test_the_rights_of_a_dropped_role_go():
     rights = [
         put(keys.grant(one, who), GrantRecord(object=one, principal=who, rights=(Right.DROP,)))
         for who in (8, 9)
         for one in (1, 2, 3, 4)
     ]
-    house = House(*rights, role(8), role(9))
+    house = House(*rights, role(8), role(9), leftovers_at_once=3)
     house.writer.write(plans.removed((HiddenPrincipal(principal=8),), house.catalog))
     assert await house.keep() == [3, 1]
     assert {who for granted in house.catalog.grants.values() for who in granted} == {9}
@@ -221,9 +219,8 @@ async def test_the_rights_of_a_dropped_role_go(monkeypatch):
 
 
 @pytest.mark.parametrize("inline", [4, 0])
-async def test_a_delete_goes_once_it_concerns_no_segment_whoever_looks(monkeypatch, inline):
-    monkeypatch.setattr(housekeeping, "FOUND_INLINE_MAX", inline)
-    house = House(*visible(1))
+async def test_a_delete_goes_once_it_concerns_no_segment_whoever_looks(inline):
+    house = House(*visible(1), found_inline_max=inline)
     house.writer.write([delete()])
     await house.keep()
     assert TABLE in house.catalog.deletes
@@ -266,10 +263,8 @@ async def test_deletes_of_a_table_that_is_dropped_meanwhile_are_let_be():
 # ---------------------------------------------------------------- horizons
 
 
-async def test_horizons_move_in_slices_and_tables_are_sorted_only_when_they_change(monkeypatch):
-    monkeypatch.setattr(housekeeping, "HORIZONS_AT_ONCE", 3)
-    monkeypatch.setattr(housekeeping, "FOUND_INLINE_MAX", 0)
-    house = House()
+async def test_horizons_move_in_slices_and_tables_are_sorted_only_when_they_change():
+    house = House(horizons_at_once=3, found_inline_max=0)
     table = house.catalog.tables[TABLE]
     expiring = [msgspec.structs.replace(table, id=number, name=f"t{number}", ttl_ns=10**9) for number in range(50, 57)]
     house.writer.write([put(keys.table(one.id), one) for one in expiring])

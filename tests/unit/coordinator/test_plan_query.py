@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.coordinator.data import Data
+from leasehold.coordinator.data import Data, PlanLimits
 from leasehold.core.messages import PlanQuery
 from leasehold.core.statements import TableName
 from leasehold.errors import NotFound, Refused
@@ -22,7 +22,7 @@ class Writer:
 
 
 @pytest.fixture(scope="module")
-def data():
+def catalog():
     base = ground(
         *map(
             parse,
@@ -40,7 +40,16 @@ def data():
     ):
         statement = parse(text)
         run(base, statement, view=resolve(statement, base.catalog))
-    return Data(Writer(base.catalog), None, BoottimeClock())
+    return base.catalog
+
+
+@pytest.fixture
+def data(catalog):
+    return Data(Writer(catalog), None, BoottimeClock())
+
+
+def limited(catalog, **limits):
+    return Data(Writer(catalog), None, BoottimeClock(), PlanLimits(**limits))
 
 
 def planned(data, *names):
@@ -90,21 +99,19 @@ def test_what_is_not_there_is_told_with_the_names_like_it(data, name, text, hint
     assert hint in caught.value.hint
 
 
-def test_so_many_tables_and_no_more(data, monkeypatch):
+def test_so_many_tables_and_no_more(catalog, data):
     assert QUERY_TABLES_MAX < MESSAGE_BYTES_MAX
     with pytest.raises(Refused) as caught:
         planned(data, *["db.t"] * (QUERY_TABLES_MAX + 1))
     assert caught.value.code == "TOO_MANY_TABLES"
-    monkeypatch.setattr("leasehold.coordinator.data.QUERY_TABLES_MAX", 1)
     with pytest.raises(Refused) as caught:
-        planned(data, "db.top")
+        planned(limited(catalog, tables_max=1), "db.top")
     assert caught.value.code == "TOO_MANY_TABLES"
 
 
-def test_plans_that_do_not_fit_into_one_answer_are_refused(data, monkeypatch):
-    one = planned(data, "db.t")
-    monkeypatch.setattr("leasehold.coordinator.data.MESSAGE_BYTES_MAX", 1_200)
-    assert one.plans
+def test_plans_that_do_not_fit_into_one_answer_are_refused(catalog):
+    data = limited(catalog, bytes_max=1_200)
+    assert planned(data, "db.t").plans
     with pytest.raises(Refused) as caught:
         planned(data, "db.t", "db.u", "db.weather")
     assert caught.value.code in {"TOO_MANY_SEGMENTS", "TOO_MANY_TABLES"}

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from leasehold.coordinator import queues, sessions
+from leasehold.coordinator import sessions
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.membership import Membership
 from leasehold.coordinator.queues import Outbox, Reports
@@ -260,9 +260,8 @@ async def waits(put):
     return not put.done()
 
 
-async def test_revisions_wait_by_their_bytes_and_grants_do_not(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(queues, "SESSION_REVISIONS_BYTES_MAX", 1_000)
-    outbox = Outbox()
+async def test_revisions_wait_by_their_bytes_and_grants_do_not():
+    outbox = Outbox(revisions_bytes_max=1_000)
     await outbox.put_in_turn(revision(1, 2_000))  # larger than the limit, alone: it must go out some day
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         second = group.create_task(outbox.put_in_turn(revision(2, 600)))
@@ -294,9 +293,8 @@ async def test_many_small_revisions_leave_room_for_grants():
         outbox.put(SurrenderAccepted())
 
 
-async def test_what_a_node_reports_waits_outside_by_its_bytes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(queues, "SESSION_REPORTS_BYTES_MAX", 1_000)
-    reports = Reports()
+async def test_what_a_node_reports_waits_outside_by_its_bytes():
+    reports = Reports(bytes_max=1_000)
     await reports.put(held("a" * 2_000))  # larger than the limit, alone: it is to be taken some day
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         second = group.create_task(reports.put(held("b" * 600)))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from leasehold.coordinator import procedures
 from leasehold.core.records import Outcome
 from leasehold.errors import Forbidden, Refused, Unauthenticated
+from leasehold.limits.statements import STATEMENTS_RUNNING_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from tests.unit.coordinator.office import asked
@@ -150,12 +150,15 @@ def test_a_late_copy_of_what_was_forbidden_is_forbidden_whatever_was_granted_sin
     desk_test(work)
 
 
-def test_a_late_copy_of_what_there_was_no_room_for_is_not_run(monkeypatch):
+def test_a_late_copy_of_what_there_was_no_room_for_is_not_run():
     async def work(desk):
-        with monkeypatch.context() as full:
-            full.setattr(procedures, "STATEMENTS_RUNNING_MAX", 0)
-            error = await refusal(desk.office.execute(desk.late()))
-        assert error.code == "BUSY"
+        desk.office.renew()
+        comment, numbers = parse(COMMENT), range(1_000, 1_000 + STATEMENTS_RUNNING_MAX)
+        waiting = [begin(desk.office, one, comment, login=desk.admin, timeout_ns=SECOND_NS) for one in numbers]
+        await desk.office.sleep(MILLISECOND_NS)
+        assert (await refusal(desk.office.execute(desk.late()))).code == "BUSY"
+        await desk.settled()
+        assert all(one.done() for one in waiting)
         assert (await refusal(desk.office.execute(desk.late()))).code == "BUSY"
         with pytest.raises(Refused, match="are running or waiting"):
             await desk.office.outcome(desk.late().id)

@@ -68,7 +68,7 @@ from leasehold.ids import (
 )
 from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.node.published import Published
-from leasehold.node.serving import NodeFlight, ServingLimits
+from leasehold.node.serving import SERVING_LIMITS, NodeFlight, ServingLimits
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.storage.servelog import ServeLog
@@ -143,7 +143,7 @@ class Node:
 class Cluster:
     """A catalog that statements change, shown to all nodes at once unless told otherwise."""
 
-    def __init__(self, root: Path, *, nodes: int, limits: ServingLimits) -> None:
+    def __init__(self, root: Path, *, nodes: int, limits: ServingLimits = SERVING_LIMITS) -> None:
         self.catalog = Catalog().changed(
             [
                 put(keys.CLUSTER, ClusterRecord(cluster_id=CLUSTER, generation=Generation(1), format_version=1)),
