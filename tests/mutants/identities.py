@@ -225,7 +225,7 @@ MUTANTS = (
         invariant="INV-ID-2",
         rule="what a superseded incarnation had reported changes nothing, however long it waited",
         edits=(
-            Edit("Data.acknowledge.decide", "live.get(message.node) != message.incarnation", "False"),
+            Edit("NodeReports.acknowledge.decide", "live.get(message.node) != message.incarnation", "False"),
             Edit(
                 "Sessions._take",
                 "leasing.live_incarnations([message.node]).get(message.node) == message.incarnation",

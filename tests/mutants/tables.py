@@ -120,7 +120,9 @@ MUTANTS = (
         name="a segment without a file counted as held",
         invariant="INV-REP-1",
         rule="what only one node should hold counts as lost once that node has said that it has no file of it",
-        edits=(Edit("Data.acknowledge", "self.on_lacked(message.node, (message.table, message.bucket), alone)", ""),),
+        edits=(
+            Edit("NodeReports.acknowledge", "self.on_lacked(message.node, (message.table, message.bucket), alone)", ""),
+        ),
         hunters=(
             "tests/sim/test_lacked.py::test_what_another_node_would_hold_too_counts_once_and_is_lost_by_a_removal_as_well",
         ),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.coordinator.data import Data
+from leasehold.coordinator.reports import NodeReports
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
@@ -14,7 +14,6 @@ from leasehold.core.operations import Change
 from leasehold.core.records import DroppedRecord, Outcome, SettledHow
 from leasehold.ids import Incarnation, NodeId, ObjectId, Session, StatementId
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
@@ -166,5 +165,5 @@ CLEANED = TableCleaned(node=NodeId(1), incarnation=Incarnation(1), session=Sessi
 )
 async def test_a_report_whose_sender_was_superseded_while_it_waited_changes_nothing(live, changes):
     writer = OneAtATime(dropped_with_node_1_pending())
-    await Data(writer, live, SimulatedClock.__new__(SimulatedClock)).acknowledge(CLEANED)
+    await NodeReports(writer, live).acknowledge(CLEANED)
     assert len(writer.changes) == changes

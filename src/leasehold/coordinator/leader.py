@@ -8,7 +8,6 @@ from functools import partial
 
 import msgspec
 
-from leasehold.coordinator.data import Data
 from leasehold.coordinator.faults import ending_the_statement
 from leasehold.coordinator.housekeeping import Housekeeping
 from leasehold.coordinator.leasing import Leasing
@@ -17,19 +16,24 @@ from leasehold.coordinator.membership import Membership
 from leasehold.coordinator.overview import Overview
 from leasehold.coordinator.preparing import Asked
 from leasehold.coordinator.procedures import Procedures
+from leasehold.coordinator.queries import Queries
 from leasehold.coordinator.reading import Reading
 from leasehold.coordinator.registration import Registration
 from leasehold.coordinator.removal import Removal
 from leasehold.coordinator.repair import Repair
+from leasehold.coordinator.reports import NodeReports
 from leasehold.coordinator.retaining import Retaining
 from leasehold.coordinator.scrubbing import scrub
 from leasehold.coordinator.sessions import Sessions, check_speaker
 from leasehold.coordinator.settings import lower_largest_lease
 from leasehold.coordinator.snapshots import Snapshots
 from leasehold.coordinator.topology import Topology
+from leasehold.coordinator.transactions import WriteTransactions
 from leasehold.coordinator.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog import Catalog
+from leasehold.core.data.facts import parse_name, table_facts, view_facts
+from leasehold.core.data.scan_plan import plan_query, plan_scan
 from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
 from leasehold.core.history import history
 from leasehold.core.identity import hash_secret
@@ -138,7 +142,9 @@ class Leader:
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
         self._leasing = Leasing(engine, clock)
         self._leasing.committed(catalog.revision, catalog.lineage)
-        self._data = Data(self._writer, self._leasing, clock)
+        self._transactions = WriteTransactions(self._writer, self._leasing, clock)
+        self._queries = Queries(self._writer, clock)
+        self._reports = NodeReports(self._writer, self._leasing)
         self._wall = BelievedClock(clock, self._writer)
         self._housekeeping = Housekeeping(self._writer, self._wall, threads)
         self._retaining = Retaining(storage, leadership, self._writer, clock)
@@ -149,7 +155,7 @@ class Leader:
             storage,
             leadership.term,
             lambda: self._writer.catalog,
-            self._data.acknowledge,
+            self._reports.acknowledge,
             clock=clock,
             topology=self._topology,
             retaining=self._retaining,
@@ -174,7 +180,7 @@ class Leader:
             anybody_may_join=self._membership.anybody_may_join,
         )
         self._overview.copies = self._repair.copies
-        self._data.on_lacked = self._repair.copies.lacks
+        self._reports.on_lacked = self._repair.copies.lacks
         self._procedures = Procedures(
             storage,
             self._writer,
@@ -248,24 +254,24 @@ class Leader:
             case AskReceipts():
                 return receipts(request, self._writer.catalog)
             case AskTable(name=name):
-                return self._data.table(name)
+                return table_facts(self._writer.catalog.table(parse_name(name)), self._writer.catalog)
             case AskView(name=name):
-                return self._data.view(name)
+                return view_facts(parse_name(name), self._writer.catalog)
             case PlanScan(rewrite=True):
                 # It holds all segments against all DELETEs: not on the loop that grants leases.
-                return await self._threads.run(partial(self._data.plan, request))
+                return await self._threads.run(partial(plan_scan, request, self._writer.catalog))
             case PlanScan():
-                return self._data.plan(request)
+                return plan_scan(request, self._writer.catalog)
             case PlanQuery():
-                return self._data.plan_query(request)
+                return plan_query(request, self._writer.catalog)
             case AgreeCutoff():
-                return await self._data.queries.agree(request)
+                return await self._queries.agree(request)
             case OpenTransaction():
-                return await self._data.open(request, self._procedures.origin)
+                return await self._transactions.open(request, self._procedures.origin)
             case CommitTransaction():
-                return await self._data.commit(request)
+                return await self._transactions.commit(request)
             case AbortTransaction():
-                return await self._data.abort(request)
+                return await self._transactions.abort(request)
             case RemoveNode():
                 async with contextlib.aclosing(self.stream(request)) as answers:
                     async for answer in answers:
@@ -413,7 +419,8 @@ class Leader:
             if not await self._look_at_the_store():
                 continue
             try:
-                await self._data.expire()
+                await self._queries.expire()
+                await self._transactions.expire()
                 await self._logins.expire()
                 await self._registration.give_up()
                 await self._housekeeping.keep()

@@ -1,9 +1,9 @@
 """What waits at the leader for one node, and what waits of it: in order, bounded in messages and bytes."""
 
 import asyncio
-from typing import TypeAlias
 
-from leasehold.core.messages import Message, SegmentsHeld, SegmentsMissing, TableCleaned, Watched, WatchFailed
+from leasehold.core.data.reports import Report
+from leasehold.core.messages import Message, TableCleaned, Watched, WatchFailed
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
 from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
 from leasehold.limits.sessions import (
@@ -12,9 +12,6 @@ from leasehold.limits.sessions import (
     SESSION_REVISIONS_BYTES_MAX,
     SESSION_REVISIONS_MAX,
 )
-
-Report: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
-"""What a node tells of its disk."""
 
 
 class Outbox:

@@ -9,12 +9,13 @@ from typing import NamedTuple, TypeAlias, assert_never
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.queues import Outbox, Report, Reports
+from leasehold.coordinator.queues import Outbox, Reports
 from leasehold.coordinator.retaining import Retaining, same_as
 from leasehold.coordinator.topology import Topology
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.data.reports import Report
 from leasehold.core.generations import is_beyond, is_older
 from leasehold.core.grantor import SurrenderReceived
 from leasehold.core.identity import hash_secret

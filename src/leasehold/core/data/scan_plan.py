@@ -1,0 +1,115 @@
+"""Plans of scans and of SELECTs: what is read, pinned at the revision of one catalog (INV-SCAN-1)."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
+from leasehold.core.codec import encode
+from leasehold.core.cutoff import cutoff
+from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
+from leasehold.core.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
+from leasehold.core.reads import all_read
+from leasehold.core.records import SegmentRecord, TableRecord
+from leasehold.core.rewrite import worth_rewriting
+from leasehold.errors import Refused
+from leasehold.ids import BucketNumber
+from leasehold.limits.messages import MESSAGE_BYTES_MAX
+from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN
+from leasehold.limits.statements import QUERY_TABLES_MAX
+
+
+class PlanLimits(NamedTuple):
+    """Bounds of what one answer plans."""
+
+    tables_max: int = QUERY_TABLES_MAX
+    bytes_max: int = MESSAGE_BYTES_MAX
+
+
+PLAN_LIMITS: Final = PlanLimits()
+
+
+def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
+    """Pins the revision of the catalog: its columns and its segments, without statistics, which no reader uses.
+
+    For a rewrite only the first ones that are worth it. Raises `Refused` with code TOO_MANY_SEGMENTS if it does not
+    fit into one message.
+    """
+    check_through(request.through, catalog)
+    table = catalog.table(parse_name(request.name))
+    fields = live_fields(table)
+    if request.columns is not None:
+        fields = tuple(field_named(table, name) for name in request.columns)
+    segments: list[SegmentRecord] = []
+    if request.rewrite:
+        segments.extend(worth_rewriting(table, catalog))
+    else:
+        _check_can_fit(table, catalog, limits)
+        for number in range(table.buckets):
+            segments.extend(catalog.bucket_segments(table.id, BucketNumber(number)))
+    lean = tuple(msgspec.structs.replace(one, statistics=()) for one in segments)
+    plan = ScanPlan(
+        facts=table_facts(table, catalog),
+        fields=fields,
+        segments=lean,
+        through=request.through,
+        deletes=table.deletes if request.rewrite else 0,
+        cutoff=cutoff(table, catalog),
+    )
+    if len(encode(plan)) > limits.bytes_max:
+        raise _too_many_segments(len(lean), table, catalog, limits)
+    return plan
+
+
+def plan_query(request: PlanQuery, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> QueryPlan:
+    """Pins the revision of the catalog, for all tables that a SELECT reads, those of its views among them.
+
+    Raises `NotFound`, or `Refused` with code TOO_MANY_TABLES, TOO_MANY_SEGMENTS.
+    """
+    if len(request.names) > limits.tables_max:
+        raise _too_many_tables(len(request.names), limits)
+    reads = all_read((relation_named(parse_name(name), catalog) for name in request.names), catalog)
+    if len(reads.tables) > limits.tables_max:
+        raise _too_many_tables(len(reads.tables), limits)
+    through = tuple(view.id for view in reads.views)
+    plans: list[ScanPlan] = []
+    size_bytes = 0
+    for table in reads.tables:
+        name = str(catalog.table_name(table))
+        plans.append(plan_scan(PlanScan(cluster_id=None, name=name, columns=None, through=through), catalog, limits))
+        size_bytes += len(encode(plans[-1]))
+        if size_bytes > limits.bytes_max:
+            raise _too_many_segments(sum(len(one.segments) for one in plans), table, catalog, limits)
+    answer = QueryPlan(
+        revision=catalog.revision,
+        plans=tuple(plans),
+        views=view_bodies(reads, catalog),
+        needed=tables_needed(reads, catalog),
+    )
+    assert all(one.facts.revision == answer.revision for one in plans), "one revision for all (INV-SCAN-1)"
+    if len(encode(answer)) > limits.bytes_max:
+        raise _too_many_tables(len(plans), limits)
+    return answer
+
+
+def _check_can_fit(table: TableRecord, catalog: Catalog, limits: PlanLimits) -> None:
+    """Raises `Refused` if a plan can't name all segments, before any is looked at."""
+    count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
+    if count * PLANNED_SEGMENT_BYTES_MIN > limits.bytes_max:
+        raise _too_many_segments(count, table, catalog, limits)
+
+
+def _too_many_segments(count: int, table: TableRecord, catalog: Catalog, limits: PlanLimits) -> Refused:
+    return Refused(
+        f"table {catalog.table_name(table)} has {count} segments, a plan of {limits.bytes_max} bytes names fewer",
+        code="TOO_MANY_SEGMENTS",
+        hint="`leasehold rewrite` joins small segments; then write fewer, larger appends",
+    )
+
+
+def _too_many_tables(count: int, limits: PlanLimits) -> Refused:
+    return Refused(
+        f"the SELECT reads {count} tables and views, more than one answer can plan",
+        code="TOO_MANY_TABLES",
+        hint=f"read at most {limits.tables_max} tables in one SELECT",
+    )
