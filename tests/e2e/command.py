@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+
+from tests.e2e.template import template
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -38,15 +41,18 @@ def command(*arguments: str, directory: Path | None = None) -> list[str]:
 
 
 def leasehold(*arguments: str, directory: Path | None = None, timeout: float = 60, **environment: str) -> Ran:
-    done = subprocess.run(
-        command(*arguments, directory=directory),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        env=os.environ | environment,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    words = command(*arguments, directory=directory)[3:]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        streams = {"stdout": out.fileno(), "stderr": err.fileno()}
+        child = template().start(words, **streams, env=os.environ | environment)
+        try:
+            code = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
+        for said in (out, err):
+            said.seek(0)
+        return Ran(code, out.read(), err.read())
 
 
 class Running:

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.local import process
 from tests.e2e.cluster import RunningCluster
+from tests.e2e.template import template
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    """The processes of `RunningCluster` are forked from one that has imported their code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "spawn", template().spawn)
+        yield
 
 
 @pytest.fixture

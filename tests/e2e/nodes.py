@@ -21,6 +21,7 @@ from leasehold.vault.store import FILE_NAME, SqliteVault
 from leasehold.wire.clock import sleep_ns
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran
+from tests.e2e.template import Child, template
 
 END_LIMIT_S = 60
 
@@ -46,7 +47,7 @@ class Node:
         self.name = name or directory.name
         self._log = (logs or directory.parent) / f"{directory.name}.log"
         self._cluster = cluster
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | Child | None = None
         self._address_before: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
@@ -66,12 +67,15 @@ class Node:
         if self._key is not None:
             words += ["--cluster-key", str(self._cluster.directory / self._key)]
         with self._log.open("w") as log:
+            if preexec is None:
+                streams = {"stdout": log.fileno(), "stderr": log.fileno()}
+                self._process = template().start(words, **streams, env=os.environ | env)
+                return self
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "leasehold.cli.main", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                text=True,
                 env=os.environ | env,
                 preexec_fn=preexec,  # noqa: PLW1509 no thread of the tests holds a lock then
             )

@@ -5,7 +5,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +23,9 @@ from leasehold.vault.store import SqliteVault
 from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.command import Ran, command, leasehold
+from tests.e2e.command import Ran, leasehold
 from tests.e2e.nodes import END_LIMIT_S
+from tests.e2e.template import template
 
 pytestmark = pytest.mark.processes
 
@@ -43,13 +43,9 @@ class Started:
         is_node = name.startswith("node")
         kind = ["node", "start", "--name", name] if is_node else ["coordinator"]
         with self._log.open("a") as log:
-            self.process = subprocess.Popen(
-                command(*kind, "--dir", str(self.directory), *words),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | environment,
-            )
+            streams = {"stdout": log.fileno(), "stderr": log.fileno()}
+            words = (*kind, "--dir", str(self.directory), *words)
+            self.process = template().start(words, **streams, env=os.environ | environment)
 
     def said(self) -> str:
         return self._log.read_text()

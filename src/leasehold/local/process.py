@@ -76,7 +76,7 @@ class Process:
         # that no pid file names.
         held, release = os.pipe()
         try:
-            pid = self._spawn(held, [sys.executable, "-m", "leasehold.cli.main", *arguments])
+            pid = spawn(held, self.log, arguments, _without_ours(os.environ))
             # Unreaped, it keeps its number until `running` looks: the pid can't mean another process yet.
             identity = Identity(pid=pid, started=psutil.Process(pid).create_time())
             write_whole(self.directory / "pid", msgspec.json.encode(identity))
@@ -84,21 +84,6 @@ class Process:
         finally:
             os.close(held)
             os.close(release)
-
-    def _spawn(self, held: int, words: list[str]) -> int:
-        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        return os.posix_spawn(
-            _SHELL,
-            [_SHELL, "-c", _WHEN_RELEASED, _SHELL, *words],
-            _without_ours(os.environ),
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, held, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(self.log), append, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-            setsigmask=[],  # a child that inherits blocked signals could not be told to stop
-        )
 
     def check_runs(self) -> None:
         """Raises `Refused` with what it said last if it has ended."""
@@ -171,6 +156,24 @@ class Process:
                 return [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
         except FileNotFoundError:
             return []
+
+
+def spawn(held: int, log: Path, arguments: list[str], environment: Mapping[str, str]) -> int:
+    """Starts `leasehold` with these arguments, in a session of its own, once a line comes from `held`; its pid. What it
+    writes to stdout and stderr goes to `log`."""
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        _SHELL,
+        [_SHELL, "-c", _WHEN_RELEASED, _SHELL, sys.executable, "-m", "leasehold.cli.main", *arguments],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, held, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],  # a child that inherits blocked signals could not be told to stop
+    )
 
 
 def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,192 @@
+"""Starts `leasehold` by forking a process that has imported its code: a test run starts hundreds of processes, and
+importing is nearly all of what a start costs. What is forked goes on as `python -m leasehold.cli.main` does.
+
+What the documents tell people to type, what `leasehold up` starts, and tests of a start itself begin from nothing.
+"""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from leasehold.cli.entry import end_quietly_on_interrupt
+from leasehold.cli.main import main
+
+ORDER_BYTES_MAX: Final = 2**18
+IMPORTED: Final = ("leasehold.cli.serve_coordinator", "leasehold.cli.serve_node", "leasehold.cli.sql")
+"""With these a process has all but what a few commands need."""
+
+
+class Child:
+    """A process that was forked, with what tests use of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, ended: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = ended
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code. Raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            if not select.select([self._ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            with self._ended:
+                self.returncode = int(self._ended.recv(16))
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing is sent to one that has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def forget(self) -> None:
+        """Nobody asks how it ends."""
+        self._ended.close()
+
+
+class Template:
+    """The process that is forked; any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._orders, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            words = [sys.executable, "-m", "tests.e2e.template", str(its.fileno())]
+            nothing = subprocess.DEVNULL
+            self._process = subprocess.Popen(words, stdin=nothing, stdout=nothing, pass_fds=[its.fileno()])
+
+    def close(self) -> None:
+        """Ends it; what it has started goes on."""
+        self._orders.close()
+        self._process.wait()
+
+    def start(
+        self, words: Sequence[str], *, stdout: int, stderr: int, env: Mapping[str, str], held: int | None = None
+    ) -> Child:
+        """Runs `leasehold` with these words. With `held` it begins once a line comes from there, in a session of its
+        own."""
+        ended, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        order = {"words": words, "env": dict(env), "cwd": str(Path.cwd())}
+        descriptors = [its.fileno(), stdout, stderr, *([] if held is None else [held])]
+        with its, self._lock:
+            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+            return Child(int(self._orders.recv(16)), ended)
+
+    def spawn(self, held: int, log: Path, arguments: list[str], environment: Mapping[str, str]) -> int:
+        """As `leasehold.local.process.spawn`."""
+        with log.open("ab") as out:
+            child = self.start(arguments, stdout=out.fileno(), stderr=out.fileno(), env=environment, held=held)
+        child.forget()
+        return child.pid
+
+
+@functools.cache
+def template() -> Template:
+    """That of this test run."""
+    made = Template()
+    atexit.register(made.close)
+    return made
+
+
+# ---------------------------------------------------------------- the process itself
+
+
+class _Children:
+    """Those that are not reaped: whom to tell how they ended."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, socket.socket] = {}
+        woken, wake = socket.socketpair()
+        for end in (woken, wake):
+            end.setblocking(False)
+        self.woken = woken
+        self._wake = wake
+        signal.set_wakeup_fd(wake.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def add(self, pid: int, told: socket.socket) -> None:
+        self._told[pid] = told
+
+    def reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self.woken.recv(4096)
+        for pid, status in _ended():
+            with self._told.pop(pid) as told, contextlib.suppress(OSError):  # nobody may want to know
+                told.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            yield found
+
+
+def _serve(orders: socket.socket) -> None:
+    for name in IMPORTED:
+        importlib.import_module(name)
+    # Those of numpy and of Arrow's allocator are native: both libraries mend themselves after a fork.
+    assert threading.active_count() == 1, "a thread would be missing in what is forked"
+    gc.freeze()
+    children = _Children()
+    while True:
+        ready, _, _ = select.select([orders, children.woken], [], [])
+        if children.woken in ready:
+            children.reap()
+        if orders in ready:
+            text, descriptors, _, _ = socket.recv_fds(orders, ORDER_BYTES_MAX, 4)
+            if not text:
+                return
+            told, *streams = descriptors
+            if not (pid := os.fork()):
+                _become(json.loads(text), *streams)
+            orders.send(str(pid).encode())
+            children.add(pid, socket.socket(fileno=told))
+            for one in streams:
+                os.close(one)
+
+
+def _become(order: dict[str, Any], stdout: int, stderr: int, held: int | None = None) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    if held is not None:
+        os.setsid()
+        if not os.read(held, 1):
+            os._exit(1)
+    os.closerange(3, 1024)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    random.seed()
+    sys.argv = ["leasehold", *order["words"]]
+    end_quietly_on_interrupt()
+    main()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
