@@ -4,17 +4,28 @@ import asyncio
 
 import pytest
 
+from leasehold.core import keys
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import AllocateAnswer, JoinAnswer
+from leasehold.core.plan import put
 from leasehold.core.proofs import with_proof
-from leasehold.core.records import Allocated, Claiming
-from leasehold.errors import Refused
+from leasehold.core.records import Allocated, Claiming, NodeRecord
 from leasehold.limits.clients import CALL_TIMEOUT_NS
-from leasehold.limits.membership import UNJOINED_KEPT_NS
+from leasehold.limits.membership import NODES_MAX, UNJOINED_KEPT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import ADDRESS
-from tests.scenarios.identity_words import allocate, hex_128, identity, join, refusal, serving, simulate, stored
+from tests.scenarios.identity_words import (
+    allocate,
+    hex_128,
+    identity,
+    in_an_office,
+    join,
+    refusal,
+    serving,
+    simulate,
+    stored,
+)
 from tests.scenarios.test_strangers import here
 
 LATE_S = (UNJOINED_KEPT_NS + 3 * HOUSEKEEPING_INTERVAL_NS) / SECOND_NS
@@ -96,21 +107,38 @@ def test_a_node_that_asks_on_keeps_its_id_and_so_does_one_under_a_new_leader():
     simulate(scenario)
 
 
-def test_ids_that_nobody_uses_do_not_run_out(monkeypatch):
+def joined(number):
+    """A node of which a process has joined once."""
+    return NodeRecord(
+        id=number,
+        name=f"n{number}",
+        address="h:1",
+        token_hash=hash_secret(hex_128(number)),
+        incarnation=1,
+        nonce=None,
+        session_hash=b"s",
+        removed=False,
+    )
+
+
+def test_ids_that_nobody_uses_do_not_run_out():
     """As many as there may be nodes, and again: after each time an honest node would get in."""
-    most = 16
-    monkeypatch.setattr("leasehold.core.admission.NODES_MAX", most)
+    rounds, most, honest = 3, 16, 20 * NODES_MAX
+    others = [joined(10 * NODES_MAX + number) for number in range(NODES_MAX - most)]
 
-    async def scenario(cluster, group):
-        for first in (1, most + 1, 2 * most + 1):
-            for number in range(first, first + most):
-                await ask(cluster, allocate(number, name=f"x{number}"))
-            with pytest.raises(Refused) as caught:
-                await ask(cluster, allocate(10 * most, name="honest"))
-            assert caught.value.code == "TOO_MANY_NODES"
+    async def scenario(office):
+        await office.writer.submit(lambda _: tuple(put(keys.node(one.id), one) for one in others))
+        for first in range(1, rounds * most, most):
+            numbers = range(first, first + most)
+            answers = await office.ask(*(allocate(one, name=f"x{one}") for one in numbers))
+            assert answers == [AllocateAnswer(node=one) for one in numbers]
+            (refused,) = await office.ask(allocate(honest, name="honest"))
+            assert refused.code == "TOO_MANY_NODES"
             await asyncio.sleep(LATE_S)
-        cluster.nodes[0].start(group)
-        await serving(cluster, cluster.nodes[0])
-        assert (await identity(cluster.nodes[0])).node == 3 * most + 1
+            await office.registration.give_up()
+        node = rounds * most + 1
+        assert await office.ask(allocate(honest, name="honest")) == [AllocateAnswer(node=node)]
+        (answer,) = await office.ask(join(node, honest, nonce=1, session=2, name="honest"))
+        assert isinstance(answer, JoinAnswer)
 
-    simulate(scenario)
+    in_an_office(scenario)

@@ -206,9 +206,11 @@ def _manifest(table: TableRecord, catalog: Catalog) -> Iterator[SegmentRecord]:
 # ---------------------------------------------------------------- planning a rewrite
 
 
-def worth_rewriting(table: TableRecord, catalog: Catalog) -> tuple[SegmentRecord, ...]:
+def worth_rewriting(
+    table: TableRecord, catalog: Catalog, *, segments_max: int = REWRITE_PLAN_SEGMENTS_MAX
+) -> tuple[SegmentRecord, ...]:
     """The segments of the manifest that DELETEs concern, or a good part of whose rows has expired, or that are small
-    and many; the first REWRITE_PLAN_SEGMENTS_MAX of them.
+    and many; the first `segments_max` of them.
 
     Raises `Refused` with code UNDER_WAY while a statement hides something of the table that may come back.
     """
@@ -236,7 +238,7 @@ def worth_rewriting(table: TableRecord, catalog: Catalog) -> tuple[SegmentRecord
             return True
         return clock is not None and horizon_us is not None and _has_expired(segment, known, clock, horizon_us)
 
-    return tuple(islice(filter(is_worth_it, _manifest(table, catalog)), REWRITE_PLAN_SEGMENTS_MAX))
+    return tuple(islice(filter(is_worth_it, _manifest(table, catalog)), segments_max))
 
 
 def _joined(table: TableRecord, catalog: Catalog) -> frozenset[BucketNumber]:

@@ -5,8 +5,8 @@ import pytest
 
 from leasehold.core import ddl, keys
 from leasehold.core.leftovers import leftovers
+from leasehold.core.operations import Change
 from leasehold.core.plan import put
-from leasehold.core.plans import cascade
 from leasehold.core.records import (
     Comparison,
     DatabaseRecord,
@@ -25,7 +25,7 @@ from leasehold.core.statements import AlterDatabase, ColumnDefinition, CreateTab
 from leasehold.core.types import Plain
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.limits.metastorage import TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
-from leasehold.limits.statements import CASCADE_RECORDS_MAX, PROPERTIES_MAX
+from leasehold.limits.statements import CASCADE_BYTES_MAX, CASCADE_OBJECTS_MAX, CASCADE_RECORDS_MAX, PROPERTIES_MAX
 from tests.unit.core.catalog_words import (
     create_database,
     create_table,
@@ -282,30 +282,46 @@ def test_a_view_that_is_being_dropped_is_still_needed():
 # ---------------------------------------------------------------- too much at once
 
 
-def test_so_many_objects_go_at_once(monkeypatch):
-    base = ground(*BOTH, create_table("u"))
-    monkeypatch.setattr(cascade, "CASCADE_OBJECTS_MAX", 2)
-    refused(base, drop_database(cascade=True), Refused, "TOO_LARGE")
-    run(base, drop_table("u"))
+def copied(base, tables):
+    """With so many tables: copies of db.t."""
+    one, changes = base.catalog.tables[2], []
+    for number in range(3, tables + 2):
+        changes.append(put(keys.table(number), msgspec.structs.replace(one, id=number, name=f"t{number}")))
+        for bucket in range(one.buckets):
+            placed = msgspec.structs.replace(base.catalog.buckets[2, bucket], table=number)
+            changes.append(put(keys.bucket(number, bucket), placed))
+    base.commit(changes)
+    return base
+
+
+def test_so_many_objects_go_at_once():
+    base = copied(ground(*BOTH), CASCADE_OBJECTS_MAX)
+    assert "1001 objects" in refused(base, drop_database(cascade=True), Refused, "TOO_LARGE").text
+    run(base, drop_table())
     run(base, drop_database(cascade=True))
 
 
-def test_so_many_records_go_at_once(monkeypatch):
-    base = ground(create_database(), create_table(buckets=3), create_table("u", buckets=4))
+def test_so_many_records_go_at_once():
+    tables, buckets = 100, CASCADE_RECORDS_MAX // 100
+    base = copied(ground(create_database(), create_table(buckets=buckets)), tables)
+    base.commit([Change(keys.bucket(2, one), None) for one in range(buckets - 3, buckets)])
+    base.put(keys.table(2), msgspec.structs.replace(base.catalog.tables[2], buckets=buckets - 3))
     base.put(keys.delete(2, 4), DeleteRecord(table=2, number=4, state=UseState.IN_USE, where=()))
     base.put(keys.grant(2, 7), GrantRecord(object=2, principal=7, rights=(Right.SELECT,)))
     base.put(keys.grant(1, 7), GrantRecord(object=1, principal=7, rights=(Right.SELECT,)))
-    with_view(base, (2, (1,)))
-    base.put(keys.grant(50, 7), GrantRecord(object=50, principal=7, rights=(Right.SELECT,)))
-    monkeypatch.setattr(cascade, "CASCADE_RECORDS_MAX", 10)
-    assert "11 buckets" in refused(base, drop_database(cascade=True), Refused, "TOO_LARGE").text
-    monkeypatch.setattr(cascade, "CASCADE_RECORDS_MAX", 11)
+    with_view(base, (2, (1,)), number=1_000)
+    base.put(keys.grant(1_000, 7), GrantRecord(object=1_000, principal=7, rights=(Right.SELECT,)))
+    # A DELETE and three rights beside the buckets: one too many.
+    assert f"{CASCADE_RECORDS_MAX + 1} buckets" in refused(base, drop_database(cascade=True), Refused, "TOO_LARGE").text
+    base.commit([Change(keys.grant(1_000, 7), None)])
     run(base, drop_database(cascade=True))
 
 
-def test_descriptions_of_so_many_bytes_are_marked_at_once(monkeypatch):
-    base = ground(create_database(), *(create_table(name, comment="x" * 1_000) for name in "tuv"))
-    monkeypatch.setattr(cascade, "CASCADE_BYTES_MAX", 3_000)
+def test_descriptions_of_so_many_bytes_are_marked_at_once():
+    base = ground(*BOTH)
+    size = 100_000
+    base.put(keys.table(2), msgspec.structs.replace(base.catalog.tables[2], comment="x" * size))
+    copied(base, CASCADE_BYTES_MAX // size + 1)
     refused(base, drop_database(cascade=True), Refused, "TOO_LARGE")
     run(base, drop_table())
     run(base, drop_database(cascade=True))
@@ -315,15 +331,7 @@ def test_the_most_that_goes_at_once_fits_one_transaction():
     """Buckets and the names of nodes: all in the transaction of the point of no return."""
     buckets = 20
     tables = CASCADE_RECORDS_MAX // buckets - 1
-    base = ground(create_database(), create_table(buckets=buckets, replication=3))
-    one, changes = base.catalog.tables[2], []
-    for number in range(3, tables + 2):
-        copy = msgspec.structs.replace(one, id=number, name=f"t{number}")
-        changes.append(put(keys.table(number), copy))
-        for bucket in range(buckets):
-            placed = msgspec.structs.replace(base.catalog.buckets[2, bucket], table=number)
-            changes.append(put(keys.bucket(number, bucket), placed))
-    base.catalog = base.catalog.changed(changes)
+    base = copied(ground(create_database(), create_table(buckets=buckets, replication=3)), tables)
     begun = ddl.begin(base.request(drop_database(cascade=True)), base.catalog)
     base.catalog = base.catalog.changed(begun.changes)
     going = ddl.finish(begun.procedure, base.catalog)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from leasehold.core import keys, reconcile
+from leasehold.core import keys
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.reconcile import OnDisk, Plan, assigned, compare, in_turn, outdated, to_clean
@@ -208,8 +208,7 @@ def many(count):
     return base.catalog, by_bucket(on_disk(number, bucket=number) for number in range(count))
 
 
-def test_a_bucket_is_looked_at_again_once_anything_of_it_has_changed(monkeypatch):
-    monkeypatch.setattr(reconcile, "RECONCILE_ROUNDS_WHOLE", 10**9)
+def test_a_bucket_is_looked_at_again_once_anything_of_it_has_changed():
     durable, here = many(5)
     first, due = states(durable, here)
     assert due == [(TABLE, number) for number in range(5)]
@@ -266,8 +265,7 @@ def test_a_stray_is_looked_at_in_each_round_until_its_write_has_ended():
     assert found[HERE].plan == only(trash=(on_disk(1),), kept=(segment(2, 1, 3),))
 
 
-def test_where_no_file_is_believed_a_bucket_is_looked_at_again_once_one_was_read_or_a_node_is_gone(monkeypatch):
-    monkeypatch.setattr(reconcile, "RECONCILE_ROUNDS_WHOLE", 10**9)
+def test_where_no_file_is_believed_a_bucket_is_looked_at_again_once_one_was_read_or_a_node_is_gone():
     durable, here = many(3)
     read = {}
     found, _ = states(durable, here, verified=read)

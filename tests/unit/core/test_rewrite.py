@@ -327,8 +327,7 @@ def test_a_plan_looks_through_the_statistics_of_a_segment_once_and_ends_when_it_
     monkeypatch.setattr(rewrite, "_manifest", lambda *_: iter(counted))
     assert [one.id for one in worth_rewriting(table, base.catalog)] == [one.id for one in found]
     assert looks == [len(found)]
-    monkeypatch.setattr(rewrite, "REWRITE_PLAN_SEGMENTS_MAX", 2)
-    assert [one.id for one in worth_rewriting(table, base.catalog)] == [one.id for one in found[:2]]
+    assert [one.id for one in worth_rewriting(table, base.catalog, segments_max=2)] == [one.id for one in found[:2]]
     assert looks == [len(found) + 2]
 
 

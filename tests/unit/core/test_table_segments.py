@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
+from rpds import HashTrieMap
 
-from leasehold.core import commit as module
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
 from leasehold.core.messages import Replaced
@@ -11,22 +11,38 @@ from leasehold.core.records import SegmentRecord
 from leasehold.core.rewrite import worth_rewriting
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX
+from leasehold.limits.segments import (
+    PLANNED_SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_ROWS_MAX,
+    TABLE_SEGMENTS_MAX,
+)
 from leasehold.limits.statements import BUCKETS_MAX, REPLICATION_MAX
 from leasehold.limits.upkeep import SMALL_SEGMENT_BYTES, SMALL_SEGMENTS_MIN
-from tests.unit.core.catalog_words import Ground
-from tests.unit.core.test_commit import TABLE, W2, commit, commit_as_told, ground, opened, sealed_by_holders, segment
+from tests.unit.core.catalog_words import Ground, hex_128
+from tests.unit.core.test_commit import (
+    TABLE,
+    W1,
+    W2,
+    commit,
+    commit_as_told,
+    ground,
+    opened,
+    sealed_by_holders,
+    segment,
+)
 
-MOST = 4
 LARGEST = 2**63 - 1
+FIRST, SECOND = ((ObjectId(TABLE), BucketNumber(number)) for number in (0, 1))
 
 
-@pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> Ground:
-    """A table with so many segments in two buckets, and a write that is open."""
-    monkeypatch.setattr(module, "TABLE_SEGMENTS_MAX", MOST)
+def holding(most: int) -> Ground:
+    """A table with so many segments, two of them in the first bucket, and a write that is open."""
     base = opened(ground())
-    base.commit(commit(base, *(segment(number, bucket=number % 2) for number in range(MOST))))
+    base.commit(commit(base, segment(0), segment(1), segment(2, bucket=1)))
+    (other,) = base.catalog.bucket_segments(*SECOND)
+    others = HashTrieMap({SegmentId(f"{W1}-{hex_128(number)}"): other for number in range(2, most)})
+    base.catalog = msgspec.structs.replace(base.catalog, segments=base.catalog.segments.insert(SECOND, others))
     return opened(base, W2)
 
 
@@ -34,21 +50,22 @@ def later(number: int, **how: object) -> object:
     return segment(number, transaction=W2, **how)
 
 
-def test_a_commit_that_makes_a_table_too_large_to_be_planned_is_refused(full: Ground) -> None:
+def test_a_commit_that_makes_a_table_too_large_to_be_planned_is_refused() -> None:
+    full = holding(TABLE_SEGMENTS_MAX)
     with pytest.raises(Refused) as caught:
         commit(full, later(9), transaction=W2)
     assert caught.value.code == "TOO_MANY_SEGMENTS"
-    assert f"db.t has {MOST} segments, and this write adds 1" in caught.value.text
+    assert f"db.t has {TABLE_SEGMENTS_MAX} segments, and this write adds 1" in caught.value.text
     assert "leasehold rewrite db.t" in caught.value.hint
 
 
-def test_a_commit_that_adds_none_is_taken_however_many_there_are(full: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TABLE_SEGMENTS_MAX", MOST - 2)
-    old = [one.id for one in full.catalog.bucket_segments(ObjectId(TABLE), BucketNumber(0))]
+def test_a_commit_that_adds_none_is_taken_however_many_there_are() -> None:
+    full = holding(TABLE_SEGMENTS_MAX + 2)
+    old = [one.id for one in full.catalog.bucket_segments(*FIRST)]
     replaces = tuple(Replaced(bucket=BucketNumber(0), segment=one) for one in old)
     joined = sealed_by_holders(full, later(9))
     full.commit(commit_as_told(full, *joined, transaction=W2, replaces=replaces, deletes=0))
-    assert len(full.catalog.bucket_segments(ObjectId(TABLE), BucketNumber(0))) == 1
+    assert len(full.catalog.bucket_segments(*FIRST)) == 1
     full.commit(commit(opened(full, "b" * 32), transaction="b" * 32))
 
 
