@@ -23,8 +23,8 @@ MUTANTS = (
         name="a proof for an address of another process",
         invariant="INV-RIGHT-1",
         rule="a coordinator proves no address but its own",
-        edits=(Edit("Membership.prove", "challenge.address not in self._addresses", "False"),),
-        hunters=("tests/unit/coordinator/test_membership.py",),
+        edits=(Edit("prove_coordinator", "challenge.address not in addresses", "False"),),
+        hunters=("tests/unit/core/test_proofs.py",),
         unseen="a random cluster has no impostor",
     ),
     Mutant(

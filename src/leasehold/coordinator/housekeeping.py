@@ -4,18 +4,16 @@ It goes in slices, a transaction each. What takes long to find is found on a thr
 the time it is used: so only what stays true is looked for there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
-
-import msgspec
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.horizons import horizons
 from leasehold.core.leftovers import count, leftovers
 from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.plan import put
-from leasehold.core.records import HorizonRecord, TableRecord
+from leasehold.core.records import TableRecord
 from leasehold.core.rewrite import checks, spent
 from leasehold.errors import Definite
 from leasehold.ids import ObjectId
@@ -134,22 +132,6 @@ class Housekeeping:
     async def _found(self, find: Callable[[], T], size: int) -> T:
         """What `find` finds among so many records."""
         return find() if size <= self._limits.found_inline_max else await self._threads.run(find)
-
-
-def horizons(tables: Iterable[ObjectId], catalog: Catalog, wall_us: int) -> tuple[Change, ...]:
-    """Of these tables the horizons that lie behind by over a thousandth of their TTL, or a second, moved to now."""
-    changes: list[Change] = []
-    for table in tables:
-        ttl_ns = catalog.expiring.get(table)
-        if ttl_ns is None:
-            continue
-        horizon_us = wall_us - ttl_ns // 1000
-        known = catalog.horizons.get(table)
-        step_us = max(1_000_000, ttl_ns // 1_000_000)
-        if known is None or horizon_us - known.horizon_us >= step_us:
-            moved = known or HorizonRecord(table=table, horizon_us=horizon_us)
-            changes.append(put(keys.horizon(table), msgspec.structs.replace(moved, horizon_us=horizon_us)))
-    return tuple(changes)
 
 
 def _slices(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -24,7 +24,7 @@ from leasehold.coordinator.repair import Repair
 from leasehold.coordinator.reports import NodeReports
 from leasehold.coordinator.retaining import Retaining
 from leasehold.coordinator.scrubbing import scrub
-from leasehold.coordinator.sessions import Sessions, check_speaker
+from leasehold.coordinator.sessions import Sessions
 from leasehold.coordinator.settings import lower_largest_lease
 from leasehold.coordinator.snapshots import Snapshots
 from leasehold.coordinator.topology import Topology
@@ -75,6 +75,7 @@ from leasehold.core.questions.receipts import receipts
 from leasehold.core.questions.rows import pages
 from leasehold.core.records import PrincipalRecord
 from leasehold.core.rights import check_cancel, check_large_statement, check_question, check_request, check_statement
+from leasehold.core.speaker import check_speaker
 from leasehold.core.statements import (
     AnyStatement,
     CancelProcedure,

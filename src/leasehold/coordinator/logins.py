@@ -9,25 +9,19 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator
-from heapq import nsmallest
 from typing import Final
 
-import msgspec
-
 from leasehold.coordinator.writer import Writer
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
 from leasehold.core.identity import hash_secret
+from leasehold.core.logins import find_user, logins_ended, record_login, wrong_password
 from leasehold.core.messages import LoggedIn, LoggedOut, Login, LogOut
-from leasehold.core.operations import Change
 from leasehold.core.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
-from leasehold.core.plan import counters, put
-from leasehold.core.records import LoginRecord, PrincipalKind, PrincipalRecord
+from leasehold.core.records import PrincipalRecord
 from leasehold.core.statements import fold
-from leasehold.errors import Refused, WrongPassword
-from leasehold.ids import IDENTIFIER, LoginToken, PrincipalId
-from leasehold.limits.people import LOGIN_TTL_NS, LOGINS_MAX, LOGINS_PER_USER_MAX, PASSWORD_CHARACTERS_MAX
-from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
+from leasehold.errors import Refused
+from leasehold.ids import LoginToken
+from leasehold.limits.people import LOGIN_TTL_NS, PASSWORD_CHARACTERS_MAX
+from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX
 from leasehold.wire.ports import Clock, Entropy, Passwords
 
 _NEW_PASSWORD: Final = NameHash(b"")
@@ -88,7 +82,7 @@ class Logins:
     async def log_out(self, request: LogOut) -> LoggedOut:
         """Ends a login, whose token is all that it takes; one that has ended already is as good."""
         ended = [hash_secret(request.token)]
-        return LoggedOut(revision=await self._writer.submit(lambda catalog: _ended(ended, catalog)))
+        return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
 
     async def expire(self) -> None:
         """Ends the logins that this leader has known for too long."""
@@ -97,7 +91,7 @@ class Logins:
         self._since = {one: self._since.get(one, now_ns) for one in known}
         old = [one for one, since_ns in self._since.items() if now_ns - since_ns >= LOGIN_TTL_NS]
         if old:
-            await self._writer.submit(lambda catalog: _ended(old, catalog))
+            await self._writer.submit(lambda catalog: logins_ended(old, catalog))
 
     # ------------------------------------------------------------ a password
 
@@ -135,46 +129,3 @@ class Logins:
 
 def _hash_name(user: str) -> NameHash:
     return NameHash(hashlib.sha256(fold(user[:IDENTIFIER_CHARACTERS_MAX]).encode(errors="surrogatepass")).digest())
-
-
-def wrong_password() -> WrongPassword:
-    """The same for a user who does not exist."""
-    return WrongPassword("no such user, or another password", hint="look at LEASEHOLD_USER and LEASEHOLD_PASSWORD")
-
-
-def find_user(name: str, catalog: Catalog) -> PrincipalRecord | None:
-    """The user in use under a name from outside."""
-    if len(name) > IDENTIFIER_CHARACTERS_MAX or IDENTIFIER.fullmatch(name) is None:
-        return None
-    found = catalog.find_principal(name)
-    return found if found is not None and found.kind is PrincipalKind.USER else None
-
-
-def record_login(token: LoginToken, user: PrincipalRecord, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes the login of a user whose password was checked, unless that has changed since; ends the oldest ones that
-    are too many. Raises `WrongPassword`."""
-    standing = catalog.principals.get(user.id)
-    if standing is None or (standing.state, standing.password_hash) != (user.state, user.password_hash):
-        raise wrong_password()
-    numbers = counters(catalog)
-    record = LoginRecord(token_hash=hash_secret(token), user=user.id, order=numbers.next_login)
-    return (
-        put(keys.COUNTERS, msgspec.structs.replace(numbers, next_login=numbers.next_login + 1)),
-        put(keys.login(record.token_hash), record),
-        *(Change(keys.login(one), None) for one in _too_many(user.id, catalog)),
-    )
-
-
-def _too_many(user: PrincipalId, catalog: Catalog) -> set[bytes]:
-    """The oldest logins of the user, so that one more leaves as many as there may be; of all the oldest at once, so
-    that finding them costs little each."""
-    his = catalog.logins_of.get(user, ())
-    going = {token_hash for _, token_hash in his[: max(0, len(his) + 1 - LOGINS_PER_USER_MAX)]}
-    if len(catalog.logins) >= LOGINS_MAX:
-        oldest = nsmallest(PURGE_BATCH, catalog.logins.values(), key=lambda one: one.order)
-        going.update(one.token_hash for one in oldest)
-    return going
-
-
-def _ended(logins: list[bytes], catalog: Catalog) -> tuple[Change, ...]:
-    return tuple(Change(keys.login(one), None) for one in logins if one in catalog.logins)

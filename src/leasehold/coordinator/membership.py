@@ -4,7 +4,7 @@ import logging
 
 from leasehold.core.admission import reject_stranger
 from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator, CoordinatorProof, Join
-from leasehold.core.proofs import ProofKeys, coordinator_proof
+from leasehold.core.proofs import ProofKeys, prove_coordinator
 from leasehold.errors import Refused
 
 log = logging.getLogger(__name__)
@@ -43,16 +43,4 @@ class Membership:
 
     def prove(self, challenge: ChallengeCoordinator) -> CoordinatorProof:
         """Proves only the addresses of this process: whoever relays a challenge from another port gets no proof."""
-        if self._keys is None:
-            raise Refused(
-                "this coordinator has no cluster key, so it can't prove that it is of the cluster",
-                code="NO_CLUSTER_KEY",
-                hint="start it again with --cluster-key FILE; `leasehold down`, then `leasehold up` does that",
-            )
-        if challenge.address not in self._addresses:
-            raise Refused(
-                f"this coordinator is not at {challenge.address[:80]!r}",
-                code="OTHER_ADDRESS",
-                hint="connect to the address that it listens on or advertises",
-            )
-        return CoordinatorProof(proof=coordinator_proof(challenge, self._keys))
+        return prove_coordinator(challenge, self._keys, self._addresses)

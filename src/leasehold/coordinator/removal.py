@@ -10,7 +10,7 @@ these are many, or another node was removed meanwhile, there is a census anew.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
 from leasehold.coordinator.closing import insist
@@ -18,19 +18,15 @@ from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.census import Census, ChangesSince, census, recounted
 from leasehold.core.grantor import IncarnationClosed, MemberLeft
 from leasehold.core.grantor import NodeRemoved as RemovalDurable
 from leasehold.core.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.records import NodeRecord
 from leasehold.core.removal import (
-    COUNTED,
-    Census,
-    census,
-    check_enough_left,
-    check_nothing_lost,
+    check_allowed,
     find_node,
-    recounted,
     tombstone,
 )
 from leasehold.core.rights import check_request
@@ -42,32 +38,6 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Clock, Threads
 
 log = logging.getLogger(__name__)
-
-
-class _Since:
-    """What has changed since a census, of what it goes through; more than `most` records are too much."""
-
-    def __init__(self, most: int, touched: Iterable[bytes] = (), *, is_too_much: bool = False) -> None:
-        self._most = most
-        self.touched = set(touched)
-        self.is_too_much = is_too_much
-
-    def hear(self, changed: Iterable[bytes], catalog: Catalog) -> None:
-        """Of these keys, as the catalog has them now."""
-        for key in changed:
-            if key.startswith(COUNTED):
-                self.touched.add(key)
-            elif key.startswith(keys.NODES):
-                self.is_too_much = self.is_too_much or _node(key, catalog).removed
-        if self.is_too_much or len(self.touched) > self._most:
-            self.is_too_much = True
-            self.touched.clear()
-
-    def with_more(self, changed: Iterable[bytes], catalog: Catalog) -> "_Since":
-        """And with what is not durable yet."""
-        more = _Since(self._most, self.touched, is_too_much=self.is_too_much)
-        more.hear(changed, catalog)
-        return more
 
 
 class Removal:
@@ -93,7 +63,7 @@ class Removal:
         self._recounted_max = recounted_max
         self._running: dict[NodeId, asyncio.Future[NodeRemoved]] = {}
         self._leaving: set[NodeId] = set()
-        self._since: dict[NodeId, _Since] = {}
+        self._since: dict[NodeId, ChangesSince] = {}
 
     def leaving(self, node: NodeId) -> bool:
         """Whether it is on its way out: it does not come back into the logical topology."""
@@ -212,7 +182,7 @@ class Removal:
 
     async def _count(self, node: NodeId) -> Census:
         """As of now; what changes from here on is noted."""
-        self._since[node] = _Since(self._recounted_max)
+        self._since[node] = ChangesSince(self._recounted_max)
         # Up to all buckets and their segments: not on the loop that grants leases.
         return await self._threads.run(partial(census, node, self._writer.catalog))
 
@@ -224,13 +194,6 @@ class Removal:
         """How long its process may still serve; 0 once it is closed or its bound has passed."""
         held = self._leasing.grantor.held(node)
         return 0 if held is None or held.closed is not None else max(0, held.bound_ns - self._clock.now_ns())
-
-
-def check_allowed(found: Census, catalog: Catalog, *, force: bool) -> None:
-    """Raises `Refused` for what stands in the way, the worst of it first, unless it is to be given up."""
-    if not force:
-        check_nothing_lost(found, catalog)
-        check_enough_left(found, catalog)
 
 
 def _node(key: bytes, catalog: Catalog) -> NodeRecord:

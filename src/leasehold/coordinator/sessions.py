@@ -16,11 +16,8 @@ from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.data.reports import Report
-from leasehold.core.generations import is_beyond, is_older
 from leasehold.core.grantor import SurrenderReceived
-from leasehold.core.identity import hash_secret
 from leasehold.core.messages import (
-    AskSnapshot,
     ChallengeCoordinator,
     CoordinatorProof,
     Message,
@@ -38,8 +35,8 @@ from leasehold.core.messages import (
     Watched,
     WatchFailed,
 )
-from leasehold.core.records import ClusterRecord, NodeRecord
-from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused, Superseded, Unreachable, gravest
+from leasehold.core.speaker import check_speaker
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
@@ -256,7 +253,7 @@ class Sessions:
                 member=catalog.nodes[opening.node].member,
             )
         )
-        leasing.seals.learn(opening.node, opening.incarnation, opening.seal_key)
+        leasing.seals.keys.learn(opening.node, opening.incarnation, opening.seal_key)
         self._open[opening.node] = one
         one.opened.set()
 
@@ -389,44 +386,6 @@ def _asking_the_store() -> Generator[None]:
         raise
     except Definite as error:
         raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
-
-
-def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
-    """Raises unless the newest process of a node speaks; `NotLeader` where this leader can't know of it yet."""
-    node = catalog.nodes.get(speaker.node)
-    if catalog.cluster is None or speaker.cluster_id != catalog.cluster.cluster_id:
-        raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
-    if isinstance(speaker, OpenSession) and _left_behind(speaker, catalog.cluster, node):
-        raise Refused(
-            f"the cluster was recovered from an older state and goes on as generation {catalog.cluster.generation};"
-            f" this process is of generation {speaker.generation}",
-            code="OTHER_GENERATION",
-            hint="start this node again: it comes back, or says what to do",
-        )
-    if node is None or speaker.incarnation > node.incarnation:
-        raise NotLeader(
-            f"incarnation {speaker.incarnation} of node {speaker.node} joined under a later leader, if it did",
-            hint="the node asks another coordinator",
-        )
-    if node.removed:
-        raise Refused(
-            f"node {speaker.node} was removed",
-            code="REMOVED",
-            hint="start with an empty directory and another --name",
-        )
-    if speaker.incarnation < node.incarnation or hash_secret(speaker.session) != node.session_hash:
-        raise Superseded(
-            f"incarnation {speaker.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
-            hint="only the newest process of a node is heard; this one ends",
-        )
-
-
-def _left_behind(speaker: OpenSession, cluster: ClusterRecord, node: NodeRecord | None) -> bool:
-    """Whether a process has run on through a recovery of the cluster, and can't follow it."""
-    if is_beyond(cluster, speaker.generation, Revision(speaker.watch_from - 1), None):
-        return True
-    older = is_older(cluster, speaker.generation)
-    return older and node is not None and not node.removed and speaker.incarnation < node.incarnation
 
 
 def _check_own(message: Spoken, opening: OpenSession) -> None:

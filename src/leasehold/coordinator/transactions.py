@@ -68,7 +68,7 @@ class WriteTransactions:
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_request(request, catalog)
             live = self._leasing.live_incarnations(list(catalog.nodes))
-            keys_of = self._leasing.seals.keys(live)
+            keys_of = self._leasing.seals.keys.of_living(live)
             return commit_transaction(request, catalog, incarnations=live, seal_keys=keys_of)
 
         live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))

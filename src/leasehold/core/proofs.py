@@ -11,6 +11,7 @@ A replayed request says what its sender said before: the leader answers the same
 """
 
 import hmac
+from collections.abc import Collection
 from typing import Final, TypeVar
 
 import msgspec
@@ -59,6 +60,26 @@ def is_of_member(request: Allocate | AskIncarnation | Join, keys: ProofKeys) -> 
 def coordinator_proof(challenge: ChallengeCoordinator, keys: ProofKeys) -> bytes:
     """What a coordinator of that cluster, reached at that address, answers; compare with `hmac.compare_digest`."""
     return hmac.digest(keys.coordinator, encode(challenge), "sha256")
+
+
+def prove_coordinator(
+    challenge: ChallengeCoordinator, keys: ProofKeys | None, addresses: Collection[str]
+) -> CoordinatorProof:
+    """Proves that the process which serves at `addresses` is of the cluster. It proves no other address: whoever relays
+    a challenge from another port gets no proof. Raises `Refused` (NO_CLUSTER_KEY, OTHER_ADDRESS)."""
+    if keys is None:
+        raise Refused(
+            "this coordinator has no cluster key, so it can't prove that it is of the cluster",
+            code="NO_CLUSTER_KEY",
+            hint="start it again with --cluster-key FILE; `leasehold down`, then `leasehold up` does that",
+        )
+    if challenge.address not in addresses:
+        raise Refused(
+            f"this coordinator is not at {challenge.address[:80]!r}",
+            code="OTHER_ADDRESS",
+            hint="connect to the address that it listens on or advertises",
+        )
+    return CoordinatorProof(proof=coordinator_proof(challenge, keys))
 
 
 class Challenge:

@@ -15,13 +15,14 @@ A node does not send the key to other nodes, as it does its session: who listens
 """
 
 import hmac
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from leasehold.core.codec import encode
 from leasehold.core.messages import Holder, StagedSegment
-from leasehold.ids import Session, Token
+from leasehold.ids import Incarnation, NodeId, Session, Token
 
 _PURPOSE: Final = b"leasehold/segment-seal/1:"
 
@@ -41,3 +42,24 @@ def sealed(holder: Holder, key: bytes, segment: StagedSegment, order: int) -> Ho
 def is_sealed(holder: Holder, key: bytes, segment: StagedSegment, order: int) -> bool:
     """Whether that node has said just this of that segment, in that write transaction."""
     return hmac.compare_digest(holder.seal, sealed(holder, key, segment, order).seal)
+
+
+class SealKeys:
+    """The keys that nodes brought to one leader. A key stays known while its node is away: what it sealed before still
+    holds."""
+
+    def __init__(self) -> None:
+        self._keys: dict[NodeId, tuple[Incarnation, bytes]] = {}
+
+    def learn(self, node: NodeId, incarnation: Incarnation, key: bytes) -> None:
+        """The newest process of a node has opened its session."""
+        self._keys[node] = (incarnation, key)
+
+    def of_living(self, live: Mapping[NodeId, Incarnation]) -> dict[NodeId, bytes]:
+        """The keys of the incarnations that live."""
+        return {node: key for node, (incarnation, key) in self._keys.items() if live.get(node) == incarnation}
+
+    def unheard(self, segments: Iterable[StagedSegment], live: Mapping[NodeId, Incarnation]) -> frozenset[NodeId]:
+        """The living holders of these segments that have brought no key yet."""
+        named = {(one.node, one.incarnation) for segment in segments for one in segment.holders}
+        return frozenset(node for node, incarnation in named if live.get(node) == incarnation) - self._keys.keys()

@@ -17,7 +17,7 @@ from leasehold.testing.clock import WALL_START_US, SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from tests.unit.coordinator.office import coordinator_over
-from tests.unit.coordinator.test_horizons import table
+from tests.unit.core.test_horizons import table
 
 PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
 JUMP_US = 40 * 86_400_000_000

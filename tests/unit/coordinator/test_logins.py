@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 
-from leasehold.coordinator.logins import Logins, record_login
+from leasehold.coordinator.logins import Logins
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core import keys
@@ -22,14 +22,12 @@ from leasehold.errors import LeaseholdError, Refused, WrongPassword
 from leasehold.ids import ClusterId, LoginToken, PrincipalId
 from leasehold.limits.people import (
     LOGIN_TTL_NS,
-    LOGINS_MAX,
     LOGINS_PER_USER_MAX,
     PASSWORD_CHARACTERS_MAX,
     PASSWORDS_AT_ONCE,
     WRONG_PASSWORD_REST_MAX_NS,
     WRONG_PASSWORD_REST_MIN_NS,
 )
-from leasehold.limits.statements import PURGE_BATCH
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SeededEntropy
@@ -333,18 +331,6 @@ async def test_the_oldest_login_of_a_user_makes_room_for_a_further_one(ground):
     known = ground.writer.catalog.logins
     assert [hash_secret(one) in known for one in tokens] == [False, False] + [True] * LOGINS_PER_USER_MAX
     assert hash_secret(hers.token) in known
-
-
-@over_a_store
-async def test_the_oldest_logins_of_all_make_room_for_further_ones(ground):
-    users = [await ground.user(10 + one, f"w{one}") for one in range(LOGINS_MAX // LOGINS_PER_USER_MAX + 1)]
-    catalog = ground.writer.catalog
-    for one in range(LOGINS_MAX + 1):
-        catalog = catalog.changed(record_login(LoginToken(f"{one:032x}"), users[one % len(users)], catalog))
-    assert len(catalog.logins) == LOGINS_MAX + 1 - PURGE_BATCH
-    left = [hash_secret(LoginToken(f"{one:032x}")) in catalog.logins for one in range(LOGINS_MAX + 1)]
-    assert left == [False] * PURGE_BATCH + [True] * (LOGINS_MAX + 1 - PURGE_BATCH)
-    assert sum(len(one) for one in catalog.logins_of.values()) == len(catalog.logins)
 
 
 @over_a_store

@@ -8,7 +8,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.plan import put
 from leasehold.core.records import HorizonRecord
 from leasehold.testing.leases.ground import SETTINGS
-from tests.unit.coordinator.test_horizons import table
+from tests.unit.core.test_horizons import table
 
 DAY_US = 86_400_000_000
 NOW_US = 20_000 * DAY_US

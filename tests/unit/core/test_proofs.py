@@ -5,7 +5,15 @@ import pytest
 
 from leasehold.core.admission import Reject, reject_stranger
 from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator
-from leasehold.core.proofs import ProofKeys, coordinator_proof, derive_keys, is_of_member, with_proof
+from leasehold.core.proofs import (
+    ProofKeys,
+    coordinator_proof,
+    derive_keys,
+    is_of_member,
+    prove_coordinator,
+    with_proof,
+)
+from leasehold.errors import Refused
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from tests.unit.core.join_words import TOKEN, request_to_join
 
@@ -83,3 +91,28 @@ def test_keys_are_shown_nowhere():
     for secret in (KEYS.member, KEYS.coordinator):
         assert repr(secret) not in repr(KEYS)
         assert secret.hex() not in repr(KEYS)
+
+
+# ---------------------------------------------------------------- what a coordinator proves of itself
+
+SERVED = frozenset({"127.0.0.1:7000", "10.0.0.1:7000"})
+
+
+@pytest.mark.parametrize("address", sorted(SERVED))
+def test_a_coordinator_proves_the_addresses_at_which_it_serves(address):
+    challenge = msgspec.structs.replace(CHALLENGE, address=address)
+    assert prove_coordinator(challenge, KEYS, SERVED).proof == coordinator_proof(challenge, KEYS)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:7001", "127.0.0.2:7000", "", "127.0.0.1:70000"])
+def test_a_coordinator_proves_no_address_of_another_process(address):
+    with pytest.raises(Refused) as caught:
+        prove_coordinator(msgspec.structs.replace(CHALLENGE, address=address), KEYS, SERVED)
+    assert caught.value.code == "OTHER_ADDRESS"
+
+
+def test_a_coordinator_without_the_key_proves_nothing():
+    with pytest.raises(Refused) as caught:
+        prove_coordinator(CHALLENGE, None, SERVED)
+    assert caught.value.code == "NO_CLUSTER_KEY"
+    assert "--cluster-key" in caught.value.hint

@@ -2,13 +2,13 @@
 
 import pytest
 
-from leasehold.coordinator.removal import check_allowed
 from leasehold.core import keys
+from leasehold.core.census import ChangesSince, census, recounted
 from leasehold.core.generations import jump_to
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import DatabaseRecord, UseState
-from leasehold.core.removal import census, check_enough_left, check_nothing_lost, find_node, recounted, tombstone
+from leasehold.core.removal import check_allowed, check_enough_left, check_nothing_lost, find_node, tombstone
 from leasehold.errors import NotFound, Refused
 from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
 from tests.unit.core.catalog_words import CLUSTER, Ground, node
@@ -142,6 +142,27 @@ def test_what_came_since_the_census_counts_buckets_and_tables_and_nodes():
     grown, _ = touching(later, put(keys.node(3), node(3)))
     assert recounted(again, (), grown) == census(1, grown)
     assert not recounted(again, (), grown).short
+
+
+def test_what_has_changed_since_a_census_is_noted_up_to_a_bound():
+    catalog = ground(others=(4,))
+    since = ChangesSince(2)
+    since.hear([keys.table(2), keys.node(4), keys.horizon(2)], catalog)
+    assert since.touched == {keys.table(2)}
+    with_drafted = since.with_more([keys.bucket(2, 0)], catalog)
+    assert with_drafted.touched == {keys.table(2), keys.bucket(2, 0)}
+    assert since.touched == {keys.table(2)}, "what is not durable yet is not noted"
+    assert not with_drafted.is_too_much
+    with_drafted.hear([keys.bucket(2, 1)], catalog)
+    assert with_drafted.is_too_much
+    assert with_drafted.touched == set()
+
+
+def test_after_the_removal_of_a_node_there_is_a_census_anew():
+    catalog = ground(others=(4,))
+    since = ChangesSince(2)
+    since.hear([keys.node(4)], catalog.changed(tombstone(catalog.nodes[4], catalog)))
+    assert since.is_too_much
 
 
 # ---------------------------------------------------------------- what stays

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.coordinator.housekeeping import horizons
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.horizons import horizons
 from leasehold.core.plan import put
 from leasehold.core.plans.properties import NO_HORIZON_US
 from leasehold.core.records import HorizonRecord
@@ -15,7 +15,7 @@ from leasehold.core.wallclock import WallClock, shown_by_horizons
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import CLOCK_DOWNTIME_MAX_NS, CLOCK_STEP_NS
 from leasehold.testing.leases.ground import SETTINGS
-from tests.unit.coordinator.test_horizons import table
+from tests.unit.core.test_horizons import table
 
 DAY_US = 86_400_000_000
 SECOND_US = 1_000_000

@@ -1,11 +1,11 @@
-"""The expiry horizons that a leader moves: which, and how far."""
+"""The expiry horizons as they follow the wall clock: which, and how far."""
 
 import msgspec
 import pytest
 
-from leasehold.coordinator.housekeeping import horizons
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
+from leasehold.core.horizons import horizons
 from leasehold.core.plan import put
 from leasehold.core.records import HorizonRecord, TableRecord, UseState
 from leasehold.limits.units import SECOND_NS
