@@ -7,7 +7,7 @@ MINUTES ?= 10
 # Processes start a third faster where Python may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup java demo check check-units check-seeds test test-processes test-nodes test-simulated test-pure test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants clean
+.PHONY: setup java demo check check-core check-rest check-seeds test test-processes test-nodes test-simulated test-pure test-attacks test-documents test-benches test-spark test-netns lint format bench soak mutants clean
 
 setup: $(STAMP)
 
@@ -32,8 +32,10 @@ format: setup
 
 # For every day: what the code says, what each part does by itself, and some simulated clusters.
 check: setup
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target check-units check-seeds lint
-check-units: setup ; $(BIN)/python -m pytest tests/unit tests/conformance tests/golden
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target check-core check-rest lint check-seeds
+CORE := $(addprefix tests/unit/,core coordinator node sql)
+check-core: setup ; $(BIN)/python -m pytest $(CORE)
+check-rest: setup ; $(BIN)/python -m pytest tests/unit tests/conformance tests/golden $(addprefix --ignore=,$(CORE))
 check-seeds: setup ; $(BIN)/leasehold-sim campaign --seeds 12
 
 # Processes mostly wait, the rest mostly computes: four at once, the longest first.
