@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold.client import scan
 from leasehold.client.append import stage
 from leasehold.client.scan import read_plan, read_segment
 from leasehold.core import keys
@@ -276,25 +275,24 @@ def test_a_node_that_came_back_under_another_port_is_found(pair: Cluster) -> Non
     assert len(pauses) == 1
 
 
-def test_a_silent_replica_is_left_for_the_next(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "SCAN_BATCH_TIMEOUT_NS", 300_000_000)
+def test_a_silent_replica_is_left_for_the_next(pair: Cluster) -> None:
     append(pair, rows(0, 3000))
     released = threading.Event()
     pair.node(first_holder(pair)).at_reading(3, lambda: released.wait(20))
     try:
-        assert keys_of(read_plan(pair.plan()).read_all()) == list(range(3000))
+        found = read_plan(pair.plan(), batch_timeout_ns=300_000_000).read_all()
+        assert keys_of(found) == list(range(3000))
     finally:
         released.set()
 
 
-def test_a_slow_taker_of_rows_gets_them_all(pair: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_taker_of_rows_gets_them_all(pair: Cluster) -> None:
     """The deadline of the call passes while the rows wait: that is no fault of the replica."""
-    monkeypatch.setattr(scan, "SCAN_BATCH_TIMEOUT_NS", 150_000_000)
     wide = pa.record_batch({"k": pa.array(range(30_000), pa.int64()), "v": ["x" * 1000] * 30_000})
     append(pair, wide)
     plan = pair.plan()
     found = []
-    for batch in read_segment(plan, plan.segments[0]):
+    for batch in read_segment(plan, plan.segments[0], batch_timeout_ns=150_000_000):
         found.extend(batch[0].to_pylist())
         threading.Event().wait(0.05)
     assert found == list(range(30_000))

@@ -136,15 +136,17 @@ def _cluster_place(facts: TableFacts) -> int | None:
 class _Load:
     """Rows gathered for all buckets, not yet put into them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, batches_max: int = APPEND_BATCHES_MAX, part_bytes: int = FLIGHT_BATCH_BYTES) -> None:
         self.size_bytes = 0
+        self._batches_max = batches_max
+        self._part_bytes = part_bytes
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._batches.append(batch)
             self.size_bytes += batch.nbytes
-            if len(self._batches) > APPEND_BATCHES_MAX:
+            if len(self._batches) > self._batches_max:
                 self._batches = [pa.concat_batches(self._batches)]
 
     def shares(self, place: int | None, buckets: int) -> list[tuple[BucketNumber, Share]]:
@@ -154,15 +156,15 @@ class _Load:
             divided = {BucketNumber(0): batch} if place is None else split(batch, place, buckets)
             for bucket, part in divided.items():
                 rows.setdefault(bucket, []).append(part)
-        return [(bucket, _whole(found)) for bucket, found in sorted(rows.items())]
+        return [(bucket, _whole(found, self._part_bytes)) for bucket, found in sorted(rows.items())]
 
 
-def _whole(batches: list[pa.RecordBatch]) -> Share:
+def _whole(batches: list[pa.RecordBatch], part_bytes: int) -> Share:
     rows = sum(batch.num_rows for batch in batches)
     if rows < len(batches) * BATCH_ROWS // 8:
         joined = pa.concat_batches(batches)
         batches = [joined.slice(start, BATCH_ROWS) for start in range(0, rows, BATCH_ROWS)]
-    return [part for batch in batches for part in parts(batch, FLIGHT_BATCH_BYTES)]
+    return [part for batch in batches for part in parts(batch, part_bytes)]
 
 
 class _Sender:

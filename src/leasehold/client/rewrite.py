@@ -48,8 +48,10 @@ def rewrite(
     on_progress: Callable[[Rewritten], None] | None = None,
     *,
     sleep: Callable[[int], None] = sleep_ns,
+    portion_max: int = REWRITE_PORTION_SEGMENTS,
 ) -> Rewritten:
-    """Takes the rows that are deleted or expired out of the files of a table; `on_progress` hears of each portion.
+    """Takes the rows that are deleted or expired out of the files of a table; `on_progress` hears of each portion,
+    of at most `portion_max` segments.
 
     Raises `Refused` with code UNDER_WAY if statements take something away from the table for REWRITE_WAIT_NS,
     REWRITE_STALE and its like if it changed REWRITE_ATTEMPTS times in a row, and as a scan or an append does.
@@ -61,7 +63,7 @@ def rewrite(
             plan = cluster.plan(name, rewrite=True)
             rest = plan.segments
             while rest:
-                portion = first_portion(rest, divisor)
+                portion = first_portion(rest, divisor, portion_max)
                 done = _replace(cluster, plan, portion, done)
                 rest = rest[len(portion) :]
                 waited_ns, failures, divisor = 0, 0, max(1, divisor // 2)
@@ -73,7 +75,7 @@ def rewrite(
                 sleep(RETRY_PAUSE_NS)
             elif error.code in CHANGED and failures < REWRITE_ATTEMPTS - 1:
                 failures += 1
-                divisor = min(4 * divisor, REWRITE_PORTION_SEGMENTS)
+                divisor = min(4 * divisor, portion_max)
             else:
                 raise
         else:
@@ -81,9 +83,11 @@ def rewrite(
                 return done
 
 
-def first_portion(segments: Sequence[SegmentRecord], divisor: int) -> tuple[SegmentRecord, ...]:
+def first_portion(
+    segments: Sequence[SegmentRecord], divisor: int, portion_max: int = REWRITE_PORTION_SEGMENTS
+) -> tuple[SegmentRecord, ...]:
     """The first segments, as many as one transaction replaces, or the `divisor`-th part of that; at least one."""
-    most, most_bytes = max(1, REWRITE_PORTION_SEGMENTS // divisor), REWRITE_PORTION_BYTES // divisor
+    most, most_bytes = max(1, portion_max // divisor), REWRITE_PORTION_BYTES // divisor
     sizes = accumulate(one.size_bytes for one in islice(segments, most))
     fitting = sum(1 for size_bytes in sizes if size_bytes <= most_bytes)
     return tuple(segments[: max(1, fitting)])

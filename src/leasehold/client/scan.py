@@ -66,16 +66,27 @@ def read_segment(
     refresh: Refresh | None = None,
     places: Places | None = None,
     login: LoginToken | None = None,
+    batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
 
     A caller that reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each.
+    A replica that has sent nothing for `batch_timeout_ns` is left for the next one.
     Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code
     SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for as long as
     `Asking` says.
     """
     places = places or Places(plan.facts, refresh, now_ns=now_ns)
-    reader = _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login, asking=Asking())
+    reader = _SegmentReader(
+        plan,
+        segment,
+        places,
+        now_ns=now_ns,
+        sleep=sleep,
+        login=login,
+        asking=Asking(),
+        batch_timeout_ns=batch_timeout_ns,
+    )
     return reader.batches()
 
 
@@ -92,6 +103,7 @@ class _SegmentReader:
         sleep: Callable[[int], None],
         login: LoginToken | None,
         asking: Asking,
+        batch_timeout_ns: int,
     ) -> None:
         check_nothing_lost(plan.facts.name, (segment,))
         self._plan = plan
@@ -106,7 +118,7 @@ class _SegmentReader:
         self._schema = arrow_schema(plan.fields)
         # What only people and writers look at does not travel.
         self._asked = tuple(msgspec.structs.replace(one, default=None, comment="") for one in plan.fields)
-        self._timeout_ns = min(SCAN_BATCH_TIMEOUT_NS, asking.for_ns)
+        self._timeout_ns = min(batch_timeout_ns, asking.for_ns)
         self._was_late = False
         self._reasons: dict[NodeId, LeaseholdError] = {}
         self._attempts: dict[NodeId, Attempt] = {}
@@ -289,11 +301,12 @@ def read_plan(
     login: LoginToken | None = None,
     known: Known | None = None,
     asking: Asking | None = None,
+    batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> pa.RecordBatchReader:
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
 
     Up to `streams` segments are read ahead, each by at most SCAN_AHEAD_BYTES_MAX. `known` is what the client knows.
-    Errors as of `read_segment`.
+    `batch_timeout_ns` and errors as of `read_segment`.
     """
     assert streams >= 1
     patient = asking or Asking()
@@ -301,7 +314,16 @@ def read_plan(
     places = Places(plan.facts, refresh, now_ns=now_ns, known=known)
 
     def one(segment: SegmentRecord) -> _SegmentReader:
-        return _SegmentReader(plan, segment, places, now_ns=now_ns, sleep=sleep, login=login, asking=patient)
+        return _SegmentReader(
+            plan,
+            segment,
+            places,
+            now_ns=now_ns,
+            sleep=sleep,
+            login=login,
+            asking=patient,
+            batch_timeout_ns=batch_timeout_ns,
+        )
 
     return pa.RecordBatchReader.from_batches(arrow_schema(plan.fields), _in_order(plan, one, streams))
 

@@ -7,23 +7,21 @@ import pyarrow as pa
 import pytest
 from pyarrow.flight import FlightServerBase
 
-from leasehold.client import append
 from leasehold.client.append import _Load, stage  # pyright: ignore[reportPrivateUsage]
 from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.plan import put
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
-from leasehold.limits.flight import FLIGHT_PART_BYTES, FLIGHT_RECEIVED_BYTES_MAX
+from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX, FLIGHT_PART_BYTES, FLIGHT_RECEIVED_BYTES_MAX
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.storage.buckets import bucket_numbers
-from leasehold.wire import flight
+from leasehold.wire.flight import parts
 from tests.unit.node.cluster import cluster, rows
 
 
-def test_tiny_batches_are_joined_and_lose_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "APPEND_BATCHES_MAX", 10)
-    load = _Load()
+def test_tiny_batches_are_joined_and_lose_no_row() -> None:
+    load = _Load(batches_max=10)
     for number in range(1000):
         load.add(rows(number, 1))
         load.add(rows(0, 0))
@@ -48,21 +46,19 @@ def test_each_row_goes_to_the_bucket_of_its_key_in_order() -> None:
     assert sorted(found) == list(range(1000))
 
 
-def test_no_message_is_larger_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "FLIGHT_BATCH_BYTES", 10_000)
-    load = _Load()
+def test_no_message_is_larger_than_its_bound() -> None:
+    load = _Load(part_bytes=10_000)
     load.add(rows(0, 3 * BATCH_ROWS // 2))
     ((_, share),) = load.shares(None, 1)
     assert all(batch.nbytes <= 10_000 for batch in share)
     assert sum(batch.num_rows for batch in share) == 3 * BATCH_ROWS // 2
 
 
-def test_a_row_that_fits_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight, "FLIGHT_MESSAGE_BYTES_MAX", 5_000)
-    fits = pa.record_batch({"v": ["x" * 4_000, "y" * 4_000]})
-    assert [one.num_rows for one in flight.parts(fits, 1_000)] == [1, 1]
+def test_a_row_that_fits_no_message_is_refused() -> None:
+    fits = "x" * (FLIGHT_MESSAGE_BYTES_MAX - 1_000)
+    assert [one.num_rows for one in parts(pa.record_batch({"v": [fits, "y"]}), 1_000)] == [1, 1]
     with pytest.raises(Refused) as caught:
-        list(flight.parts(pa.record_batch({"v": ["x" * 4_000, "y" * 6_000]}), 1_000))
+        list(parts(pa.record_batch({"v": ["y", fits + "x" * 1_000]}), 1_000))
     assert caught.value.code == "ROWS_DO_NOT_FIT"
 
 

@@ -167,7 +167,6 @@ def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one
     pair: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many rounds end with FENCED; then one replica hangs: it costs one short timeout, not the longest one."""
-    monkeypatch.setattr(scan, "SCAN_BATCH_TIMEOUT_NS", 300_000_000)
     timeouts: list[int] = []
     monkeypatch.setattr(
         scan, "within", lambda duration_ns, _: timeouts.append(duration_ns) or flight.within(duration_ns)
@@ -187,7 +186,7 @@ def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one
 
     plan = pair.plan()
     try:
-        assert len(numbers(read_segment(plan, plan.segments[0], sleep=sleep))) == 2000
+        assert len(numbers(read_segment(plan, plan.segments[0], sleep=sleep, batch_timeout_ns=300_000_000))) == 2000
     finally:
         released.set()
     assert len(rounds) == 20

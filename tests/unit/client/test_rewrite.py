@@ -9,7 +9,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from leasehold.client import rewrite as module
 from leasehold.client.append import stage
 from leasehold.client.known import Known
 from leasehold.client.rewrite import Rewritten, first_portion, rewrite
@@ -86,8 +85,9 @@ class Coordinated:
         self,
         on_progress: Callable[[Rewritten], None] | None = None,
         sleep: Callable[[int], None] = lambda _: pytest.fail("nothing is waited for"),
+        **limits: int,
     ) -> Rewritten:
-        return rewrite(self, str(NAME), on_progress, sleep=sleep)  # type: ignore[arg-type]
+        return rewrite(self, str(NAME), on_progress, sleep=sleep, **limits)  # type: ignore[arg-type]
 
     def rows(self) -> list[int]:
         return sorted(read_plan(self.made.plan()).read_all()["k"].to_pylist())
@@ -126,8 +126,7 @@ def test_where_no_row_is_left_there_is_no_new_segment(client: Coordinated) -> No
     assert client.rows() == []
 
 
-def test_each_portion_is_told_and_stays(client: Coordinated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REWRITE_PORTION_SEGMENTS", 1)
+def test_each_portion_is_told_and_stays(client: Coordinated) -> None:
     client.made.run(delete("<", 250))
     told: list[Rewritten] = []
 
@@ -136,11 +135,11 @@ def test_each_portion_is_told_and_stays(client: Coordinated, monkeypatch: pytest
 
     client.before_commit = [lambda: None, fail]
     with pytest.raises(OSError, match="ends here"):
-        client.rewrite(told.append)
+        client.rewrite(told.append, portion_max=1)
     assert [one.segments_replaced for one in told] == [1]
     assert client.made.catalog.transactions[client.opened].state is TransactionState.ABORTED
     assert client.rows() == list(range(250, 300))
-    assert client.rewrite().segments_replaced == 2
+    assert client.rewrite(portion_max=1).segments_replaced == 2
 
 
 def test_what_changed_meanwhile_is_planned_anew(client: Coordinated) -> None:
