@@ -33,7 +33,7 @@ from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.messages import PROTOCOL_VERSION
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import SeededEntropy
+from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.testing.passwords import QuickPasswords

@@ -40,7 +40,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent import Agent
 from leasehold.node.published import Published
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import SeededEntropy
+from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.network import Network
 from leasehold.testing.threads import NoThreads

@@ -23,7 +23,8 @@ from leasehold.errors import Refused, Superseded
 from leasehold.ids import Nonce, Revision, Term
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
-from leasehold.testing.cluster import ADDRESS, COORDINATOR, KEYS, SimulatedCluster
+from leasehold.testing.cluster import ADDRESS, COORDINATOR, SimulatedCluster
+from leasehold.testing.site import KEYS
 from leasehold.wire.ports import Duplex
 from tests.scenarios.identity_words import identity, serving, simulate
 

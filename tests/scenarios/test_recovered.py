@@ -16,9 +16,10 @@ from leasehold.errors import Corrupt, NotInitialised, Refused
 from leasehold.limits.membership import GENERATION_GAP
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.adopting import Adopting
-from leasehold.testing.cluster import ADDRESS, COORDINATOR, KEYS, SimulatedCluster
+from leasehold.testing.cluster import ADDRESS, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.site import KEYS
 
 WALL_S = 1_800_000_000
 LONGEST_NS = 60 * SECOND_NS

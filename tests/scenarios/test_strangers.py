@@ -7,7 +7,8 @@ from leasehold.core.proofs import derive_keys, with_proof
 from leasehold.errors import Refused
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
-from leasehold.testing.cluster import ADDRESS, KEYS
+from leasehold.testing.cluster import ADDRESS
+from leasehold.testing.site import KEYS
 from tests.scenarios.identity_words import allocate, hex_128, identity, join, refusal, serving, simulate, stored
 
 FOREIGN = derive_keys(b"f" * CLUSTER_KEY_BYTES)

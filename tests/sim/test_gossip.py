@@ -14,7 +14,7 @@ from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.swim import SWIM_PERIOD_NS, SWIM_SEEDS_MAX, SWIM_SUSPICION_STRETCH, SWIM_SYNC_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import SeededEntropy
+from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.gossip import CLUSTER, KEY, GossipWorld, SimulatedDatagrams
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Link

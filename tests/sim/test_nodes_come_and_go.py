@@ -21,8 +21,9 @@ from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
-from leasehold.testing.cluster import CLIENT, KEYS, SimulatedNode
+from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.disk import SegmentDisk
+from leasehold.testing.site import KEYS
 from tests.sim.data_words import TABLE, Ground, simulate
 
 ROWS = 20

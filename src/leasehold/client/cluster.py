@@ -1,23 +1,19 @@
 """The Python client: one cluster, its statements and its tables."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Protocol, Self, cast
 
 import pyarrow as pa
 
-from leasehold.client.append import stage
-from leasehold.client.coordinators import Coordinators
 from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
-from leasehold.client.scan import read_again, read_plan
+from leasehold.client.rows import RowAccess
+from leasehold.client.scan import read_again
 from leasehold.core.messages import (
     Rows,
-    ScanPlan,
-    StagedSegment,
     TableFacts,
     TransactionFacts,
     ViewFacts,
@@ -26,7 +22,6 @@ from leasehold.core.records import Field, TransactionState, ViewColumn
 from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
-from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
 from leasehold.storage.schema import arrow_schema
 
@@ -37,7 +32,7 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-class Cluster(Coordinators):
+class Cluster(RowAccess):
     """A connection to a cluster; use it as a context manager. Not for use from several threads at once: only what
     `looking_again` gives is."""
 
@@ -77,43 +72,6 @@ class Cluster(Coordinators):
         from leasehold.client.insert import insert  # noqa: PLC0415 - few need it, and the parser takes long to load
 
         return insert(self.within(timeout), text, statement_id)
-
-    def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
-        """The rows of a plan of this client."""
-        refresh = self.looking_again(plan.facts)
-        return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking)
-
-    def stage(
-        self,
-        facts: TableFacts,
-        transaction: TransactionId,
-        batches: Iterable[pa.RecordBatch],
-        revision: Revision,
-        text_sha256: bytes = b"",
-    ) -> tuple[StagedSegment, ...]:
-        """Writes rows to the nodes as part of a transaction that was opened at `revision`; see `client/append.py`. The
-        transaction stays open however long that takes."""
-        return stage(
-            facts,
-            transaction,
-            self._keeping_open(partial(self.open_transaction, facts, transaction, text_sha256), batches),
-            revision,
-            refresh=self.looking_again(facts),
-            login=self.token,
-            known=self.known,
-            asking=self.asking,
-        )
-
-    def _keeping_open(
-        self, open_again: Callable[[], TransactionFacts], batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        """Hands `batches` on, and asks for more time for the transaction now and then: writing may take hours."""
-        due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
-        for batch in batches:
-            if self._clock.now_ns() >= due_ns:
-                open_again()
-                due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
-            yield batch
 
     def rewrite(self, name: str, on_progress: Callable[[Rewritten], None] | None = None) -> Rewritten:
         """Takes the rows that are deleted or expired out of the files of a table; see `client/rewrite.py`."""

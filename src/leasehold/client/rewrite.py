@@ -9,10 +9,11 @@ see the same rows before and after.
 import contextlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from leasehold.client.rows import RowAccess
 from leasehold.core.messages import Replaced, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Refused
@@ -25,9 +26,6 @@ from leasehold.limits.upkeep import (
     REWRITE_WAIT_NS,
 )
 from leasehold.wire.clock import sleep_ns
-
-if TYPE_CHECKING:
-    from leasehold.client.cluster import Cluster
 
 CHANGED: Final = frozenset({"COLUMN_DROPPED", "REWRITE_STALE", "ROWS_TAKEN_AWAY", "SCHEMA_CHANGED", "SEGMENT_UNKNOWN"})
 """What a rewrite is told whose table changed since it was planned."""
@@ -43,7 +41,7 @@ class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rewrite(
-    cluster: "Cluster",
+    cluster: RowAccess,
     name: str,
     on_progress: Callable[[Rewritten], None] | None = None,
     *,
@@ -93,7 +91,7 @@ def first_portion(
     return tuple(segments[: max(1, fitting)])
 
 
-def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, ...], done: Rewritten) -> Rewritten:
+def _replace(cluster: RowAccess, plan: ScanPlan, portion: tuple[SegmentRecord, ...], done: Rewritten) -> Rewritten:
     facts, transaction = plan.facts, cluster.new_transaction()
     opened = cluster.open_transaction(facts, transaction)
     try:

@@ -4,7 +4,7 @@ An index is what can be told from the records alone, so that a catalog restored 
 """
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rpds import HashTrieMap
 
@@ -39,19 +39,16 @@ from leasehold.core.shelf import Shelf
 from leasehold.core.statements import fold
 from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId
 
-if TYPE_CHECKING:
-    from leasehold.core.catalog import Catalog
-
 
 class Draft:
-    """The maps being changed: what is in `fields` already, else the catalog's own."""
+    """The maps of a catalog being changed: what is in `fields` already, else those of `before`."""
 
-    def __init__(self, catalog: "Catalog", fields: dict[str, Any]) -> None:
-        self.catalog = catalog
+    def __init__(self, before: object, fields: dict[str, Any]) -> None:
+        self.before = before
         self.fields = fields
 
     def __getitem__(self, name: str) -> "HashTrieMap[Any, Any]":
-        return self.fields[name] if name in self.fields else getattr(self.catalog, name)
+        return self.fields[name] if name in self.fields else getattr(self.before, name)
 
     def shelf(self, name: str) -> Shelf[Any]:
         """A map of maps that is not all in memory."""

@@ -16,19 +16,15 @@ from leasehold.core.messages import (
     Rows,
     WaitingFor,
 )
-from leasehold.core.proofs import ProofKeys, derive_keys
 from leasehold.core.records import SettingsRecord
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.ids import ClusterId, StatementId
 from leasehold.limits.clients import CALL_TIMEOUT_NS
-from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode
-from leasehold.testing.metastorage import MemoryStore
-from leasehold.testing.network import Link, Network
-from leasehold.testing.observe import Watch
+from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.site import Site
 from leasehold.wire.ports import Connection
 
 T = TypeVar("T")
@@ -37,22 +33,9 @@ COORDINATOR = "c1"
 ADDRESS = "c1:7000"
 """The first coordinator; the only one unless more are asked for."""
 CLIENT = "client"
-KEYS: ProofKeys = derive_keys(bytes(CLUSTER_KEY_BYTES))
-"""Of the cluster key that all processes of a simulated cluster share."""
 
 
-class SeededEntropy:
-    """Implements `wire.ports.Entropy` from the seed of a run."""
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-
-    def hex_128(self) -> str:
-        """The next 128 bits of the seed."""
-        return f"{self._random.getrandbits(128):032x}"
-
-
-class SimulatedCluster:
+class SimulatedCluster(Site):
     """Coordinators and nodes; build it inside `run_virtual`, with its random generator."""
 
     def __init__(
@@ -66,31 +49,16 @@ class SimulatedCluster:
         oracle: Oracle | None = None,
         supervised: bool = False,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        self.loop = loop
-        self.random = random
-        self.entropy = SeededEntropy(random)
-        self.keys = KEYS
-        self.settings = settings
-        self.supervised = supervised
-        """Whether a node that learns it is superseded is started again; otherwise its error ends the run."""
-        self.network = Network(loop, random, link=link)
-        self.store = MemoryStore()
-        self.watch = None if oracle is None else Watch(oracle, loop, self.store)
+        super().__init__(random, settings=settings, link=link, oracle=oracle, supervised=supervised)
         largest = settings.drift_ppm
         self.nodes = [
             SimulatedNode(self, f"n{number}", random.randint(-largest, largest)) for number in range(1, nodes + 1)
         ]
         self.coordinators = [
-            SimulatedCoordinator(self, f"c{number}", random.randint(-largest, largest))
+            SimulatedCoordinator(self, f"c{number}", random.randint(-largest, largest), lambda: self.leading)
             for number in range(1, coordinators + 1)
         ]
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Of all coordinators."""
-        return tuple(one.address for one in self.coordinators)
+        self.addresses = tuple(one.address for one in self.coordinators)
 
     @property
     def leading(self) -> SimulatedCoordinator | None:
@@ -110,11 +78,6 @@ class SimulatedCluster:
             node.start(group)
         await self.wait_for(lambda: all(node.guard() for node in first))
 
-    def revive(self, host: str) -> None:
-        """Makes a host ready for a process, whether one was killed there or none ever ran."""
-        if not self.network.host(host).alive:
-            self.network.restart(host)
-
     async def start_coordinator(self, group: asyncio.TaskGroup) -> None:
         """Starts the first coordinator."""
         await self.coordinators[0].start(group)
@@ -122,10 +85,6 @@ class SimulatedCluster:
     async def kill_coordinator(self) -> None:
         """Kills the first coordinator."""
         await self.coordinators[0].kill()
-
-    def fault(self, fault: BaseException) -> None:
-        """What a handler did not expect ends the run."""
-        self.loop.call_exception_handler({"message": "a handler failed", "exception": fault})
 
     # ------------------------------------------------------------ a client
 

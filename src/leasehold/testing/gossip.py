@@ -14,7 +14,7 @@ from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock, SimulatedTimer
-from leasehold.testing.cluster import SeededEntropy
+from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.network import Link, Network
 from leasehold.wire.gossip import Change, Gossip

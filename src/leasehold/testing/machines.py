@@ -1,8 +1,8 @@
 """The machines of a simulated cluster: what outlives a process there, and the production process that runs on it."""
 
 import asyncio
+from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import TYPE_CHECKING
 
 from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.runtime import Coordinator
@@ -17,11 +17,9 @@ from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.dataplane import DataNode
 from leasehold.testing.metastorage import AfterHook, BeforeHook, Fate, MemoryMetaStorage, prompt, undisturbed
 from leasehold.testing.passwords import QuickPasswords
+from leasehold.testing.site import Site
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
-
-if TYPE_CHECKING:
-    from leasehold.testing.cluster import SimulatedCluster
 
 
 class SimulatedNode:
@@ -30,7 +28,7 @@ class SimulatedNode:
     `name` is its host's; what it registers under is `calls_itself`.
     """
 
-    def __init__(self, cluster: "SimulatedCluster", name: str, drift_ppm: int) -> None:
+    def __init__(self, cluster: Site, name: str, drift_ppm: int) -> None:
         self.cluster = cluster
         self.name = name
         self.calls_itself = name
@@ -152,8 +150,11 @@ class SimulatedNode:
 class SimulatedCoordinator:
     """A machine that runs a coordinator, if it runs one now; its meta storage outlives it."""
 
-    def __init__(self, cluster: "SimulatedCluster", name: str, drift_ppm: int) -> None:
+    def __init__(
+        self, cluster: Site, name: str, drift_ppm: int, leading: "Callable[[], SimulatedCoordinator | None]"
+    ) -> None:
         self.cluster = cluster
+        self._leading = leading
         self.name = name
         self.address = f"{name}:7000"
         self.clock = SimulatedClock(cluster.loop, drift_ppm=drift_ppm, offset_ns=cluster.random.randrange(SECOND_NS))
@@ -175,7 +176,7 @@ class SimulatedCoordinator:
         self.before, self.after = undisturbed, prompt
         watch = self.cluster.watch
         # Alone it holds the store by a lock, as over a file; several lead by the leader record.
-        alone = len(self.cluster.coordinators) == 1
+        alone = len(self.cluster.addresses) == 1
         self.storage = MemoryMetaStorage(
             self.cluster.store, clock=None if alone else self.clock, before=self._before, after=self._after
         )
@@ -264,7 +265,7 @@ class SimulatedCoordinator:
 
     def unsettle(self) -> None:
         """A fault hits this coordinator now: where nobody leads, an election is set back by it."""
-        watch, leading = self.cluster.watch, self.cluster.leading
+        watch, leading = self.cluster.watch, self._leading()
         if watch is not None and leading is not self and (leading is None or not leading.is_able):
             watch.oracle.disturbances.set_back()
 

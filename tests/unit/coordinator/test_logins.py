@@ -30,7 +30,7 @@ from leasehold.limits.people import (
 )
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import SeededEntropy
+from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.testing.passwords import QuickPasswords
