@@ -12,13 +12,13 @@ import pytest
 from leasehold.coordinator.leasing import Barrier, Leasing
 from leasehold.coordinator.procedures import Procedures
 from leasehold.core.barrier import Fail, Proceed
+from leasehold.core.data import read_access
 from leasehold.core.grantor import Grantor, Held
 from leasehold.core.messages import Renewal
 from leasehold.core.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import Revision, Sequence, Term
 from leasehold.limits.units import SECOND_NS
-from leasehold.node import scans
 from leasehold.testing.ambush import Place
 from leasehold.testing.simulation import simulate
 
@@ -89,7 +89,7 @@ def test_the_campaign_notices_a_leader_that_does_not_wait(monkeypatch: pytest.Mo
 
 
 def test_the_campaign_notices_nodes_that_check_no_rights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scans, "check_read", lambda *_: None)
+    monkeypatch.setattr(read_access, "check_read", lambda *_: None)
     assert noticed("INV-RIGHT-1")
 
 
