@@ -1,13 +1,13 @@
-"""The vault's file: its tables, its making, and the way from format 1 to format 2.
+"""The vault's file: its tables, and its making.
 
 | table        | holds                                                                                       |
 | ------------ | ------------------------------------------------------------------------------------------- |
 | identity     | the identity record and a SHA-256 of it and of the table's name                             |
 | coordinators | the last known coordinator addresses, likewise                                              |
-| projection   | each key with its value and, since format 2, the hash of both (`core.digest.item_digest`)   |
+| projection   | each key with its value and the hash of both (`core.digest.item_digest`)                    |
 | applied      | the applied revision, how far it was durable last, its lineage, the XOR of the items'       |
-|              | hashes, since format 2 also that of the items every start reads and the hash of the         |
-|              | identity that was written last, and a hash of all these                                     |
+|              | hashes, that of the items every start reads, the hash of the identity that was written      |
+|              | last, and a hash of all these                                                               |
 """
 
 import hashlib
@@ -22,10 +22,9 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.core.codec import decode_record
-from leasehold.core.digest import digest_bytes, item_digest
+from leasehold.core.digest import digest_bytes
 from leasehold.core.lineage import GENESIS
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
-from leasehold.core.shelf import on_demand
 from leasehold.durable import sync_file, sync_folder
 from leasehold.errors import BadDirectory
 from leasehold.ids import LineageHash, Revision
@@ -52,9 +51,9 @@ OWNER_ONLY: Final = 0o600
 """The mode of the file, and so of its log: it holds the token."""
 
 
-def content_hash(table: Single, content: bytes, version: int = VAULT_FORMAT_VERSION) -> bytes:
-    """Of a single record; since format 2 with its place, so that one does not pass for the other."""
-    return hashlib.sha256(content if version == 1 else b"%s\0%s" % (table.encode(), content)).digest()
+def content_hash(table: Single, content: bytes) -> bytes:
+    """Of a single record with its place, so that one does not pass for the other."""
+    return hashlib.sha256(b"%s\0%s" % (table.encode(), content)).digest()
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +101,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def create(path: Path, version: int = VAULT_FORMAT_VERSION) -> None:
+def create(path: Path) -> None:
     """Makes an empty vault; under another name first, synced and renamed, so that it is there whole or not at all."""
     new = path.with_name(f"{path.name}.new")
     # SQLite would make it readable for everybody; its log takes the mode of the file.
@@ -111,10 +110,10 @@ def create(path: Path, version: int = VAULT_FORMAT_VERSION) -> None:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        database.execute(f"PRAGMA user_version = {version}")
+        database.execute(f"PRAGMA user_version = {VAULT_FORMAT_VERSION}")
         for table in _SINGLE:
             database.execute(f"CREATE TABLE {table} ({_CONTENT})")
-            database.execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (b"", content_hash(table, b"", version)))  # noqa: S608 literals
+            database.execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (b"", content_hash(table, b"")))  # noqa: S608 literals
         for statement in _TABLES:
             database.execute(statement)
         revision, *rest = Applied().row()
@@ -147,7 +146,8 @@ def pragma(database: sqlite3.Connection, name: str) -> int:
 
 
 def check_version(database: sqlite3.Connection, path: Path) -> int:
-    """The file's format. Raises `BadDirectory` with code NEWER_VERSION, and `Corrupt` if it is no vault."""
+    """The file's format. Raises `BadDirectory` with code NEWER_VERSION or OLDER_VERSION, and `Corrupt` if it is no
+    vault."""
     version = pragma(database, "user_version")
     if version > VAULT_FORMAT_VERSION:
         raise BadDirectory(
@@ -157,6 +157,12 @@ def check_version(database: sqlite3.Connection, path: Path) -> int:
         )
     if pragma(database, "application_id") != APPLICATION_ID or version < 1:
         raise corrupt(path, "it is a database, but not a vault")
+    if version < VAULT_FORMAT_VERSION:
+        raise BadDirectory(
+            f"the vault {path} has format {version}, older than {VAULT_FORMAT_VERSION}",
+            code="OLDER_VERSION",
+            hint="Start this node with the version of the program that wrote it, or reset it: `leasehold node reset`.",
+        )
     return version
 
 
@@ -167,21 +173,21 @@ def check_structure(database: sqlite3.Connection, path: Path, how: Literal["quic
         raise corrupt(path, str(finding))
 
 
-def read_content(database: sqlite3.Connection, path: Path, table: Single, version: int = VAULT_FORMAT_VERSION) -> bytes:
+def read_content(database: sqlite3.Connection, path: Path, table: Single) -> bytes:
     """The content of a table of one row; empty until it is first written. A missing row is damage too."""
     row = database.execute(f"SELECT content, sha256 FROM {table}").fetchone()  # noqa: S608 one of two literals
-    if row is None or not isinstance(row[0], bytes) or content_hash(table, row[0], version) != row[1]:
+    if row is None or not isinstance(row[0], bytes) or content_hash(table, row[0]) != row[1]:
         raise corrupt(path, f"the {table} record does not match its checksum")
     return row[0]
 
 
-def read_identity(database: sqlite3.Connection, path: Path, applied: Applied, version: int) -> IdentityRecord | None:
+def read_identity(database: sqlite3.Connection, path: Path, applied: Applied) -> IdentityRecord | None:
     """The identity, the one that was written last. Without one there is nothing else in a vault either: a node has its
     identity before it knows anything of a cluster."""
-    content = read_content(database, path, "identity", version)
-    if not content and (applied.revision or read_content(database, path, "coordinators", version)):
+    content = read_content(database, path, "identity")
+    if not content and (applied.revision or read_content(database, path, "coordinators")):
         raise corrupt(path, "the identity record is lost, while what it has learned of a cluster is there")
-    if version > 1 and content_hash("identity", content) != applied.identity:
+    if content_hash("identity", content) != applied.identity:
         raise corrupt(path, "the identity record is not the one that was written last")
     if not content:
         return None
@@ -191,11 +197,9 @@ def read_identity(database: sqlite3.Connection, path: Path, applied: Applied, ve
     return record
 
 
-def stored_applied(database: sqlite3.Connection, path: Path, version: int) -> tuple[Applied, Revision]:
-    """The applied row, verified, and the revision that was durable last. Format 1 has no `eager` and no
-    `identity`."""
-    columns = "revision, durable, lineage, digest, X'', X'', seal" if version == 1 else _APPLIED
-    row = database.execute(f"SELECT {columns} FROM applied").fetchone()  # noqa: S608 one of two literals
+def stored_applied(database: sqlite3.Connection, path: Path) -> tuple[Applied, Revision]:
+    """The applied row, verified, and the revision that was durable last."""
+    row = database.execute(f"SELECT {_APPLIED} FROM applied").fetchone()  # noqa: S608 a literal
     if row is None or tuple(type(column) for column in row) != (int, int, *(bytes,) * 5):
         raise corrupt(path, "its applied revision can't be read")
     revision, durable, lineage, digest, eager, identity, seal = row
@@ -210,36 +214,3 @@ def stored_applied(database: sqlite3.Connection, path: Path, version: int) -> tu
         identity=identity,
     )
     return applied, Revision(min(durable, revision))
-
-
-def migrate(database: sqlite3.Connection, path: Path) -> None:
-    """From format 1, checked whole, to format 2 in one transaction of the caller's: after a crash it is the one or the
-    other."""
-    held, durable = stored_applied(database, path, 1)
-    whole = eager = 0
-
-    def hashed(key: object, value: object) -> bytes:
-        nonlocal whole, eager
-        if not isinstance(key, bytes) or not isinstance(value, bytes):
-            raise TypeError("a key and a value are bytes")
-        found = item_digest(key, value)
-        whole ^= found
-        eager ^= 0 if on_demand(key) else found
-        return digest_bytes(found)
-
-    database.create_function("item_hash", 2, hashed)
-    database.execute("ALTER TABLE projection RENAME TO old_projection")
-    database.execute("DROP TABLE applied")
-    for statement in _TABLES:
-        database.execute(statement)
-    database.execute("INSERT INTO projection SELECT key, value, item_hash(key, value) FROM old_projection ORDER BY key")
-    database.execute("DROP TABLE old_projection")
-    if whole != held.digest:
-        raise corrupt(path, "the projection does not match its checksum")
-    hashes = {table: content_hash(table, read_content(database, path, table, 1)) for table in _SINGLE}
-    for table, hashed_anew in hashes.items():
-        database.execute(f"UPDATE {table} SET sha256 = ?", (hashed_anew,))  # noqa: S608 literals
-    revision, *rest = msgspec.structs.replace(held, eager=eager, identity=hashes["identity"]).row()
-    database.execute("INSERT INTO applied VALUES (1, ?, ?, ?, ?, ?, ?, ?)", (revision, durable, *rest))
-    database.execute(f"PRAGMA user_version = {VAULT_FORMAT_VERSION}")
-    log.info("the vault %s is of format %d now, it was of format 1", path, VAULT_FORMAT_VERSION)

@@ -224,8 +224,8 @@ def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | 
 
 def _summary(database: sqlite3.Connection, path: Path) -> VaultSummary:
     version = check_version(database, path)
-    applied, durable = stored_applied(database, path, version)
-    record = read_identity(database, path, applied, version)
+    applied, durable = stored_applied(database, path)
+    record = read_identity(database, path, applied)
     owner = None if record is None or isinstance(record, Claiming) else record
     files = [one for one in (path, path.with_name(f"{FILE_NAME}-wal")) if one.exists()]
     return VaultSummary(
@@ -240,7 +240,7 @@ def _summary(database: sqlite3.Connection, path: Path) -> VaultSummary:
         applied=applied.revision,
         durable=durable,
         lineage=applied.lineage,
-        coordinators=_coordinators(database, path, version),
+        coordinators=_coordinators(database, path),
         families=tuple(
             KeyFamily(prefix=prefix, keys=count, size_bytes=size_bytes)
             for prefix, count, size_bytes in database.execute(_FAMILIES)
@@ -248,13 +248,13 @@ def _summary(database: sqlite3.Connection, path: Path) -> VaultSummary:
     )
 
 
-def _identity(database: sqlite3.Connection, path: Path, version: int) -> IdentityRecord | None:
-    applied, _durable = stored_applied(database, path, version)
-    return read_identity(database, path, applied, version)
+def _identity(database: sqlite3.Connection, path: Path) -> IdentityRecord | None:
+    applied, _durable = stored_applied(database, path)
+    return read_identity(database, path, applied)
 
 
-def _coordinators(database: sqlite3.Connection, path: Path, version: int) -> tuple[str, ...]:
-    content = read_content(database, path, "coordinators", version)
+def _coordinators(database: sqlite3.Connection, path: Path) -> tuple[str, ...]:
+    content = read_content(database, path, "coordinators")
     return msgspec.msgpack.decode(content, type=tuple[str, ...]) if content else ()
 
 
@@ -266,10 +266,9 @@ def _structure(database: sqlite3.Connection) -> list[str]:
 def _records(database: sqlite3.Connection, path: Path) -> list[str]:
     """The identity and the coordinators; the applied row is read with the items."""
     findings: list[str] = []
-    version = check_version(database, path)
     for read in (_identity, _coordinators):
         try:
-            _guarded(path, lambda read=read: read(database, path, version))
+            _guarded(path, lambda read=read: read(database, path))
         except Corrupt as error:
             findings.append(error.text)
     return findings
@@ -277,23 +276,21 @@ def _records(database: sqlite3.Connection, path: Path) -> list[str]:
 
 def _items(database: sqlite3.Connection, path: Path, on_revision: Callable[[Revision], None]) -> list[str]:
     """Each row against its hash, all of them against the digests."""
-    version = check_version(database, path)
-    applied, _durable = stored_applied(database, path, version)
+    applied, _durable = stored_applied(database, path)
     on_revision(applied.revision)
     findings: list[str] = []
     whole = eager = 0
-    columns = "key, value, NULL" if version == 1 else "key, value, hash"
-    for key, value, hashed in database.execute(f"SELECT {columns} FROM projection"):  # noqa: S608 one of two literals
+    for key, value, hashed in database.execute("SELECT key, value, hash FROM projection"):
         if not isinstance(key, bytes) or not isinstance(value, bytes):
             findings.append(f"an item of the projection can't be read: {str(key)[:80]!r}")
             continue
         counted = item_digest(key, value)
-        if version > 1 and hashed != digest_bytes(counted):
+        if hashed != digest_bytes(counted):
             findings.append(f"the item {key!r} does not match its checksum")
         whole ^= counted
         eager ^= 0 if on_demand(key) else counted
         if len(findings) >= VAULT_FINDINGS_MAX:
             return findings
-    if not findings and (whole, eager if version > 1 else applied.eager) != (applied.digest, applied.eager):
+    if not findings and (whole, eager) != (applied.digest, applied.eager):
         findings.append("the projection does not match its checksum: items are lost, or not of this revision")
     return findings

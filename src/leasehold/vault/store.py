@@ -36,7 +36,6 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.limits.vault import (
     VAULT_BUSY_WAIT_MS,
     VAULT_CACHE_BYTES,
-    VAULT_FORMAT_VERSION,
     VAULT_FULL_RETRY_NS,
     VAULT_LOG_PAGES,
     VAULT_SYNCS_PER_CHECKPOINT,
@@ -89,7 +88,8 @@ class SqliteVault:
         """Opens the vault in `directory`, or makes a new one where there is none. One of up to `whole_bytes_max` bytes
         is checked whole.
 
-        Raises `BadDirectory` (code LOCKED: in use; NEWER_VERSION: of a newer version of this program) and `Corrupt`.
+        Raises `BadDirectory` (code LOCKED: in use; NEWER_VERSION, OLDER_VERSION: of another version of this
+        program) and `Corrupt`.
         """
         vault = cls(directory, DirectoryLock(directory), whole_bytes_max)
         try:
@@ -236,18 +236,13 @@ class SqliteVault:
 
     def _open(self, database: sqlite3.Connection) -> None:
         """Checks what is there, cheapest first."""
-        version = file_format.check_version(database, self._path)
+        file_format.check_version(database, self._path)
         file_format.keep_to_owner(self._path)
-        whole = version == 1 or self._path.stat().st_size <= self._whole_bytes_max
+        whole = self._path.stat().st_size <= self._whole_bytes_max
         if whole:
             check_structure(database, self._path, "quick_check")
-        held, _durable = file_format.stored_applied(database, self._path, version)
-        file_format.read_identity(database, self._path, held, version)
-        if version == 1:
-            with self._synchronous(FULL), self._transaction():
-                file_format.migrate(database, self._path)
-            self._checkpoint(VAULT_BUSY_WAIT_MS)
-        self._applied, self._durable = file_format.stored_applied(database, self._path, VAULT_FORMAT_VERSION)
+        self._applied, self._durable = file_format.stored_applied(database, self._path)
+        file_format.read_identity(database, self._path, self._applied)
         if whole:
             rows.check_all(database, self._path, self._applied)
 
@@ -305,7 +300,7 @@ class SqliteVault:
                 database.close()
 
     def _read_identity(self, database: sqlite3.Connection) -> IdentityRecord | None:
-        return file_format.read_identity(database, self._path, self._applied, VAULT_FORMAT_VERSION)
+        return file_format.read_identity(database, self._path, self._applied)
 
     def _write_identity(self, database: sqlite3.Connection, record: IdentityRecord, *, anew: bool = False) -> None:
         content = encode(record)

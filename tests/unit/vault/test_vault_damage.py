@@ -145,12 +145,13 @@ async def test_I5_a_damaged_log_does_not_take_the_identity_back(tmp_path: Path) 
     await vault.close()
 
 
-async def test_a_newer_format_is_refused_and_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("by", "word"), [(1, "newer"), (-1, "older")])
+async def test_another_format_is_refused_and_named(tmp_path: Path, by: int, word: str) -> None:
     path = await fill(tmp_path)
-    sql(f"PRAGMA user_version = {VAULT_FORMAT_VERSION + 1}")(path)
-    with pytest.raises(BadDirectory, match="newer") as caught:
+    sql(f"PRAGMA user_version = {VAULT_FORMAT_VERSION + by}")(path)
+    with pytest.raises(BadDirectory, match=word) as caught:
         await SqliteVault.open(tmp_path)
-    assert caught.value.code == "NEWER_VERSION"
+    assert caught.value.code == f"{word.upper()}_VERSION"
     assert not isinstance(caught.value, Corrupt)
 
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.unit.vault.manifests import CLAIMING, HASH, revision, segment
 from tests.unit.vault.test_vault_crash import identity
-from tests.unit.vault.test_vault_format import write_format_1
 
 from leasehold.errors import BadDirectory, Corrupt
 from leasehold.limits.vault import VAULT_SYNCS_PER_CHECKPOINT
@@ -24,10 +23,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+async def other(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     """Another program, which has the file open."""
-    tmp_path.joinpath("node").mkdir()
-    write_format_1(tmp_path / "node")
+    vault = await SqliteVault.open(tmp_path / "node")
+    await vault.write_identity(CLAIMING)
+    for number in range(1, 8):
+        await vault.apply((revision(number, segment(1, 0, number)),), HASH)
+    await vault.close()
     with closing(sqlite3.connect(tmp_path / "node" / "vault.db", isolation_level=None)) as database:
         yield database
 
