@@ -28,12 +28,11 @@ from leasehold.wire.ports import Clock, Datagrams, Entropy, Timer
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as this process sees it, and for how long it has seen it so."""
+    """A member as this process sees it."""
 
     member: Member
     state: State
     incarnation: SwimIncarnation
-    for_ns: int
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +90,8 @@ class Gossip:
 
     def members(self) -> tuple[Sighting, ...]:
         """This member, then all others that are remembered, by name."""
-        now_ns = self._clock.now_ns()
         return tuple(
-            Sighting(
-                member=claim.member, state=claim.state, incarnation=claim.incarnation, for_ns=max(0, now_ns - since_ns)
-            )
-            for claim, since_ns in self._swim.seen()
+            Sighting(member=one.member, state=one.state, incarnation=one.incarnation) for one in self._swim.seen()
         )
 
     async def run(self) -> None:

@@ -104,7 +104,7 @@ class By:
         return [one for one in self.take() if isinstance(one[1], kind)]
 
     def sees(self, name):
-        return next((known.state for known, _ in self.swim.seen() if known.member.name == name), None)
+        return next((known.state for known in self.swim.seen() if known.member.name == name), None)
 
     def leave(self):
         """Tells it to leave, unless that was done, and waits until it has."""

@@ -21,7 +21,7 @@ def claims(draw):
 
 
 def seen(by):
-    return {(one.member.name, *one.rank) for one, _ in by.swim.seen()[1:]}
+    return {(one.member.name, *one.rank) for one in by.swim.seen()[1:]}
 
 
 @given(said=st.lists(claims(), max_size=12), mix=st.randoms(use_true_random=False))

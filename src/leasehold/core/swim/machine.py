@@ -89,7 +89,6 @@ class Swim:
         self._probing = Probing(me.name, self._roster, draw)
         self._effects: list[SwimEffect] = []
         self._answers_left = SWIM_SYNC_ANSWERS_MAX
-        self._begun_ns = 0
         self._runs = False
         self._due_ns: dict[_Duty, int] = {}
 
@@ -105,10 +104,9 @@ class Swim:
         """0 is well; the worse, the longer it waits for others."""
         return self._probing.health
 
-    def seen(self) -> list[tuple[Claim, int]]:
-        """The newest claim about each member, itself first, and since when it is in that state by the local clock."""
-        others = sorted(self._roster.entries(), key=lambda one: one.claim.member.name)
-        return [(self._mine, self._begun_ns), *((one.claim, one.since_ns) for one in others)]
+    def seen(self) -> list[Claim]:
+        """The newest claim about each member, itself first."""
+        return [self._mine, *sorted((one.claim for one in self._roster.entries()), key=lambda one: one.member.name)]
 
     def next_deadline_ns(self) -> int | None:
         """When to call with `TimePassed`; None before it starts, alone without seeds, and after it has left."""
@@ -151,7 +149,7 @@ class Swim:
 
     def _on_started(self, now_ns: int) -> None:
         assert not self._runs, "a member starts once"
-        self._begun_ns, self._runs = now_ns, True
+        self._runs = True
         self._probing.start(now_ns)
         # Not all at the same time, where many start together.
         self._due_ns[_Duty.SYNC] = now_ns + SWIM_SYNC_NS // 2 + self._draw(SWIM_SYNC_NS // 2)
