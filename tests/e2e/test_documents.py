@@ -19,7 +19,10 @@ LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 FAULT = re.compile(r'\(\d[\d.]*, "([a-z ]+)"')
 DOCUMENTS = ["README.md", "docs/operations.md", "docs/query.md", "docs/simulator.md"]
 SQL_PAGE = "docs/sql.md"
-DECIDING = ["catalog.py", "ddl/procedure.py", "literals.py", "plan.py", "replication.py", "settings.py", "types.py"]
+DECIDING = [
+    *("catalog.py", "ddl/procedure.py", "ddl/receipts.py", "literals.py", "plan.py", "replication.py", "settings.py"),
+    "types.py",
+]
 """What decides on statements in core/, besides the plans."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -1,6 +1,6 @@
 """All mutants, by the part of the protocol that they break."""
 
-from tests.mutants import identities, leaders, leases, people, recoveries, statements, tables
+from tests.mutants import identities, leaders, leases, people, recoveries, runs, statements, tables
 
 MUTANTS = (
     *leases.MUTANTS,
@@ -9,5 +9,6 @@ MUTANTS = (
     *recoveries.MUTANTS,
     *tables.MUTANTS,
     *statements.MUTANTS,
+    *runs.MUTANTS,
     *people.MUTANTS,
 )

@@ -11,11 +11,16 @@ FAULTS = "tests/sim/test_cluster_faults.py"
 def _without_a_barrier(step: str) -> tuple[Edit, ...]:
     """Statements go on at once where the step of their procedure `step`."""
     wait = "await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)"
-    proceed = "Proceed(receipt=BarrierReceipt(revision=revision, term=1, sequence=0, settled=()))"
-    return (
-        Edit("Procedures._go_on", wait, f"if not (procedure.step {step}): ..."),
-        Edit("Procedures._go_on", "barrier.verdict.result()", f"{proceed} if procedure.step {step} else ..."),
-    )
+    proceeds = f"""
+from leasehold.core.barrier import Proceed
+from leasehold.core.records import BarrierReceipt, Step
+procedure = self._writer.catalog.procedures.get(running.run.number)
+if running.run.state == "awaiting barrier" and procedure is not None and procedure.step {step}:
+    receipt = BarrierReceipt(revision=effect.revision, term=1, sequence=0, settled=())
+    return BarrierEnded(verdict=Proceed(receipt=receipt))
+...
+"""
+    return (Edit("RunEffects._await_barrier", wait, proceeds),)
 
 
 MUTANTS = (
@@ -122,9 +127,12 @@ MUTANTS = (
         fact="PROCEED kept only in memory",
         edits=(
             Edit(
-                "Procedures._resume",
-                "running.barrier = self._leasing.ask(self._elected)",
-                "self._leasing._newest = BarrierReceipt(revision=self._elected, term=1, sequence=0, settled=())\n...",
+                "RunEffects._await_barrier",
+                "barrier = running.barrier = self._leasing.ask(effect.revision, give_up_ns=effect.give_up_ns)",
+                "from leasehold.core.records import BarrierReceipt\n"
+                "if running.run.state == 'catching up':\n"
+                "    self._leasing._newest = BarrierReceipt(revision=effect.revision, term=1, sequence=0, settled=())\n"
+                "...",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_that_an_earlier_leader_may_have_proceeded_is_no_reason_to_go_on",),
@@ -133,8 +141,12 @@ MUTANTS = (
         name="a rollback that nobody waits for",
         invariant="INV-DDL-1",
         rule="after a rollback the next statement on the object waits until no node hides it any more",
-        edits=(Edit("Procedures._touch_and_settle", "self._turns.touch(used, revision)", ""),),
-        hunters=("tests/unit/coordinator/test_procedures.py",),
+        edits=(
+            Edit("StatementRun._restore", "TouchObjects(claims=self._claims, revision=revision)", ""),
+            Edit("StatementRun.step", "TouchObjects(claims=self._claims, revision=revision)", ""),
+            Edit("Procedures.cancel", "self._turns.touch(claimed, revision)", ""),
+        ),
+        hunters=("tests/unit/coordinator/test_procedures.py", "tests/unit/coordinator/test_cascade.py"),
     ),
     Mutant(
         name="a statement that nobody resumes",

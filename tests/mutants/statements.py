@@ -1,4 +1,4 @@
-"""Breaks of statements: their plans, their two transactions, how they end, what DELETE and a TTL hide."""
+"""Breaks of statements: their plans, and what DELETE and a TTL hide."""
 
 from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
@@ -6,20 +6,10 @@ from tests.mutants.patch import Edit
 STEPS = "tests/unit/core/test_plans_steps.py"
 OBJECTS = "tests/unit/core/test_plans_objects.py"
 COLUMNS = "tests/unit/core/test_plans_columns.py"
-RUNNING = "tests/unit/coordinator/test_procedures.py"
 REWRITE = "tests/unit/core/test_rewrite.py"
-ASKED = "tests/scenarios/test_admission.py"
 ROWS = "tests/unit/node/test_hiding.py"
 WALL = "tests/unit/core/test_wallclock.py"
 CUTOFF = "tests/unit/node/test_cutoff.py"
-WAITED = (
-    "tests/unit/coordinator/test_waits_in_sequence.py"
-    "::test_a_receipt_tells_what_the_statement_waited_for_before_its_time_counts"
-)
-SEQUENCE = (
-    "tests/sim/test_waits_in_sequence.py"
-    "::test_what_adds_up_where_machines_die_one_after_the_other_is_told_in_the_receipt"
-)
 
 MUTANTS = (
     # ------------------------------------------------------------ what a statement does
@@ -116,75 +106,9 @@ MUTANTS = (
         name="a view that goes with CASCADE not claimed",
         invariant="INV-DDL-1",
         rule="what goes with CASCADE is claimed from the first transaction on",
-        edits=(Edit("Procedures._begin", "self._turns.widen(turn, begun.procedure.claims)", ""),),
+        edits=(Edit("StatementRun._on_decided", "WidenTurn(claims=procedure.claims)", ""),),
         hunters=("tests/unit/coordinator/test_cascade.py",),
         unseen="no node serves anything of the name between its hiding and its next owner",
-    ),
-    # ------------------------------------------------------------ how a statement ends
-    Mutant(
-        name="a rollback that restores nothing",
-        invariant="INV-VIEW-1",
-        rule="what a statement had hidden is back once it is rolled back",
-        edits=(Edit("roll_back", "*restored(standing.hides, catalog)", ""),),
-        hunters=(f"{STEPS}::test_what_is_rolled_back_is_as_it_was",),
-    ),
-    Mutant(
-        name="a rollback past the point of no return",
-        invariant="INV-DROP-1",
-        rule="past the point of no return nothing is rolled back",
-        edits=(
-            Edit("roll_back", "standing.step is not Step.PRE_STATE", "False"),
-            Edit("roll_back", "*restored(standing.hides, catalog)", ""),
-        ),
-        hunters=(f"{STEPS}::test_past_the_point_of_no_return_nothing_is_rolled_back",),
-        unseen="CANCEL and the timeout each look for themselves: this is the second lock on that door",
-    ),
-    Mutant(
-        name="a statement cancelled past its point of no return",
-        invariant="INV-VIEW-1",
-        rule="what is committed is not cancelled",
-        edits=(
-            Edit("Procedures.cancel.decide", "procedure.step is not Step.PRE_STATE", "False"),
-            Edit("roll_back", "standing.step is not Step.PRE_STATE", "False"),
-        ),
-        hunters=(
-            f"{RUNNING}::test_what_is_committed_can_not_be_cancelled",
-            f"{STEPS}::test_past_the_point_of_no_return_nothing_is_rolled_back",
-        ),
-    ),
-    Mutant(
-        name="a timeout told before it is durable",
-        invariant="INV-DDL-1",
-        rule="an end that another leader would not come to by itself is durable before it is told",
-        edits=(
-            Edit("Procedures._give_up", "await self._insist(decide)", "revision"),
-            Edit(
-                "Procedures._give_up",
-                "ended = catalog.statements[running.id]",
-                "self._group.create_task(self._insist(decide))\n"
-                "changes = {one.key: one.value for one in decide(catalog)}\n"
-                "ended = catalog.changed(Change(key, value) for key, value in changes.items()).statements[running.id]",
-            ),
-        ),
-        hunters=(f"{RUNNING}::test_a_destructive_statement_whose_timeout_comes_first_is_rolled_back",),
-    ),
-    Mutant(
-        name="a pending statement that a later leader finishes",
-        invariant="INV-DDL-1",
-        rule="what was told COMMITTED_PENDING stays so: its procedure ends with it",
-        edits=(
-            Edit(
-                "leave_pending", "_end(ended, procedure, forget)", "(put(keys.statement(procedure.statement), ended),)"
-            ),
-        ),
-        hunters=(f"{STEPS}::test_an_additive_statement_is_not_rolled_back_but_left_pending",),
-    ),
-    Mutant(
-        name="a rollback told while nodes hide its object",
-        invariant="INV-DDL-1",
-        rule="ROLLED_BACK is told once no node hides any more what the statement had hidden",
-        edits=(Edit("Procedures._until_shown_again", "await asyncio.wait((running.barrier.verdict,))", ""),),
-        hunters=(f"{RUNNING}::test_a_rollback_is_told_and_followed_once_no_node_hides_its_object",),
     ),
     # ------------------------------------------------------------ DELETE and TTL
     Mutant(
@@ -349,39 +273,5 @@ MUTANTS = (
         rule="the new TTL is the table's past the point of no return",
         edits=(Edit("remove_expired", "ttl_ns=hidden.ttl_ns", ""),),
         hunters=("tests/unit/core/test_plans_properties.py",),
-    ),
-    Mutant(
-        name="an outcome forgotten while it is asked for",
-        invariant="INV-DDL-1",
-        rule="the outcome of a statement is kept for longer than its client asks for it, however many others end",
-        edits=(Edit("Ended._old", "now_ns < ended_ns + STATEMENT_REMEMBERED_NS", "False"),),
-        hunters=(
-            "tests/unit/core/test_forgetting.py::test_R12_what_ended_lately_is_kept_however_many_end",
-            f"{ASKED}::test_R12_a_statement_that_is_asked_again_while_many_others_end_is_not_run_twice",
-        ),
-        unseen="as many statements as are kept do not end within a run",
-    ),
-    Mutant(
-        name="run again while it waits for its turn",
-        invariant="INV-DDL-1",
-        rule="a statement that is asked again by its id is the one that waits already",
-        edits=(Edit("Procedures.origin", "if running is not None: ...", ""),),
-        hunters=(f"{RUNNING}::test_R12_a_statement_that_is_asked_again_while_it_waits_for_its_turn_happens_once",),
-    ),
-    Mutant(
-        name="a wait in the queue that no receipt tells",
-        invariant="INV-DDL-1",
-        rule="what a statement waited for before its bound counts is in its receipt",
-        edits=(Edit("Procedures._reach", "running.waited = Waited(queued_ns=self._clock.now_ns() - began_ns)", ""),),
-        hunters=(WAITED, SEQUENCE),
-        unseen="no invariant of the cluster looks at what is shown",
-    ),
-    Mutant(
-        name="a wait for the last change that no receipt tells",
-        invariant="INV-DDL-1",
-        rule="what a statement waited for before its bound counts is in its receipt",
-        edits=(Edit("Procedures._settle_before", "if waits: ...", ""),),
-        hunters=(WAITED, SEQUENCE),
-        unseen="no invariant of the cluster looks at what is shown",
     ),
 )

@@ -5,14 +5,16 @@ import os
 import subprocess
 import sys
 from functools import cache
-from typing import Any
 
 import pytest
 
 from leasehold.coordinator.leasing import Barrier, Leasing
 from leasehold.coordinator.procedures import Procedures
+from leasehold.coordinator.run_effects import RunEffects
+from leasehold.coordinator.running import Running
 from leasehold.core.barrier import Fail, Proceed
 from leasehold.core.data import read_access
+from leasehold.core.ddl.events import RunEvent
 from leasehold.core.grantor import Grantor, Held
 from leasehold.core.messages import Renewal
 from leasehold.core.records import BarrierReceipt
@@ -99,19 +101,20 @@ def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.
 
 
 def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    resume = Procedures._resume
+    reach = RunEffects._reach
 
-    async def late(self: Procedures, *what: Any) -> None:
-        await self._clock.sleep_until(self._clock.now_ns() + 40 * SECOND_NS)
-        await resume(self, *what)
+    async def late(self: RunEffects, give_up_ns: int | None, running: Running) -> RunEvent:
+        if running.asked is None:
+            await self._clock.sleep_until(self._clock.now_ns() + 40 * SECOND_NS)
+        return await reach(self, give_up_ns, running)
 
-    monkeypatch.setattr(Procedures, "_resume", late)
+    monkeypatch.setattr(RunEffects, "_reach", late)
     assert noticed("INV-DDL-1")
 
 
 def test_the_campaign_notices_a_bound_that_nothing_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Procedures._published_bound_ns
-    monkeypatch.setattr(Procedures, "_published_bound_ns", lambda self: 2 * told(self))
+    told = RunEffects.published_bound_ns
+    monkeypatch.setattr(RunEffects, "published_bound_ns", lambda self: 2 * told(self))
     assert noticed("INV-DDL-1")
 
 

@@ -4,40 +4,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from leasehold.coordinator.writer import STORE_DECLINES, Decide, StoreDeclined, Writer
 from leasehold.core import ddl
 from leasehold.core.catalog import Catalog
+from leasehold.core.ddl.effects import QueueReceipt
 from leasehold.core.forgetting import Ended
 from leasehold.core.operations import Change
-from leasehold.core.records import BarrierReceipt, ProcedureRecord
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.lease import LEADER_RETRY_NS
 from leasehold.limits.statements import CLOSE_GATHER_NS, STATEMENTS_RUNNING_MAX
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
-
-
-class Closing(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement that has been answered and whose receipt is not durable yet."""
-
-    procedure: ProcedureRecord
-    barrier: BarrierReceipt
-    elapsed_ns: int
-    bound_ns: int
-
-    def changes(self, catalog: Catalog, forget: tuple[StatementId, ...] = ()) -> tuple[Change, ...]:
-        """What closes it, and forgets others."""
-        return ddl.close(
-            self.procedure,
-            catalog,
-            barrier=self.barrier,
-            elapsed_ns=self.elapsed_ns,
-            bound_ns=self.bound_ns,
-            forget=forget,
-        )
 
 
 class Closings:
@@ -47,11 +25,11 @@ class Closings:
         self._writer = writer
         self._clock = clock
         self._on_closed = on_closed
-        self._waiting: asyncio.Queue[Closing] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
-        self._open: dict[StatementId, Closing] = {}
+        self._waiting: asyncio.Queue[QueueReceipt] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
+        self._open: dict[StatementId, QueueReceipt] = {}
         self._ended = Ended(writer.catalog, clock.now_ns())
 
-    async def add(self, closing: Closing) -> None:
+    async def add(self, closing: QueueReceipt) -> None:
         """To be written soon; waits while too many are."""
         self._open[closing.procedure.statement] = closing
         self._ended.note(closing.procedure.statement, self._clock.now_ns())
@@ -66,7 +44,7 @@ class Closings:
     def done(self, catalog: Catalog) -> Catalog:
         """As it will be once every receipt is written: what people ask for, who have been answered already."""
         for one in self._open.values():
-            catalog = catalog.changed(one.changes(catalog))
+            catalog = catalog.changed(_closing_changes(one, catalog))
         return catalog
 
     async def run(self) -> None:
@@ -79,14 +57,26 @@ class Closings:
             await asyncio.gather(*(self._close(one) for one in closings))
             self._ended.tidy(self._writer.catalog)
 
-    async def _close(self, one: Closing) -> None:
+    async def _close(self, one: QueueReceipt) -> None:
         await insist(
             self._writer,
             self._clock,
-            lambda catalog: one.changes(catalog, self._ended.forgettable(catalog, self._clock.now_ns())),
+            lambda catalog: _closing_changes(one, catalog, self._ended.forgettable(catalog, self._clock.now_ns())),
         )
         self._open.pop(one.procedure.statement, None)
         self._on_closed(one.procedure.statement)
+
+
+def _closing_changes(one: QueueReceipt, catalog: Catalog, forget: tuple[StatementId, ...] = ()) -> tuple[Change, ...]:
+    """What closes a statement that has been answered, and forgets others."""
+    return ddl.close(
+        one.procedure,
+        catalog,
+        barrier=one.barrier,
+        elapsed_ns=one.elapsed_ns,
+        bound_ns=one.bound_ns,
+        forget=forget,
+    )
 
 
 async def insist(writer: Writer, clock: Clock, decide: Decide, what: str = "a statement") -> Revision:

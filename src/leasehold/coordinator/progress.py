@@ -14,17 +14,16 @@ from leasehold.ids import NodeId, Revision, StatementId
 
 def procedure_rows(running: Iterable[Running], leasing: Leasing, catalog: Catalog) -> Rows:
     """SHOW PROCEDURES; what is answered already, and is only being closed, has ended for those who ask."""
-    return procedures((_known(one, one.waiting(leasing)) for one in running if not one.closing), catalog)
+    return procedures((_known(one, one.waiting(leasing)) for one in running if not one.run.is_closing), catalog)
 
 
 def _known(running: Running, waiting: Waiting | None) -> RunningStatement:
     return RunningStatement(
         id=running.id,
-        number=running.number,
+        number=running.run.number,
         user=running.user,
         text=running.text,
-        has_begun=running.began_ns is not None,
-        past_return=running.past_return,
+        has_begun=running.run.has_begun,
         waits_for=None if waiting is None else waiting.nodes,
         waits_ns=0 if waiting is None else waiting.at_most_ns,
     )

@@ -38,7 +38,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
-from leasehold.errors import Refused
+from leasehold.errors import NotFound, Refused
 from leasehold.ids import NodeId, ObjectId, Revision, StatementId, Term, TransactionId
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
@@ -170,6 +170,27 @@ def roll_back(
         *restored(standing.hides, catalog),
         *_end(ended, procedure, forget),
     )
+
+
+def procedure_to_cancel(number: int, catalog: Catalog) -> ProcedureRecord | None:
+    """What CANCEL rolls back; None if that has been done. Raises `NotFound` (NO_PROCEDURE) and `Refused`
+    (PAST_RETURN)."""
+    record = record_of(number, catalog)
+    procedure = catalog.procedures.get(number)
+    if procedure is None and record.outcome is Outcome.ROLLED_BACK:
+        return None
+    if procedure is None or procedure.step is not Step.PRE_STATE:
+        hint = "SHOW HISTORY tells what became of it"
+        raise Refused(f"its change is committed: {record.text}", code="PAST_RETURN", hint=hint)
+    return procedure
+
+
+def record_of(number: int, catalog: Catalog) -> StatementRecord:
+    """The statement of a procedure, running or ended. Raises `NotFound` (NO_PROCEDURE)."""
+    for record in catalog.statements.values():
+        if record.order == number:
+            return record
+    raise NotFound(f"no procedure {number}", code="NO_PROCEDURE", hint="SHOW PROCEDURES lists those that run")
 
 
 def leave_pending(

@@ -26,7 +26,6 @@ class RunningStatement(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     has_begun: bool
     """It was at the head of the queues of its objects."""
-    past_return: bool
     waits_for: tuple[NodeId, ...] | None = None
     """The nodes that its barrier waits for now; None while it waits for none."""
     waits_ns: int = 0
@@ -64,8 +63,6 @@ def _state(running: RunningStatement, catalog: Catalog) -> str:
     if running.waits_for is not None:
         nodes = node_names(running.waits_for, catalog)
         return f"waiting for {nodes}, at most {running.waits_ns // MILLISECOND_NS} ms"
-    if running.past_return:
-        return "past its point of no return"
     if running.number is not None:
         procedure = catalog.procedures.get(running.number)
         hides = procedure is not None and procedure.step is Step.PRE_STATE

@@ -9,9 +9,7 @@ from leasehold.core.questions.procedures import RunningStatement, procedures
 from leasehold.limits.units import MILLISECOND_NS
 from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_table, hex_128, receipt
 
-RUNNING = RunningStatement(
-    id=hex_128(1), number=None, user="ann", text="CREATE DATABASE d", has_begun=False, past_return=False
-)
+RUNNING = RunningStatement(id=hex_128(1), number=None, user="ann", text="CREATE DATABASE d", has_begun=False)
 
 
 def running(**fields):
@@ -36,7 +34,6 @@ def ground():
         ({}, "queued"),
         ({"has_begun": True}, "being planned"),
         ({"has_begun": True, "number": 1}, "committed"),
-        ({"has_begun": True, "number": 1, "past_return": True}, "past its point of no return"),
         ({"waits_for": (1, 3), "waits_ns": 2 * MILLISECOND_NS}, "waiting for n1, n3, at most 2 ms"),
     ],
 )
