@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.scan import reading_order
+from leasehold.core.data.reading import reading_order
 from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome
 from leasehold.errors import Definite, NotFound

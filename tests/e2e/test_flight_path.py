@@ -23,6 +23,7 @@ from leasehold.core.plan import put
 from leasehold.core.statements import Definition
 from leasehold.errors import Refused, Unreachable
 from leasehold.storage.servelog import read_serve_log
+from tests.unit.client.pace import paced
 from tests.unit.node.cluster import DROP_TABLE, Cluster, add, cluster, drop_column, rename, rows
 
 
@@ -156,7 +157,7 @@ def test_a_writer_gives_up_in_the_end_and_says_what_each_node_said(pair: Cluster
         clock[0] += duration_ns * 100
 
     with pytest.raises(Unreachable) as caught:
-        stage(pair.facts(), pair.open(), [rows(0, 10)], pair.catalog.revision, now_ns=lambda: clock[0], sleep=sleep)
+        stage(pair.facts(), pair.open(), [rows(0, 10)], pair.catalog.revision, runtime=paced(sleep, lambda: clock[0]))
     assert caught.value.code == "NO_REPLICA"
     assert "node 1 (n1) has been fenced for" in caught.value.text
     assert "node 2 (n2) has been fenced for" in caught.value.text
@@ -181,7 +182,9 @@ def test_fences_in_the_middle_lose_and_double_no_row(read_only: Cluster, fences:
     next_round(0)
     plan = made.plan()
     (segment,) = plan.segments
-    found = [value for batch in read_segment(plan, segment, sleep=next_round) for value in batch[0].to_pylist()]
+    found = [
+        value for batch in read_segment(plan, segment, runtime=paced(next_round)) for value in batch[0].to_pylist()
+    ]
     next_round(0)
     for node in made.nodes:
         node.fence_after = None
@@ -270,7 +273,7 @@ def test_a_node_that_came_back_under_another_port_is_found(pair: Cluster) -> Non
         if len(pauses) == 1:
             pair.start(pair.node(2))
 
-    found = read_plan(plan, sleep=sleep, refresh=pair.facts, streams=1).read_all()
+    found = read_plan(plan, runtime=paced(sleep), refresh=pair.facts, streams=1).read_all()
     assert keys_of(found) == list(range(3000))
     assert len(pauses) == 1
 
@@ -308,7 +311,7 @@ def test_a_reader_gives_up_in_the_end_and_says_what_each_node_said(pair: Cluster
         clock[0] += duration_ns * 100
 
     with pytest.raises(Unreachable) as caught:
-        read_plan(pair.plan(), now_ns=lambda: clock[0], sleep=sleep).read_all()
+        read_plan(pair.plan(), runtime=paced(sleep, lambda: clock[0])).read_all()
     assert caught.value.code == "NO_REPLICA"
     assert "node 1 (n1) has been fenced for" in caught.value.text
     assert "node 2 (n2): 127.0.0.1:" in caught.value.text

@@ -76,11 +76,11 @@ MUTANTS = (
             Edit("Writer._carry_out", "sending.arrived(node, began_ns, staged)", "...; task.answers.append(staged)"),
             Edit(
                 "Writer._attempt",
-                "[await self._stage(task, bucket, share, places, lookup) for bucket, share in task.shares]",
+                "[await self._stage(task, bucket, share, places) for bucket, share in task.shares]",
                 "... and task.answers",
             ),
             Edit("_Task", "", "answers: list[StagedSegment] = msgspec.field(default_factory=list)"),
-            Edit("_Sender._start.run", "arrived.put((node, began_ns, result))", "...; self.answers.append(result)"),
+            Edit("_Sender._start.work", "arrived.put((node, began_ns, result))", "...; self.answers.append(result)"),
             Edit("_Sender.__init__", "", "self.answers = []"),
             Edit("append.stage", "tuple(staged)", "tuple(sender.answers)"),
         ),

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from leasehold.client.cluster import Cluster, Table
-from leasehold.client.scan import read_plan, reading_order
+from leasehold.client.scan import read_plan
 from leasehold.core import keys
+from leasehold.core.data.reading import reading_order
 from leasehold.core.lease import Holder
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender, Watched
 from leasehold.errors import LeaseholdError
@@ -16,6 +17,7 @@ from leasehold.node import agent as agent_module
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate
 from tests.scenarios.fence_words import Doors, Heard, facts, opened, renewals_of, replica, simulate
+from tests.unit.client.pace import paced
 from tests.unit.node import cluster as data_nodes
 
 # ---------------------------------------------------------------- L12
@@ -309,7 +311,7 @@ def test_L15_a_revision_that_does_not_come_in_time_is_asked_for_elsewhere(tmp_pa
             if node.id != first:
                 node.published.publish(made.catalog)
         met = made.node(first).readings
-        assert read_plan(made.plan(), sleep=nobody_waits).read_all().num_rows == 10
+        assert read_plan(made.plan(), runtime=paced(nobody_waits)).read_all().num_rows == 10
         assert made.node(first).readings > met
 
 
@@ -350,7 +352,7 @@ def test_L15_nor_does_spark_plan_from_what_it_knew(tmp_path, monkeypatch):
     with data_nodes.cluster(tmp_path) as made:
         made.create(("k", "BIGINT"), ("v", "STRING"))
         schema = spark_schema(made.facts().fields)
-        monkeypatch.setattr("leasehold.client.asking.CLIENT_PATIENCE_NS", SECOND_NS)
+        monkeypatch.setattr("leasehold.core.data.asking.CLIENT_PATIENCE_NS", SECOND_NS)
         source = LeaseholdSource({"table": "db.t", "cluster": "127.0.0.1:1"})
         reader = LeaseholdReader(address="127.0.0.1:1", token=None, table="db.t", through=(), schema=schema)
         for use in (

@@ -47,10 +47,11 @@ class Ground:
             "clock": self.clock,
             "entropy": self.cluster.entropy,
             "random": self.random,
+            "group": self.group,
         }
 
     def writer(self, habits: Habits = ALWAYS_ONE, **hooks: object) -> Writer:
-        return Writer(**self.common(), rows=self.numbers, group=self.group, habits=habits, **hooks)
+        return Writer(**self.common(), rows=self.numbers, habits=habits, **hooks)
 
     async def create(self, *, replication: int = 2, buckets: int = 1) -> None:
         await self.cluster.sql("CREATE DATABASE d")

@@ -98,6 +98,7 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
                     clock=SimulatedClock(loop),
                     entropy=cluster.entropy,
                     random=Random(random.getrandbits(64)),
+                    group=group,
                     on_scanned=scanned,
                 )
                 for _ in range(WRITES):

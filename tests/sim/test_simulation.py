@@ -24,7 +24,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.ambush import Place
 from leasehold.testing.simulation import simulate
 
-SEEDS = range(100, 120)
+SEEDS = range(100, 128)
 HASH_SEEDS = ("1", "2")
 DIGEST = "from leasehold.testing.simulation import simulate; print(simulate({seed}).digest)"
 

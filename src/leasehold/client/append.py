@@ -5,7 +5,7 @@ once, while the next rows are gathered. The share stays in memory until a replic
 that is fenced or dies in the middle costs nothing but a second try elsewhere, under a new segment id: what the first
 one may have written is never part of the commit. While a replica is silent, the share is sent to another one as well
 (`core/hedging.py`), and the first answer is taken. A replica that failed or was overtaken rests a little, so that not
-every share is tried there first (`client/known.py`).
+every share is tried there first (`core/data/known.py`).
 """
 
 import contextlib
@@ -17,10 +17,12 @@ from typing import Final, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from leasehold.client.asking import Asking
-from leasehold.client.known import Known
-from leasehold.client.places import Places, Refresh, boottime_ns, pause, silent
+from leasehold.client.threads import THREADS, Refresh, places_of
 from leasehold.core.codec import encode
+from leasehold.core.data.asking import Asking
+from leasehold.core.data.known import Known
+from leasehold.core.data.places import silent
+from leasehold.core.data.runtime import Runtime
 from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
 from leasehold.errors import LeaseholdError, Refused, Unreachable
@@ -41,6 +43,7 @@ from leasehold.storage.conforming import conform
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import calling, descriptor, expect, parts, send, within, writer_to
+from leasehold.wire.steps import run
 
 FINAL: Final = frozenset(
     {
@@ -76,8 +79,7 @@ def stage(
     batches: Iterable[pa.RecordBatch],
     revision: Revision,
     *,
-    now_ns: Callable[[], int] = boottime_ns,
-    sleep: Callable[[int], None] = pause,
+    runtime: Runtime = THREADS,
     refresh: Refresh | None = None,
     buffer_bytes: int = APPEND_BUFFER_BYTES,
     login: LoginToken | None = None,
@@ -99,8 +101,7 @@ def stage(
         facts,
         transaction,
         revision,
-        now_ns=now_ns,
-        sleep=sleep,
+        runtime=runtime,
         refresh=refresh,
         is_stopped=stopped.is_set,
         login=login,
@@ -176,8 +177,7 @@ class _Sender:
         transaction: TransactionId,
         revision: Revision,
         *,
-        now_ns: Callable[[], int],
-        sleep: Callable[[int], None],
+        runtime: Runtime,
         refresh: Refresh | None,
         is_stopped: Callable[[], bool],
         login: LoginToken | None,
@@ -185,11 +185,11 @@ class _Sender:
         asking: Asking,
     ) -> None:
         self._facts = facts
-        self._places = Places(facts, refresh, now_ns=now_ns, known=known)
+        self._places = places_of(facts, refresh, runtime=runtime, known=known)
         self._transaction = transaction
         self._revision = revision
-        self._now_ns = now_ns
-        self._sleep = sleep
+        self._runtime = runtime
+        self._now_ns = runtime.now_ns
         self._is_stopped = is_stopped
         self._login = login
         self._patience = asking
@@ -225,8 +225,8 @@ class _Sender:
                         raise self._nobody(bucket, reasons)
                     if asking.gives_up_ns is not None:
                         self._patience.again(self._nobody(bucket, reasons), asking.gives_up_ns - now_ns)
-                    self._sleep(max(0, until_ns - now_ns))
-                    self._places.look_again()
+                    run(self._runtime.sleep_until(until_ns))
+                    run(self._places.look_again())
                     asking.moved(self._order(bucket))
                 case GiveUp():
                     reasons |= {node: silent(now_ns - since_ns) for node, since_ns in asking.asked.items()}
@@ -282,7 +282,7 @@ class _Sender:
             return
         began_ns = self._now_ns()
 
-        def run() -> None:
+        def work() -> None:
             try:
                 result = self._send_to(address, bucket, share, lambda: arrived.put((node, began_ns, None)))
             except BaseException as error:  # noqa: BLE001 it is raised where the answer is waited for
@@ -291,7 +291,7 @@ class _Sender:
                 arrived.put((node, began_ns, result))
 
         # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process.
-        threading.Thread(target=run, name=f"append to node {node}", daemon=False).start()
+        threading.Thread(target=work, name=f"append to node {node}", daemon=False).start()
 
     def _send_to(
         self, address: str, bucket: BucketNumber, share: Share, on_progress: Callable[[], None]

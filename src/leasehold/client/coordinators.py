@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 
-from leasehold.client.asking import Asking, Told
 from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials
-from leasehold.client.known import Known
 from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
-from leasehold.client.places import Refresh
 from leasehold.client.removing import remove_node
+from leasehold.client.threads import THREADS, Refresh
+from leasehold.core.data.asking import Asking, Told
+from leasehold.core.data.known import Known
 from leasehold.core.messages import (
     AbortTransaction,
     AgreeCutoff,
@@ -117,7 +117,7 @@ class Coordinators:
         self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
         self._cluster_id: ClusterId | None = None
-        self.known = known or Known()
+        self.known = known or Known(THREADS)
         """What this client knows, shared by all that it reads and writes."""
 
     def __enter__(self) -> Self:

@@ -5,14 +5,13 @@ may take rows away can then give these up: `forget_lost` takes the entries of lo
 scans show what is left.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from leasehold.core.data.lost import lost
 from leasehold.core.messages import Replaced
-from leasehold.core.records import SegmentRecord
-from leasehold.errors import Refused
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
 
 if TYPE_CHECKING:
@@ -25,25 +24,6 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     segments: int = 0
     rows: int = 0
     revision: int | None = None
-
-
-def lost(segments: Iterable[SegmentRecord]) -> tuple[SegmentRecord, ...]:
-    """Those of a plan that no node holds."""
-    return tuple(one for one in segments if not one.holders)
-
-
-def check_nothing_lost(table: str, segments: Iterable[SegmentRecord]) -> None:
-    """Raises `Refused` with code SEGMENTS_LOST if a plan can't be read to its end."""
-    missing = lost(segments)
-    if missing:
-        rows = sum(one.rows for one in missing)
-        more = "" if len(missing) == 1 else f" and {len(missing) - 1} others"
-        raise Refused(
-            f"{rows} rows of {table} are lost: all nodes that held segment {missing[0].id}{more} were removed",
-            code="SEGMENTS_LOST",
-            hint=f"write these rows again after `leasehold forget-lost {table}`, which gives them up: a scan shows all"
-            " rows of its table or none",
-        )
 
 
 def forget_lost(cluster: "Coordinators", table: str, confirm: Callable[[Forgotten], None]) -> Forgotten:

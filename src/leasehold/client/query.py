@@ -12,10 +12,11 @@ import msgspec
 import pyarrow as pa
 
 from leasehold.client.engine import Open, Prepared, Run
-from leasehold.client.known import Known
 from leasehold.client.result import QueryResult
-from leasehold.client.scan import next_plan
+from leasehold.client.threads import THREADS
 from leasehold.core.cutoff import rows_taken_away
+from leasehold.core.data.known import Known
+from leasehold.core.data.reading import next_plan
 from leasehold.core.messages import QueryPlan, ScanPlan
 from leasehold.core.records import Field
 from leasehold.core.statements import fold
@@ -46,7 +47,7 @@ def run_query(
     `Refused` with code NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, or QUERY_FAILED with what DuckDB says. Rows that are read
     later may raise so too.
     """
-    return QueryResult(_Query(select, plan, open_plan, memory_bytes, on_read, known or Known()))
+    return QueryResult(_Query(select, plan, open_plan, memory_bytes, on_read, known or Known(THREADS)))
 
 
 class _Query:

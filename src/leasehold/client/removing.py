@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from leasehold.client.asking import Asking
 from leasehold.client.login import LoginConnection
+from leasehold.core.data.asking import Asking
 from leasehold.core.messages import AskStatus, ClusterStatus, Message, NodeRemoved, RemoveNode, WaitingFor
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import NodeId

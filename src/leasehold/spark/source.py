@@ -25,8 +25,8 @@ from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.known import of_process
-from leasehold.client.places import Places
 from leasehold.client.scan import read_segment
+from leasehold.client.threads import places_of
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.cutoff import rows_taken_away
 from leasehold.core.messages import ScanPlan
@@ -181,7 +181,7 @@ class LeaseholdReader(DataSourceReader):
         with readable(self._name), Cluster(self._address, token=self._token, known=known) as cluster:
             plan = _as_of_this_query(plan, cluster)
             schema = self._arrow_schema(plan)
-            places = Places(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
+            places = places_of(plan.facts, cluster.looking_again(plan.facts), known=cluster.known)
             for segment in plan.segments:
                 for batch in read_segment(plan, segment, places=places, login=self._token):
                     yield _declared(batch, schema)

@@ -5,23 +5,23 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.client.known import Known
+from leasehold.core.data.known import Known
+from leasehold.core.data.places import Lookup
+from leasehold.core.data.runtime import Runtime
 from leasehold.core.messages import AskTable, ClientRequest, LoggedIn, Login, Message, TableFacts
 from leasehold.errors import (
     Indefinite,
-    LeaseholdError,
     NotInitialised,
     NotLeader,
     OutcomeUnknown,
     Refused,
     SealUnknown,
     Unauthenticated,
-    Unreachable,
 )
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.ports import Clock, Transport
+from leasehold.wire.ports import Transport
 
 M = TypeVar("M", bound=Message)
 
@@ -42,15 +42,15 @@ class Asking:
     """Asks one coordinator after the other until one answers definitely; as the user of `account`, if there is one."""
 
     def __init__(
-        self, transport: Transport, coordinators: Sequence[str], clock: Clock, account: Account | None = None
+        self, transport: Transport, coordinators: Sequence[str], runtime: Runtime, account: Account | None = None
     ) -> None:
         assert coordinators
         self.account = account
         self._transport = transport
         self._coordinators = tuple(coordinators)
-        self._clock = clock
+        self._clock = runtime
         self._turn = 0
-        self.known = Known(clock.now_ns)
+        self.known = Known(runtime)
         """One client is one causal history."""
 
     async def ask(self, request: Message, kind: type[M], *, patience_ns: int = STATEMENT_RESOLVE_NS) -> M:
@@ -83,6 +83,14 @@ class Asking:
                 return account.token
         raise AssertionError("there is a last password")
 
+    def looking_up(self, name: str) -> Lookup:
+        """For readers and writers under way: looks a table up again."""
+
+        async def look_up() -> TableFacts:
+            return await self.ask(AskTable(cluster_id=None, name=name), TableFacts, patience_ns=0)
+
+        return look_up
+
     async def _definitely(self, request: Message, kind: type[M], patience_ns: int) -> M:
         give_up_ns, unsure = self._clock.now_ns() + patience_ns, False
         if isinstance(request, ClientRequest):
@@ -112,25 +120,3 @@ class Asking:
             return await connection.call(request, timeout_ns=ASK_TIMEOUT_NS)
         finally:
             await connection.close()
-
-
-class Lookup:
-    """What `client.places.Places` looks a table up with: it can't wait, so the answer is got first."""
-
-    def __init__(self, asking: Asking, name: str) -> None:
-        self._asking = asking
-        self._name = name
-        self._answer: TableFacts | LeaseholdError = Unreachable("nobody has been asked yet")
-
-    async def ask(self) -> None:
-        """Gets an answer, or the error in its place."""
-        try:
-            self._answer = await self._asking.ask(AskTable(cluster_id=None, name=self._name), TableFacts, patience_ns=0)
-        except LeaseholdError as error:
-            self._answer = error
-
-    def __call__(self) -> TableFacts:
-        """What was answered last."""
-        if isinstance(self._answer, LeaseholdError):
-            raise self._answer
-        return self._answer

@@ -212,11 +212,14 @@ class SimulatedConnection:
         return read_answer(result)
 
     async def stream(self, request: Message, *, timeout_ns: int) -> AsyncGenerator[Message, None]:
-        """One question, several answers; `timeout_ns` bounds all of them together."""
+        """One question, several answers; `timeout_ns` bounds all of them together.
+
+        Raises `Unreachable` with code TIMED_OUT, as Flight does, where that has passed.
+        """
         loop = self._host.network.loop
         end = self._open(STREAM, encode_bounded(request))
         late = _late(timeout_ns)
-        timer = loop.call_at_ns(loop.now_ns() + timeout_ns, lambda: end.cut(late))
+        timer = loop.call_at_ns(loop.now_ns() + timeout_ns, lambda: end.expire(late))
         try:
             while (blob := await end.read()) is not EOF:
                 yield read_answer(blob)

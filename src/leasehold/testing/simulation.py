@@ -52,6 +52,7 @@ from leasehold.testing.statements import (
     taking_kept,
     ways_to_take,
 )
+from leasehold.testing.steps import TaskRuntime
 from leasehold.testing.writers import Fate, Habits, Writer, Written
 
 SECONDS: Final = 80
@@ -164,7 +165,7 @@ class Simulation:
         await cluster.start(group, late=random.choice((0, 1)) if len(cluster.nodes) > 2 else 0)
         first = Client(cluster, self._fork(), self.asked, self._on_end)
         if self._people:
-            self._login = nemesis.replacing.login = await self._first_users(first)
+            self._login = nemesis.replacing.login = await self._first_users(first, group)
             first = Client(cluster, self._fork(), self.asked, self._on_end, self._login)
         for database in DATABASES:
             await first.ask(f"CREATE DATABASE {database}", patience_s=SETUP_S)
@@ -183,12 +184,12 @@ class Simulation:
                 task.cancel()
         await self._end_well()
 
-    async def _first_users(self, first: Client) -> LoginToken:
+    async def _first_users(self, first: Client, group: asyncio.TaskGroup) -> LoginToken:
         """Makes an administrator, who goes on to ask for everything, and the users who write and read."""
         await first.ask(f"CREATE USER {ADMINISTRATOR} PASSWORD '{PASSWORDS[0]}'", patience_s=SETUP_S)
-        transport, clock = self.cluster.network.host(CLIENT), SimulatedClock(self.cluster.loop)
-        account = Account(ADMINISTRATOR, PASSWORDS)
-        login = await Asking(transport, self.cluster.addresses, clock, account).log_in()
+        runtime = TaskRuntime(SimulatedClock(self.cluster.loop), group)
+        account, transport = Account(ADMINISTRATOR, PASSWORDS), self.cluster.network.host(CLIENT)
+        login = await Asking(transport, self.cluster.addresses, runtime, account).log_in()
         administrator = Client(self.cluster, self._fork(), self.asked, self._on_end, login)
         texts = [f"CREATE USER {user} PASSWORD '{PASSWORDS[0]}'" for user in USERS]
         texts += [f"GRANT ALL ON CLUSTER TO {user}" for user in USERS if user != READER]
@@ -213,12 +214,14 @@ class Simulation:
             self._writer(f"w{number}", rows, group, self._account(WRITER)).run(NAMES)
             for number in range(1, WRITERS + 1)
         ]
-        readers = [self._reader(f"r{number}", self._account(READER)).run(NAMES) for number in range(1, READERS + 1)]
+        readers = [
+            self._reader(f"r{number}", group, self._account(READER)).run(NAMES) for number in range(1, READERS + 1)
+        ]
         if self._seed % TAKING_EVERY == 0:
-            clients.extend(self._taking_reader("r0"))
+            clients.extend(self._taking_reader("r0", group))
         if self._deletes_during_scans:
             writers.append(self._writer("w0", rows, group, self._account(WRITER), SELDOM).run((KEPT,)))
-            clients.append(self._scan_and_delete("r0"))
+            clients.append(self._scan_and_delete("r0", group))
         return [*clients, *writers, *readers]
 
     def _writer(
@@ -243,13 +246,16 @@ class Simulation:
             on_written=self._on_written,
         )
 
-    def _reader(self, host: str, account: Account | None, *, tasks: bool = False, think_ns: int = 0) -> Reader:
+    def _reader(
+        self, host: str, group: asyncio.TaskGroup, account: Account | None, *, tasks: bool = False, think_ns: int = 0
+    ) -> Reader:
         return Reader(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
             clock=SimulatedClock(self.cluster.loop),
             entropy=self.cluster.entropy,
             random=self._fork(),
+            group=group,
             pause_max_ns=READ_PAUSE_MAX_NS,
             tasks=tasks,
             think_ns=think_ns,
@@ -257,10 +263,10 @@ class Simulation:
             on_scanned=self._on_scanned,
         )
 
-    def _taking_reader(self, host: str) -> list[Coroutine[Any, Any, None]]:
+    def _taking_reader(self, host: str, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
         """A client that takes away what it reads while it reads it, and what gives that back some time later."""
         random, asking = self._fork(), Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
-        reader = self._reader(host, self._account(READER))
+        reader = self._reader(host, group, self._account(READER))
         giving: list[str] = []
         user = READER if self._people and not self._by_role else None
 
@@ -280,11 +286,11 @@ class Simulation:
         reader.on_handed_out = self._oracle.handed_out
         return [reader.run(NAMES), give_back()]
 
-    async def _scan_and_delete(self, host: str) -> None:
+    async def _scan_and_delete(self, host: str, group: asyncio.TaskGroup) -> None:
         """Scans a table slowly, again and again. During each scan a client deletes some of the rows that the scan
         before returned."""
         client = Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
-        reader = self._reader(host, self._account(READER), tasks=True, think_ns=THINK_NS)
+        reader = self._reader(host, group, self._account(READER), tasks=True, think_ns=THINK_NS)
         random = self._fork()
         rows: tuple[RowId, ...] = ()
 

@@ -123,6 +123,7 @@ class End:
         self.accepted = False
         self.finished = False
         self.broken_why: str | None = None
+        self._is_late = False
         self._out: Pipe | None = None
         self._into: Pipe | None = None
         self.on_break: Callable[[], object] = lambda: None
@@ -181,6 +182,12 @@ class End:
     def cancel(self) -> None:
         """Cuts the stream from this end; does nothing once it is over."""
         self.cut("the stream was cut here")
+
+    def expire(self, why: str) -> None:
+        """The deadline of the call has passed: cuts the stream. What is read then raises TIMED_OUT."""
+        if not self.is_over:
+            self._is_late = True
+            self.cut(why)
 
     def cut(self, why: str, *, tell: bool = True) -> None:
         """Breaks this end and, unless the machine can't any more, tells the other one."""
@@ -247,7 +254,8 @@ class End:
             self._out.wake()
 
     def _broken(self) -> Unreachable:
-        return unreachable(self._peer, self.broken_why or "the stream has ended")
+        error = unreachable(self._peer, self.broken_why or "the stream has ended")
+        return Unreachable(error.text, code="TIMED_OUT", hint=error.hint) if self._is_late else error
 
 
 class Stream:

@@ -1,7 +1,7 @@
 """A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
 
 Where to write, when to try elsewhere and when to ask another replica as well are the rules of `client/append.py`, over
-the same `core.hedging` and `client.places`; what is sent is rows by their ids. A row's bucket is its id modulo the
+the same `core.hedging` and `core.data.places`; what is sent is rows by their ids. A row's bucket is its id modulo the
 buckets.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, NoReturn, TypeVar, assert_never
 import msgspec
 
 from leasehold.client.append import FINAL
-from leasehold.client.places import Places, silent
+from leasehold.core.data.places import Places, silent
 from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.messages import (
     AbortTransaction,
@@ -33,8 +33,9 @@ from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
 from leasehold.limits.clients import CLIENT_PATIENCE_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.asking import Account, Asking, Lookup
+from leasehold.testing.asking import Account, Asking
 from leasehold.testing.rows import RowId, rows_message
+from leasehold.testing.steps import TaskRuntime
 from leasehold.wire.ports import Clock, Duplex, Entropy, Transport
 
 T = TypeVar("T")
@@ -103,7 +104,8 @@ class Writer:
         on_written: Callable[[Written], None] = lambda _: None,
     ) -> None:
         self._transport = transport
-        self._asking = Asking(transport, coordinators, clock, account)
+        self._runtime = TaskRuntime(clock, group)
+        self._asking = Asking(transport, coordinators, self._runtime, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -213,16 +215,16 @@ class Writer:
 
     async def _attempt(self, task: "_Task") -> "Attempted":
         """One attempt of a task: a segment for each bucket that it has rows for, or why not."""
-        lookup = Lookup(self._asking, task.facts.name)
-        places = Places(task.facts, lookup, now_ns=self._clock.now_ns, known=self._asking.known)
+        look_up = self._asking.looking_up(task.facts.name)
+        places = Places(task.facts, look_up, runtime=self._runtime, known=self._asking.known)
         await self._pause()
         try:
-            return [await self._stage(task, bucket, share, places, lookup) for bucket, share in task.shares]
+            return [await self._stage(task, bucket, share, places) for bucket, share in task.shares]
         except LeaseholdError as error:
             return error
 
     async def _stage(
-        self, task: "_Task", bucket: BucketNumber, share: tuple[RowId, ...], places: Places, lookup: Lookup
+        self, task: "_Task", bucket: BucketNumber, share: tuple[RowId, ...], places: Places
     ) -> StagedSegment:
         """Sends the rows to the replicas in turn, to another one as well while one is silent, until one has answered;
         the loop of `client.append`. What was overtaken goes on in the group, as a thread would."""
@@ -250,8 +252,7 @@ class Writer:
                         return staged
                 case Pause(until_ns=until_ns):
                     await self._clock.sleep_until(until_ns)
-                    await lookup.ask()
-                    places.look_again()
+                    await places.look_again()
                     asking.moved(places.in_turn(places.replicas(bucket)))
                 case GiveUp():
                     raise sending.nobody()

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.append import stage
-from leasehold.client.asking import Asking
 from leasehold.client.cluster import Cluster, Table
 from leasehold.client.scan import read_plan
 from leasehold.core import keys
+from leasehold.core.data.asking import Asking
 from leasehold.core.hedging import Ask, GiveUp, Hedging, Wait
 from leasehold.core.messages import ClusterFacts, Execute, Message, WhoAreYou
 from leasehold.core.plan import put

@@ -11,21 +11,22 @@ import pytest
 from pyarrow.flight import FlightClient
 
 from leasehold.client import append as client_append
-from leasehold.client import attempts as client_attempts
-from leasehold.client import scan
+from leasehold.client import replicas
 from leasehold.client.append import stage
 from leasehold.client.cluster import Table
 from leasehold.client.known import of_process
-from leasehold.client.places import Places
-from leasehold.client.scan import read_plan, read_segment, reading_order
+from leasehold.client.scan import read_plan, read_segment
+from leasehold.client.threads import places_of
 from leasehold.core import hedging
 from leasehold.core.codec import encode
+from leasehold.core.data.reading import reading_order
 from leasehold.core.messages import StagedSegment, TableFacts
 from leasehold.errors import Fenced, Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId
 from leasehold.limits.clients import PLACE_REST_MIN_NS
 from leasehold.wire import flight
 from leasehold.wire.flight import expect
+from tests.unit.client.pace import paced
 from tests.unit.client.test_deadlines import Answering
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease, rows
 
@@ -95,7 +96,7 @@ def test_a_fenced_replica_is_left_at_once_and_asked_by_no_other_segment(
 ) -> None:
     node = pair.node(number)
     node.fence()
-    assert numbers(read_plan(pair.plan(), streams=streams, sleep=never)) == list(range(2000 * SEGMENTS))
+    assert numbers(read_plan(pair.plan(), streams=streams, runtime=paced(never))) == list(range(2000 * SEGMENTS))
     # Each refusal looks twice at the clock: once for the guard, once to say since when.
     assert node.readings <= 2 * streams, "every stream may meet it once, before the first one's news"
 
@@ -104,7 +105,7 @@ def test_a_fenced_replica_is_left_at_once_and_asked_by_no_other_segment(
 def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Cluster, how: str) -> None:
     node, plan = pair.node(first_of(pair)), pair.plan()
     segment = plan.segments[0]
-    whole = [value for batch in read_segment(plan, segment, sleep=never) for value in batch["k"].to_pylist()]
+    whole = [value for batch in read_segment(plan, segment, runtime=paced(never)) for value in batch["k"].to_pylist()]
     # One look at the clock admits the scan, then one for each batch: the second batch meets the fence.
     if how == "surrendered":
         node.at_reading(3, lambda: no_lease(node))
@@ -112,7 +113,7 @@ def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Clust
         node.fence_at_reading(3)
     other = pair.node(3 - node.id)
     before = other.readings
-    found = [batch["k"].to_pylist() for batch in read_segment(plan, segment, sleep=never)]
+    found = [batch["k"].to_pylist() for batch in read_segment(plan, segment, runtime=paced(never))]
     assert [value for one in found for value in one] == whole
     assert [len(one) for one in found] == [1000, 1000]
     assert other.readings == before + 2, "it admitted the rest of the scan, and released one batch"
@@ -120,26 +121,26 @@ def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Clust
 
 def test_a_node_that_serves_again_is_asked_again(pair: Cluster) -> None:
     now = [0]
-    places = Places(pair.facts(), now_ns=lambda: now[0])
+    places = places_of(pair.facts(), runtime=paced(never, lambda: now[0]))
     node, plan = pair.node(first_of(pair)), pair.plan()
     node.fence()
-    list(read_segment(plan, plan.segments[0], places=places, sleep=never))
+    list(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
     node.grant()
     met = node.readings
-    list(read_segment(plan, plan.segments[0], places=places, sleep=never))
+    list(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
     assert node.readings == met, "it rests"
     now[0] += PLACE_REST_MIN_NS
-    list(read_segment(plan, plan.segments[0], places=places, sleep=never))
+    list(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
     assert node.readings > met
 
 
 def test_when_all_rest_they_are_asked_all_the_same(pair: Cluster) -> None:
     """A rest only says who comes last: a fence that has just ended costs nobody a second."""
-    places = Places(pair.facts())
+    places = places_of(pair.facts())
     for node in pair.nodes:
         places.failed(node.id, Fenced("fenced"))
     plan = pair.plan()
-    assert numbers(read_segment(plan, plan.segments[0], places=places, sleep=never))
+    assert numbers(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
 
 
 def test_where_all_are_fenced_a_reader_asks_where_else(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_where_all_are_fenced_a_reader_asks_where_else(tmp_path: Path) -> None:
         for node in (1, 2):
             made.node(node).fence()
         pauses: list[int] = []
-        found = read_plan(old, sleep=pauses.append, refresh=made.facts)
+        found = read_plan(old, runtime=paced(pauses.append), refresh=made.facts)
         assert numbers(found) == list(range(2500))
         assert len(pauses) == 1
 
@@ -169,7 +170,7 @@ def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one
     """Many rounds end with FENCED; then one replica hangs: it costs one short timeout, not the longest one."""
     timeouts: list[int] = []
     monkeypatch.setattr(
-        scan, "within", lambda duration_ns, _: timeouts.append(duration_ns) or flight.within(duration_ns)
+        replicas, "within", lambda duration_ns, _: timeouts.append(duration_ns) or flight.within(duration_ns)
     )
     released = threading.Event()
     first, other = pair.node(first_of(pair)), pair.node(3 - first_of(pair))
@@ -186,7 +187,8 @@ def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one
 
     plan = pair.plan()
     try:
-        assert len(numbers(read_segment(plan, plan.segments[0], sleep=sleep, batch_timeout_ns=300_000_000))) == 2000
+        found = read_segment(plan, plan.segments[0], runtime=paced(sleep), batch_timeout_ns=300_000_000)
+        assert len(numbers(found)) == 2000
     finally:
         released.set()
     assert len(rounds) == 20
@@ -199,7 +201,7 @@ def test_all_fenced_is_told_in_the_end_with_each_name_since_when_and_what_to_typ
     no_lease(pair.node(2))
     now_ns, sleep = leaping()
     with pytest.raises(Unreachable) as caught:
-        read_plan(pair.plan(), now_ns=now_ns, sleep=sleep).read_all()
+        read_plan(pair.plan(), runtime=paced(sleep, now_ns)).read_all()
     assert caught.value.code == "NO_REPLICA"
     text = caught.value.text
     assert "node 1 (n1) has been fenced for " in text
@@ -219,7 +221,7 @@ def test_a_coordinator_that_could_not_be_asked_is_told_too(pair: Cluster) -> Non
         raise Unreachable("127.0.0.1:7000: no answer within 2 s")
 
     with pytest.raises(Unreachable) as caught:
-        read_plan(pair.plan(), now_ns=now_ns, sleep=sleep, refresh=refresh).read_all()
+        read_plan(pair.plan(), runtime=paced(sleep, now_ns), refresh=refresh).read_all()
     assert "node 1 (n1) has been fenced for " in caught.value.text
     assert "node 2 (n2): 127.0.0.1:" in caught.value.text
     assert caught.value.text.endswith("asked for other places: 127.0.0.1:7000: no answer within 2 s")
@@ -233,7 +235,7 @@ def test_a_coordinator_that_could_not_be_asked_is_told_too(pair: Cluster) -> Non
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses that clients read from and write to, each time that they do; nodes that forward don't count."""
     addresses: list[str] = []
-    for module, name in ((client_attempts, "reader_to"), (client_append, "writer_to")):
+    for module, name in ((replicas, "reader_to"), (client_append, "writer_to")):
         connect = getattr(flight, name)
         monkeypatch.setattr(
             module, name, lambda address, connect=connect: addresses.append(address) or connect(address)
@@ -285,11 +287,11 @@ def test_an_append_leaves_a_fenced_replica_at_once_and_does_not_ask_it_for_every
     monkeypatch.setattr(client_append, "writer_to", writer_to)
     pair.node(number).fence()
     batches = [rows(100_000 + start, 100) for start in range(0, 2000, 100)]
-    staged = append(pair, *batches, buffer_bytes=3_000, sleep=never, now_ns=stopped)  # so it rests all the while
+    staged = append(pair, *batches, buffer_bytes=3_000, runtime=paced(never, stopped))  # so it rests all the while
     assert len(staged) > 5
     assert {holder.node for one in staged for holder in one.holders} == {3 - number}
     assert asked.count(pair.catalog.nodes[NodeId(number)].address) <= 1
-    found = [value for value in numbers(read_plan(pair.plan(), sleep=never)) if value >= 100_000]
+    found = [value for value in numbers(read_plan(pair.plan(), runtime=paced(never))) if value >= 100_000]
     assert found == list(range(100_000, 102_000))
 
 
@@ -297,7 +299,7 @@ def test_an_append_whose_replica_is_fenced_in_the_middle_goes_to_the_other(pair:
     """The first rows are there already, the lease ends before the segment is finished."""
     first, _ = pair.catalog.buckets[pair.table.id, BucketNumber(0)].replicas
     pair.node(first).fence_at_reading(2)
-    (staged,) = append(pair, rows(50_000, 3000), sleep=never)
+    (staged,) = append(pair, rows(50_000, 3000), runtime=paced(never))
     assert [holder.node for holder in staged.holders] == [3 - first]
     pair.node(first).fence_after = None
     assert [value for value in numbers(read_plan(pair.plan())) if value >= 50_000] == list(range(50_000, 53_000))
@@ -315,7 +317,7 @@ def test_a_writer_finds_the_replica_that_it_did_not_know(tmp_path: Path) -> None
         pauses: list[int] = []
         transaction = made.open()
         (staged,) = stage(
-            known, transaction, [rows(0, 10)], made.catalog.revision, sleep=pauses.append, refresh=made.facts
+            known, transaction, [rows(0, 10)], made.catalog.revision, runtime=paced(pauses.append), refresh=made.facts
         )
         assert [one.node for one in staged.holders] == [facts.buckets[0].replicas[2]]
         assert len(pauses) == 1
@@ -326,7 +328,7 @@ def test_a_writer_tells_in_the_end_each_name_since_when_and_what_to_type(pair: C
     pair.node(2).fence()
     now_ns, sleep = leaping()
     with pytest.raises(Unreachable) as caught:
-        append(pair, rows(0, 10), now_ns=now_ns, sleep=sleep)
+        append(pair, rows(0, 10), runtime=paced(sleep, now_ns))
     assert caught.value.code == "NO_REPLICA"
     for node in ("node 1 (n1)", "node 2 (n2)"):
         assert f"{node} has been fenced for " in caught.value.text
@@ -350,8 +352,8 @@ def test_a_reader_that_has_heard_of_a_newer_revision_takes_nothing_older(pair: C
         behind = pair.node(first).published
         behind.lease = msgspec.structs.replace(behind.lease, deadline_ns=0)
 
-    places = Places(plan.facts, pair.facts)
-    assert len(numbers(read_segment(plan, plan.segments[0], places=places, sleep=sleep))) == 2000
+    places = places_of(plan.facts, pair.facts)
+    assert len(numbers(read_segment(plan, plan.segments[0], places=places, runtime=paced(sleep)))) == 2000
     assert places.revision == pair.catalog.revision
     assert len(turns) == 1
 

@@ -9,17 +9,19 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.append import stage
-from leasehold.client.attempts import Attempt, Inbox
-from leasehold.client.known import Known
-from leasehold.client.places import Places
+from leasehold.client.replicas import FlightReplicas
 from leasehold.client.scan import read_plan
+from leasehold.client.threads import THREADS, places_of
+from leasehold.core.data.attempts import Attempt, Inbox
+from leasehold.core.data.known import Known
 from leasehold.core.messages import BatchMark, Receipt, TableFacts
 from leasehold.core.records import Outcome
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, NodeId, Revision, Sequence, StatementId, Term
 from leasehold.limits.clients import PLACE_REST_MIN_NS, SCAN_AHEAD_BYTES_MAX
 from leasehold.storage.schema import arrow_schema
-from leasehold.wire.flight import within
+from leasehold.wire.steps import run
+from tests.unit.client.pace import paced
 from tests.unit.node.cluster import DROP_TABLE, Cluster, add, cluster, rows
 
 SEGMENTS = 6
@@ -68,7 +70,7 @@ def reading(made: Cluster, known: Known) -> pa.RecordBatchReader:
 
 
 def test_after_a_drop_has_returned_nothing_of_the_table_is_handed_out(pair: Cluster) -> None:
-    known = Known()
+    known = Known(THREADS)
     reader = reading(pair, known)
     pair.run(DROP_TABLE)
     known.heard(receipt(pair.catalog.revision))
@@ -78,7 +80,7 @@ def test_after_a_drop_has_returned_nothing_of_the_table_is_handed_out(pair: Clus
 
 
 def test_what_takes_nothing_away_costs_a_reader_a_question_and_no_row(pair: Cluster) -> None:
-    known = Known()
+    known = Known(THREADS)
     whole = read_plan(pair.plan()).read_all()["k"].to_pylist()
     reader = reading(pair, known)
     pair.run(add("extra"))
@@ -89,28 +91,28 @@ def test_what_takes_nothing_away_costs_a_reader_a_question_and_no_row(pair: Clus
     assert sum(node.readings for node in pair.nodes) - before >= 15, "all but the first batch was released anew"
 
 
-def attempt_into(inbox: Inbox, made: Cluster) -> Attempt:
+def attempt_into(inbox: Inbox[pa.RecordBatch], made: Cluster) -> Attempt[pa.RecordBatch]:
     """One that was never started."""
     plan = made.plan()
     request = made.read_ticket(plan.segments[0])
-    places, schema = Places(plan.facts), arrow_schema(plan.fields)
-    return Attempt(NodeId(1), "n:1", request, 0, schema, within(1), inbox, places)
+    stream = FlightReplicas(arrow_schema(plan.fields)).open("n:1", request, 1)
+    return Attempt(NodeId(1), request, 0, stream, inbox, places_of(plan.facts))
 
 
 def test_what_waits_for_a_reader_is_bounded_in_bytes(pair: Cluster) -> None:
     half = pa.record_batch({"x": pa.array([0] * (SCAN_AHEAD_BYTES_MAX // 16), pa.int64())})
     mark = BatchMark(next_row=1, view_revision=Revision(1), term=Term(1), sequence=Sequence(1))
-    inbox = Inbox()
+    inbox = Inbox[pa.RecordBatch](THREADS)
     attempt = attempt_into(inbox, pair)
-    assert inbox.put(attempt, (half, mark))
-    assert inbox.put(attempt, (half, mark))
+    assert run(inbox.put(attempt, (half, mark)))
+    assert run(inbox.put(attempt, (half, mark)))
     put: list[bool] = []
-    threads = [threading.Thread(target=lambda: put.append(inbox.put(attempt, (half, mark)))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: put.append(run(inbox.put(attempt, (half, mark))))) for _ in range(2)]
     for thread in threads:
         thread.start()
     threads[0].join(0.1)
     assert put == [], "there is no room"
-    assert inbox.take(0) is not None
+    assert run(inbox.take(None)) is not None
     while not put:
         threads[0].join(0.01)
     assert put == [True]
@@ -119,7 +121,7 @@ def test_what_waits_for_a_reader_is_bounded_in_bytes(pair: Cluster) -> None:
         thread.join(10)
     assert put == [True, False], "nobody wants the last one any more"
     whole = pa.concat_batches([half] * 3)
-    assert Inbox().put(attempt, (whole, mark)), "a larger one waits alone"
+    assert run(Inbox[pa.RecordBatch](THREADS).put(attempt, (whole, mark))), "a larger one waits alone"
 
 
 def facts_of(made: Cluster, revision: int, generation: int) -> TableFacts:
@@ -128,7 +130,7 @@ def facts_of(made: Cluster, revision: int, generation: int) -> TableFacts:
 
 def test_R6_revisions_of_another_generation_count_anew(pair: Cluster) -> None:
     """A client that outlives a disaster recovery does not wait for a revision of the history that was lost."""
-    known = Known()
+    known = Known(THREADS)
     known.heard(facts_of(pair, 90, 1))
     known.heard(receipt(Revision(95)))
     known.heard(facts_of(pair, 20, 2))
@@ -140,7 +142,7 @@ def test_R6_revisions_of_another_generation_count_anew(pair: Cluster) -> None:
 
 def test_a_node_that_has_started_again_does_not_rest() -> None:
     now = [0]
-    known = Known(lambda: now[0])
+    known = Known(paced(pytest.fail, lambda: now[0]))
     one, two = NodeId(1), NodeId(2)
     known.was_away(one, Incarnation(4))
     assert known.in_turn([(one, Incarnation(4)), (two, Incarnation(1))]) == (two, one)

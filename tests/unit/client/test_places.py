@@ -7,11 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leasehold.client.places import Places
+from leasehold.client.threads import places_of
 from leasehold.core.messages import TableFacts
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import BucketNumber, Generation, NodeId, ObjectId, Revision
 from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS
+from leasehold.wire.steps import run
+from tests.unit.client.pace import paced
 from tests.unit.node.cluster import Cluster, cluster
 
 
@@ -29,7 +31,7 @@ def facts_at(made: Cluster, revision: int, **other: object) -> TableFacts:
 
 def test_rests_grow_with_each_meeting_and_end_with_the_first_answer(pair: Cluster) -> None:
     now = [0]
-    places = Places(pair.facts(), now_ns=lambda: now[0])
+    places = places_of(pair.facts(), runtime=paced(pytest.fail, lambda: now[0]))
     one, two = NodeId(1), NodeId(2)
     length_ns = PLACE_REST_MIN_NS
     for _ in range(10):
@@ -51,7 +53,7 @@ def test_rests_grow_with_each_meeting_and_end_with_the_first_answer(pair: Cluste
 
 @pytest.mark.parametrize("code", ["SEGMENT_MISSING", "CORRUPT", "NOT_ASSIGNED"])
 def test_what_concerns_one_segment_alone_makes_nobody_rest(pair: Cluster, code: str) -> None:
-    places = Places(pair.facts())
+    places = places_of(pair.facts())
     places.failed(NodeId(1), Refused("not here", code=code))
     assert places.in_turn((NodeId(1), NodeId(2))) == (1, 2)
 
@@ -66,9 +68,9 @@ def test_places_only_ever_get_newer_and_stay_those_of_one_table(pair: Cluster) -
             facts_at(pair, known.revision + 5, places=tuple(one for one in known.places if one.node == 1)),
         ],
     )
-    places = Places(known, lambda: answers.pop(0), now_ns=lambda: now[0])
+    places = places_of(known, lambda: answers.pop(0), runtime=paced(pytest.fail, lambda: now[0]))
     for revision, address in ((known.revision, True), (known.revision, True), (known.revision + 5, False)):
-        places.look_again()
+        run(places.look_again())
         assert places.revision == revision
         assert (places.address(NodeId(2)) is not None) == address
         now[0] += PLACES_AGAIN_NS
@@ -79,8 +81,8 @@ def test_L15_a_lookup_that_fails_leaves_the_places_as_they_are(pair: Cluster, er
     def refresh() -> TableFacts:
         raise error
 
-    places = Places(pair.facts(), refresh)
-    places.look_again()
+    places = places_of(pair.facts(), refresh)
+    run(places.look_again())
     assert places.replicas(BucketNumber(0)) == pair.facts().buckets[0].replicas
     assert places.address(NodeId(1)) == pair.catalog.nodes[NodeId(1)].address
     assert error.text in places.nobody("nobody", {}).text
@@ -96,19 +98,19 @@ def test_one_reader_asks_no_more_often_than_its_bound_and_only_once_at_a_time(pa
         assert go_on.wait(10)
         return pair.facts()
 
-    places = Places(pair.facts(), refresh, now_ns=lambda: now[0])
-    asking = threading.Thread(target=places.look_again)
+    places = places_of(pair.facts(), refresh, runtime=paced(pytest.fail, lambda: now[0]))
+    asking = threading.Thread(target=lambda: run(places.look_again()))
     asking.start()
     assert entered.wait(10)
-    places.look_again()  # returns at once: the other thread's answer counts for all
+    run(places.look_again())  # returns at once: the other thread's answer counts for all
     go_on.set()
     asking.join(10)
-    places.look_again()
+    run(places.look_again())
     now[0] += PLACES_AGAIN_NS - 1
-    places.look_again()
+    run(places.look_again())
     assert asked == [0]
     now[0] += 1
-    places.look_again()
+    run(places.look_again())
     assert asked == [0, PLACES_AGAIN_NS]
 
 
@@ -121,17 +123,17 @@ def test_R6_a_newer_generation_ends_all_streams_of_a_reader_at_once(
     known = pair.facts()
     other = known.table if table is None else table
     answers = [facts_at(pair, known.revision + ahead, table=other, generation=Generation(7))]
-    places = Places(known, lambda: answers.pop(0))
+    places = places_of(known, lambda: answers.pop(0))
     for _ in range(3):  # the others are told without asking again
         with pytest.raises(Refused, match=r"in generation 1 .* generation 7 now") as caught:
-            places.look_again()
+            run(places.look_again())
         assert caught.value.code == "GENERATION_CHANGED"
     assert answers == []
 
 
 def test_R6_of_a_coordinator_that_still_leads_a_lost_state_nothing_is_taken(pair: Cluster) -> None:
     known = facts_at(pair, pair.catalog.revision, generation=Generation(7))
-    places = Places(known, lambda: facts_at(pair, known.revision + 5, places=()))
-    places.look_again()
+    places = places_of(known, lambda: facts_at(pair, known.revision + 5, places=()))
+    run(places.look_again())
     assert places.revision == known.revision
     assert places.address(NodeId(1)) is not None

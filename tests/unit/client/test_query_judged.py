@@ -6,9 +6,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from leasehold.client.known import Known
 from leasehold.client.query import run_query
 from leasehold.client.result import QueryResult
+from leasehold.client.threads import THREADS
+from leasehold.core.data.known import Known
 from leasehold.core.messages import Cutoff, QueryPlan, ScanPlan
 from leasehold.errors import Forbidden, LeaseholdError, NotFound, Refused
 from leasehold.ids import ObjectId, Revision
@@ -25,7 +26,7 @@ class World:
     """A table of a cluster, and a client that reads it and changes the catalog."""
 
     def __init__(self) -> None:
-        self.known = Known()
+        self.known = Known(THREADS)
         self.revision = Revision(1)
         self.deletes = 0
         self.planned = 0

@@ -13,6 +13,7 @@ from leasehold.core.messages import TableFacts
 from leasehold.errors import Definite, Refused
 from leasehold.ids import Generation, Revision
 from leasehold.sql.parse import parse
+from tests.unit.client.pace import paced
 from tests.unit.node.cluster import Cluster, cluster, rows
 from tests.unit.node.test_scans import append
 
@@ -60,7 +61,7 @@ def test_R6_an_append_whose_lookup_tells_of_another_generation_ends(pair: Cluste
 
     ahead = Revision(pair.catalog.revision + 1_000)
     with pytest.raises(Refused) as caught:
-        stage(facts, transaction, [rows(0, 5)], ahead, sleep=lambda _: None, refresh=refresh)
+        stage(facts, transaction, [rows(0, 5)], ahead, runtime=paced(lambda _: None), refresh=refresh)
     assert caught.value.code == "GENERATION_CHANGED"
     assert len(asked) == 1
 

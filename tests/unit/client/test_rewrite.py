@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.append import stage
-from leasehold.client.known import Known
 from leasehold.client.rewrite import Rewritten, first_portion, rewrite
 from leasehold.client.scan import read_plan
+from leasehold.client.threads import THREADS
 from leasehold.core.commit import abort_transaction
+from leasehold.core.data.known import Known
 from leasehold.core.ddl import finish, roll_back
 from leasehold.core.messages import Replaced, ScanPlan, StagedSegment, TableFacts, TransactionFacts
 from leasehold.core.records import SegmentRecord, TransactionState
@@ -34,7 +35,7 @@ class Coordinated:
         self.made = made
         self.before_commit: list[Callable[[], None]] = []
         self.plans = 0
-        self.known = Known()
+        self.known = Known(THREADS)
 
     def plan(self, name: str, *, rewrite: bool) -> ScanPlan:
         assert (name, rewrite) == (str(NAME), True)

@@ -30,6 +30,7 @@ from leasehold.ids import (
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.flight import read_ticket
 from tests.unit.client.flight_errors import as_flight
+from tests.unit.client.pace import paced
 
 K = Field(id=FieldId(1), name="k", type="BIGINT", nullable=True, state=UseState.IN_USE)
 SEEN = Revision(10)
@@ -117,7 +118,7 @@ def read(servers: list[Script], *, turn: int = 0) -> list[int]:
         clock[0] += duration_ns * 100
 
     plan = plan_of(servers)
-    batches = read_segment(plan, segment(len(servers), turn), now_ns=lambda: clock[0], sleep=sleep)
+    batches = read_segment(plan, segment(len(servers), turn), runtime=paced(sleep, lambda: clock[0]))
     return [value for batch in batches for value in batch[0].to_pylist()]
 
 
@@ -204,7 +205,7 @@ def test_a_failing_coordinator_does_not_end_a_scan() -> None:
     with serving(script) as servers:
         plan = plan_of(servers)
         pauses: list[int] = []
-        batches = read_segment(plan, plan.segments[0], sleep=pauses.append, refresh=refresh)
+        batches = read_segment(plan, plan.segments[0], runtime=paced(pauses.append), refresh=refresh)
         assert sum(batch.num_rows for batch in batches) == ROWS
         assert len(pauses) == 1
 
@@ -243,5 +244,5 @@ def test_R6_a_scan_by_the_plan_of_a_lost_state_ends_with_the_first_lookup(segmen
         many = msgspec.structs.replace(plan, segments=plan.segments * segments)
         recovered = msgspec.structs.replace(plan.facts, generation=Generation(7), revision=Revision(1))
         with pytest.raises(Refused) as caught:
-            read_plan(many, sleep=lambda _: None, refresh=lambda: recovered).read_all()
+            read_plan(many, runtime=paced(lambda _: None), refresh=lambda: recovered).read_all()
         assert caught.value.code == "GENERATION_CHANGED"

@@ -1,5 +1,5 @@
 """Where a table's replicas are, as last heard: shared by all streams of one reader or writer. Which of them to ask last
-is known to the whole client (`client/known.py`).
+is known to the whole client (`core/data/known.py`).
 
 A place is only where to ask. Whether rows may be read or written there is decided by the node, on a view that it
 proves current, so places that are out of date cost a question and never a wrong row. That is why a lookup that fails
@@ -7,26 +7,23 @@ leaves them as they are (L15), and why what a fenced node says of other replicas
 its lease, the coordinator's is not.
 """
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from leasehold.client.known import Known
+from leasehold.core.data.known import Known
+from leasehold.core.data.runtime import Runtime
 from leasehold.core.generations import generation_changed
 from leasehold.core.messages import TableFacts
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision
 from leasehold.limits.clients import PLACES_AGAIN_NS, REASON_CHARACTERS_MAX
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.clock import BoottimeClock
+from leasehold.limits.units import MILLISECOND_NS
 
-Refresh = Callable[[], TableFacts]
+Lookup: TypeAlias = Callable[[], Awaitable[TableFacts]]
 """Looks the table up again: nodes may have moved, others may hold the segment by now."""
 
 AWAY: Final = frozenset({"FENCED", "BEHIND", "BUSY", "NOT_JOINED", "SILENT", "UNREACHABLE", "TIMED_OUT"})
 """What a node says, or its silence, that will be the same for the next segment."""
-
-boottime_ns: Final = BoottimeClock().now_ns
 
 
 def silent(waited_ns: int) -> Unreachable:
@@ -34,29 +31,21 @@ def silent(waited_ns: int) -> Unreachable:
     return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms", code="SILENT")
 
 
-def pause(duration_ns: int) -> None:
-    """Blocks this thread for so long."""
-    threading.Event().wait(duration_ns / SECOND_NS)
-
-
 class Places:
-    """The replicas of one table; any thread may use it. `refresh` looks them up again, None to keep what is known."""
+    """The replicas of one table; several steps may share it. `look_up` asks where they are now, None to keep what is
+    known."""
 
     def __init__(
-        self,
-        facts: TableFacts,
-        refresh: Refresh | None = None,
-        *,
-        now_ns: Callable[[], int] = boottime_ns,
-        known: Known | None = None,
+        self, facts: TableFacts, look_up: Lookup | None = None, *, runtime: Runtime, known: Known | None = None
     ) -> None:
-        self.known = known or Known(now_ns)
+        self.known = known or Known(runtime)
         """What the client knows that reads or writes here."""
         self.known.heard(facts)
         self._facts = facts
-        self._refresh = refresh
-        self._now_ns = now_ns
-        self._asking = threading.Lock()
+        self._look_up = look_up
+        self._now_ns = runtime.now_ns
+        self._lock = runtime.condition()
+        self._is_asking = False
         self._ask_again_ns: int | None = None
         self._unheard: LeaseholdError | None = None
         self._newer: Generation | None = None
@@ -94,31 +83,37 @@ class Places:
 
     # ------------------------------------------------------------ where else
 
-    def look_again(self) -> None:
-        """Asks where the replicas are now, unless that was done just now or another thread does it this moment.
+    async def look_again(self) -> None:
+        """Asks where the replicas are now, unless that was done just now or another step does it this moment.
 
         A lookup that fails raises nothing: the places that are known are still worth a try, and the nodes say if the
-        table is gone. Raises `Refused` with code GENERATION_CHANGED once any thread has heard of a newer generation.
+        table is gone. Raises `Refused` with code GENERATION_CHANGED once any step has heard of a newer generation.
         """
         self._check_generation()
-        if self._refresh is None or not self._asking.acquire(blocking=False):
+        if self._look_up is None or not self._may_ask():
             return
         try:
-            if self._ask_again_ns is not None and self._now_ns() < self._ask_again_ns:
-                return
-            self._ask(self._refresh)
+            await self._ask(self._look_up)
             self._ask_again_ns = self._now_ns() + PLACES_AGAIN_NS
         finally:
-            self._asking.release()
+            with self._lock:
+                self._is_asking = False
         self._check_generation()
+
+    def _may_ask(self) -> bool:
+        with self._lock:
+            if self._is_asking or (self._ask_again_ns is not None and self._now_ns() < self._ask_again_ns):
+                return False
+            self._is_asking = True
+            return True
 
     def _check_generation(self) -> None:
         if self._newer is not None:
             raise generation_changed(self._facts.generation, self._newer)
 
-    def _ask(self, refresh: Refresh) -> None:
+    async def _ask(self, look_up: Lookup) -> None:
         try:
-            facts = refresh()
+            facts = await look_up()
         except LeaseholdError as error:
             self._unheard = error
             return
