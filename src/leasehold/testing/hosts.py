@@ -6,21 +6,18 @@ The handlers of `wire.rpc` and both ends of `wire.duplex` run here as they do ov
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import Message
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.streams import End, Stream
+from leasehold.testing.streams import End, Links, Machine, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service
 from leasehold.wire.requests import EOF
 from leasehold.wire.rpc import SESSION, STREAM, ClientDuplex, Handlers, close_all, read_answer
-
-if TYPE_CHECKING:
-    from leasehold.testing.network import Network
 
 FIRST_FREE_PORT: Final = 40_000
 
@@ -28,10 +25,26 @@ Result: TypeAlias = bytes | Unreachable
 Answer: TypeAlias = asyncio.Future[Result]
 
 
+class HostNetwork(Links, Protocol):
+    """The network as a host needs it."""
+
+    def host(self, name: str) -> "Host":
+        """The host of that name."""
+        ...
+
+    def post(self, src: Machine, dst: Machine, blob: bytes | None, deliver: Callable[[], None]) -> None:
+        """Sends a unary request or answer: calls `deliver` once it arrives, if it does."""
+        ...
+
+    def watch_silence(self, stream: Stream, *, dead: bool = False) -> None:
+        """Starts or stops the keepalive of a stream's ends."""
+        ...
+
+
 class Host:
     """A machine with one process on it: implements `wire.ports.Transport`, and `serve` as in `wire.rpc`."""
 
-    def __init__(self, network: "Network", name: str) -> None:
+    def __init__(self, network: HostNetwork, name: str) -> None:
         self.network = network
         self.name = name
         self.alive = True

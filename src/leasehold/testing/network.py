@@ -26,7 +26,7 @@ from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_N
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.hosts import Host
 from leasehold.testing.loop import VirtualLoop
-from leasehold.testing.streams import Stream
+from leasehold.testing.streams import Machine, Stream
 
 RETRANSMISSION_NS: Final = 200 * MILLISECOND_NS
 
@@ -59,8 +59,8 @@ the link."""
 class _Letter(msgspec.Struct, eq=False):
     """A unary request or answer under way."""
 
-    src: Host
-    dst: Host
+    src: Machine
+    dst: Machine
     blob: bytes
     deliver: Callable[[], None]
 
@@ -161,7 +161,7 @@ class Network:
 
     # ------------------------------------------------------------ for hosts and streams
 
-    def is_stuck(self, src: Host, dst: Host, blob: bytes) -> bool:
+    def is_stuck(self, src: Machine, dst: Machine, blob: bytes) -> bool:
         """Whether what is due, a message if there are any bytes, has to wait before it arrives."""
         if dst.paused or (self._blocked and (src.name, dst.name) in self._blocked):
             return True
@@ -170,7 +170,7 @@ class Network:
             for hold in self._holds
         )
 
-    def stream_delay_ns(self, src: Host, dst: Host) -> int:
+    def stream_delay_ns(self, src: Machine, dst: Machine) -> int:
         """How long an item of a stream is under way: loss is a delay there."""
         link = self._links.get((src.name, dst.name), self._link)
         delay_ns = self._delay_ns(link)
@@ -178,7 +178,7 @@ class Network:
             delay_ns += RETRANSMISSION_NS
         return delay_ns
 
-    def post(self, src: Host, dst: Host, blob: bytes | None, deliver: Callable[[], None]) -> None:
+    def post(self, src: Machine, dst: Machine, blob: bytes | None, deliver: Callable[[], None]) -> None:
         """Sends a unary request or answer: calls `deliver` once it arrives, if it does."""
         exact = None if self.fate is None or blob is None else self.fate(src.name, dst.name, decode_message(blob))
         if exact is not None:

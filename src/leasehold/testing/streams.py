@@ -8,16 +8,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from leasehold.errors import Unreachable
+from leasehold.testing.loop import VirtualLoop
 from leasehold.wire.duplex import Bell, unreachable
 from leasehold.wire.requests import EOF
-
-if TYPE_CHECKING:
-    from leasehold.testing.hosts import Host, SimulatedServer
-    from leasehold.testing.loop import VirtualLoop
-    from leasehold.testing.network import Network
 
 PIPE_ITEMS_MAX: Final = 64
 """What may be under way or unread before the writer waits, as HTTP/2's window has it."""
@@ -37,10 +33,51 @@ _MESSAGES: Final = (Kind.OPEN, Kind.DATA)
 """What may carry a message of ours."""
 
 
+class Server(Protocol):
+    """Serves streams at one address of a machine."""
+
+    def handler(self, method: str, request: bytes, end: "End") -> Coroutine[Any, Any, None]:
+        """The work of one stream, by the method of its first item."""
+        ...
+
+    def own(self, work: Coroutine[Any, Any, Any], on_done: Callable[[asyncio.Task[Any]], None]) -> asyncio.Task[Any]:
+        """Runs it as a task of this server; `on_done` is told of its end."""
+        ...
+
+
+class Machine(Protocol):
+    """What a stream and the network know of a host."""
+
+    name: str
+    paused: bool
+    dark: bool
+    """It is gone without a word, and refuses nothing."""
+
+    def listener(self, address: str) -> Server | None:
+        """Who listens at `address` now."""
+        ...
+
+
+class Links(Protocol):
+    """The network as a stream needs it."""
+
+    loop: VirtualLoop
+    streams: "dict[Stream, None]"
+    """Those open at one end at least."""
+
+    def is_stuck(self, src: Machine, dst: Machine, blob: bytes) -> bool:
+        """Whether what is due, a message if there are any bytes, has to wait before it arrives."""
+        ...
+
+    def stream_delay_ns(self, src: Machine, dst: Machine) -> int:
+        """How long an item of a stream is under way."""
+        ...
+
+
 class Pipe:
     """One direction of a stream; `arrive` is called at the far end, in order."""
 
-    def __init__(self, network: "Network", src: "Host", dst: "Host", arrive: Callable[[Kind, bytes], None]) -> None:
+    def __init__(self, network: Links, src: Machine, dst: Machine, arrive: Callable[[Kind, bytes], None]) -> None:
         self._network = network
         self.src = src
         self.dst = dst
@@ -114,7 +151,7 @@ def _forgotten(_end: "End") -> None:
 class End:
     """One end of a stream, as gRPC shows it: `read`, `write`, `cancel` and, on a server, the context's rest."""
 
-    def __init__(self, stream: "Stream", host: "Host", peer: str) -> None:
+    def __init__(self, stream: "Stream", host: Machine, peer: str) -> None:
         self._forget: Callable[[End], None] = stream.forget
         self.host = host
         self._peer = peer
@@ -219,7 +256,7 @@ class End:
                 raise AssertionError("a stream is opened once")
         self._wake()
 
-    def start_keepalive(self, loop: "VirtualLoop", wait_ns: int) -> None:
+    def start_keepalive(self, loop: VirtualLoop, wait_ns: int) -> None:
         """Nothing is heard from the other end: breaks this one after `wait_ns`, unless that stops."""
         if self._keepalive is None and not self.is_over:
             due_ns = loop.now_ns() + wait_ns
@@ -261,7 +298,7 @@ class End:
 class Stream:
     """A stream between two hosts; the first item opens it at the server."""
 
-    def __init__(self, network: "Network", src: "Host", dst: "Host", address: str) -> None:
+    def __init__(self, network: Links, src: Machine, dst: Machine, address: str) -> None:
         self._network = network
         self._address = address
         self.client = End(self, src, address)
@@ -281,7 +318,7 @@ class Stream:
         self.up.push(Kind.OPEN, request)
         return self.client
 
-    def serve(self, server: "SimulatedServer", work: Coroutine[Any, Any, None]) -> None:
+    def serve(self, server: Server, work: Coroutine[Any, Any, None]) -> None:
         """Runs the handler at the server; a broken stream cancels it, its end ends the stream."""
         end = self.server
 
