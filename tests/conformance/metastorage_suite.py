@@ -15,14 +15,20 @@ from leasehold.core.operations import Change, Exists, KeyValue, Missing, Modifie
 from leasehold.errors import Refused
 from leasehold.ids import Revision
 from leasehold.limits.messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
-from leasehold.limits.metastorage import RANGE_PAGE_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
+from leasehold.limits.metastorage import (
+    COMPACTION_SLICE_ROWS,
+    RANGE_PAGE_MAX,
+    TRANSACTION_BYTES_MAX,
+    TRANSACTION_OPERATIONS_MAX,
+)
 from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage
 
 
 class Place(Protocol):
-    """Where a store lives: `open` again, after a close, finds what was there."""
+    """Where a store lives: `open` again, after a close, finds what was there. One that sweeps in slices takes so many
+    rows at once."""
 
-    async def open(self) -> MetaStorage: ...
+    async def open(self, *, slice_rows: int = COMPACTION_SLICE_ROWS) -> MetaStorage: ...
 
 
 def put(*pairs: tuple[bytes, bytes]) -> Txn:

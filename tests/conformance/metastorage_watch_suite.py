@@ -11,7 +11,6 @@ from leasehold.ids import Revision
 from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.metastorage import REPLAY_BYTES_MAX, REPLAY_REVISIONS_MAX
 from leasehold.limits.sessions import WATCH_QUEUE_REVISIONS_MAX
-from leasehold.metastorage import database
 from leasehold.metastorage.contract import Compacted, MetaStorage
 from tests.conformance.metastorage_suite import Place, StorageFixtures, delete, put, value_at, whole_range
 
@@ -222,11 +221,9 @@ class WatchSuite(StorageFixtures):
             assert seen == list(range(first + 1, first + 1 + len(seen))), "what was delivered has no gap"
             assert len(seen) < last - first
 
-    async def test_readers_that_race_with_compaction_get_all_of_what_was_or_are_told(
-        self, storage: MetaStorage, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_readers_that_race_with_compaction_get_all_of_what_was_or_are_told(self, place: Place) -> None:
         """Pages at one revision, single keys and watches; what is swept goes in slices that fall between them."""
-        monkeypatch.setattr(database, "COMPACTION_SLICE_ROWS", 3)
+        storage = await place.open(slice_rows=3)
         held: dict[bytes, bytes] = {}
         states: dict[Revision, dict[bytes, bytes]] = {}
         changes: dict[Revision, tuple[Change, ...]] = {}
@@ -266,6 +263,7 @@ class WatchSuite(StorageFixtures):
             await asyncio.gather(read(Revision(newest - 1), 3), read(Revision(newest - 5), 1), follow(newest - 7))
         await writing
         await read(max(states), 3)
+        await storage.close()
 
     async def test_close_ends_watches(self, place: Place) -> None:
         storage = await place.open()

@@ -6,9 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from leasehold.limits.metastorage import COMPACTION_SLICE_ROWS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.campaign import TIMING
 from leasehold.metastorage.contract import MetaStorage
+from leasehold.metastorage.database import DatabaseLimits
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.wire.clock import BoottimeClock
@@ -21,15 +23,15 @@ from tests.conformance.metastorage_watch_suite import WatchSuite
 class SqlitePlace:
     path: Path
 
-    async def open(self) -> MetaStorage:
-        return await SqliteMetaStorage.open(self.path)
+    async def open(self, *, slice_rows: int = COMPACTION_SLICE_ROWS) -> MetaStorage:
+        return await SqliteMetaStorage.open(self.path, limits=DatabaseLimits(slice_rows=slice_rows))
 
 
 @dataclass
 class MemoryPlace:
     store: MemoryStore = field(default_factory=MemoryStore)
 
-    async def open(self) -> MetaStorage:
+    async def open(self, *, slice_rows: int = COMPACTION_SLICE_ROWS) -> MetaStorage:
         return MemoryMetaStorage(self.store)
 
 
@@ -39,7 +41,7 @@ class SharedPlace:
 
     store: MemoryStore = field(default_factory=MemoryStore)
 
-    async def open(self) -> MetaStorage:
+    async def open(self, *, slice_rows: int = COMPACTION_SLICE_ROWS) -> MetaStorage:
         timing = msgspec.structs.replace(TIMING, duration_ns=2 * SECOND_NS, margin_ns=50 * MILLISECOND_NS)
         return MemoryMetaStorage(self.store, clock=BoottimeClock(), timing=timing)
 

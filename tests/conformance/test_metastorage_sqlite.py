@@ -19,8 +19,8 @@ from leasehold.limits.messages import FORMAT_VERSION, VALUE_BYTES_MAX
 from leasehold.limits.metastorage import CHECKPOINT_PAGES_MAX, RANGE_PAGE_BYTES_MAX, RANGE_VERSIONS_PER_KEY
 from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.metastorage import database, sqlite
-from leasehold.metastorage.database import Database
+from leasehold.metastorage import database
+from leasehold.metastorage.database import Database, DatabaseLimits
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from tests.conformance.metastorage_suite import put, value_at
 
@@ -191,12 +191,11 @@ async def test_a_schema_that_is_no_text_is_damage(path: Path) -> None:
         await SqliteMetaStorage.open(path)
 
 
-async def test_damage_found_later_is_corrupt_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_damage_found_later_is_corrupt_too(path: Path) -> None:
     await filled(path)
     # Pages 5 and on: leaves of the table and of its index, none read at the start.
     garble(path, 5, 12)
-    monkeypatch.setattr(database, "QUICK_CHECK_BYTES_MAX", 0)
-    storage = await SqliteMetaStorage.open(path)
+    storage = await SqliteMetaStorage.open(path, limits=DatabaseLimits(quick_check_bytes_max=0))
     with pytest.raises(Corrupt):
         await storage.range(b"", b"z", limit=1000)
     await storage.close()
@@ -335,9 +334,8 @@ async def test_a_group_sees_its_own_writes(path: Path) -> None:
     await storage.close()
 
 
-async def test_the_log_is_folded_into_the_file_now_and_then(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT_COMMITS", 10)
-    storage = await SqliteMetaStorage.open(path)
+async def test_the_log_is_folded_into_the_file_now_and_then(path: Path) -> None:
+    storage = await SqliteMetaStorage.open(path, limits=DatabaseLimits(checkpoint_commits=10))
     before, revision = size(path), 0
     while size(path) == before:  # it grows by folding alone, which waits for a moment without requests
         revision += 1
@@ -376,11 +374,8 @@ async def test_too_many_waiting_requests_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("versions_per_key", [1, 2, RANGE_VERSIONS_PER_KEY])
-def test_a_range_shows_every_revision_however_many_versions_its_keys_have(
-    path: Path, versions_per_key: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "RANGE_VERSIONS_PER_KEY", versions_per_key)
-    opened = Database(path, bytes_max=BYTES_MAX)
+def test_a_range_shows_every_revision_however_many_versions_its_keys_have(path: Path, versions_per_key: int) -> None:
+    opened = Database(path, bytes_max=BYTES_MAX, limits=DatabaseLimits(versions_per_key=versions_per_key))
     names = [b"k%02d" % number for number in range(12)]
     for number in range(40):
         changes = [(names[0], b"often %d" % number), (names[number % 12], b"%d" % number)]
@@ -433,11 +428,9 @@ def rows(opened: Database) -> list[tuple[bytes, int, bool]]:
 
 
 @pytest.mark.parametrize("slice_rows", [1, 3, 1000])
-def test_compaction_deletes_exactly_what_is_unseen(
-    path: Path, slice_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "COMPACTION_SLICE_ROWS", slice_rows)
-    opened = Database(path, bytes_max=BYTES_MAX)
+def test_compaction_deletes_exactly_what_is_unseen(path: Path, slice_rows: int) -> None:
+    limits = DatabaseLimits(slice_rows=slice_rows)
+    opened = Database(path, bytes_max=BYTES_MAX, limits=limits)
     for number in range(12):
         opened.commit([put((b"often", b"%d" % number), (b"k%d" % (number % 3), b""))])
     opened.commit([Txn(then=(Change(b"k0", None), Change(b"k1", None)))])
@@ -448,7 +441,7 @@ def test_compaction_deletes_exactly_what_is_unseen(
         opened.sweep()
     # The deletes at 13 stay to be replayed from 13 on.
     assert rows(opened) == [(b"k0", 13, True), (b"k1", 13, True), (b"k2", 12, False), (b"often", 12, False)]
-    opened = Database(path, bytes_max=BYTES_MAX)
+    opened = Database(path, bytes_max=BYTES_MAX, limits=limits)
     assert not opened.sweeping
     opened.commit([put((b"often", b"last"))])
     opened.compact(Revision(14))
@@ -457,15 +450,15 @@ def test_compaction_deletes_exactly_what_is_unseen(
     assert rows(opened) == [(b"k2", 12, False), (b"often", 14, False)]
 
 
-def test_an_unfinished_sweep_goes_on_after_a_restart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "COMPACTION_SLICE_ROWS", 2)
-    opened = Database(path, bytes_max=BYTES_MAX)
+def test_an_unfinished_sweep_goes_on_after_a_restart(path: Path) -> None:
+    limits = DatabaseLimits(slice_rows=2)
+    opened = Database(path, bytes_max=BYTES_MAX, limits=limits)
     for number in range(20):
         opened.commit([put((b"often", b"%d" % number))])
     opened.compact(Revision(20))
     opened.sweep()
     assert len(rows(opened)) > 10
-    opened = Database(path, bytes_max=BYTES_MAX)
+    opened = Database(path, bytes_max=BYTES_MAX, limits=limits)
     assert opened.sweeping
     while opened.sweeping:
         opened.sweep()
@@ -473,8 +466,6 @@ def test_an_unfinished_sweep_goes_on_after_a_restart(path: Path, monkeypatch: py
 
 
 async def test_whoever_reads_page_by_page_waits_for_no_slice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "COMPACTION_PAUSE_NS", 3600 * SECOND_NS)
-    monkeypatch.setattr(database, "COMPACTION_SLICE_ROWS", 1)
     slices: list[int] = []
     sweep = Database.sweep
 
@@ -483,7 +474,7 @@ async def test_whoever_reads_page_by_page_waits_for_no_slice(path: Path, monkeyp
         sweep(self)
 
     monkeypatch.setattr(Database, "sweep", counted)
-    storage = await SqliteMetaStorage.open(path)
+    storage = await SqliteMetaStorage.open(path, pause_ns=3600 * SECOND_NS, limits=DatabaseLimits(slice_rows=1))
     for number in range(20):
         await storage.txn(put((b"often", b"%d" % number)))
     await storage.compact(Revision(20))

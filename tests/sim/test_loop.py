@@ -133,15 +133,13 @@ def test_waiting_for_ever_is_a_deadlock() -> None:
         run_virtual(main, 1)
 
 
-def test_running_in_a_circle_is_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.testing.loop.STEPS_WITHOUT_TIME_MAX", 1000)
-
+def test_running_in_a_circle_is_a_livelock() -> None:
     async def main(_random: Random) -> None:
         while True:  # noqa: ASYNC110 the fault itself
             await asyncio.sleep(0)
 
     with pytest.raises(Livelock):
-        run_virtual(main, 1)
+        run_virtual(main, 1, steps_max=1_000)
 
 
 def test_an_error_that_no_one_awaits_fails_the_run() -> None:

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from leasehold.core import keys
 from leasehold.core.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
@@ -77,14 +77,27 @@ _Row: TypeAlias = tuple[bytes, bytes, Revision, Revision, int]
 """Key, value, and the revisions at which it was created and written last; how often it was written."""
 
 
+class DatabaseLimits(NamedTuple):
+    """Bounds of what a file is checked, read and tidied by."""
+
+    quick_check_bytes_max: int = QUICK_CHECK_BYTES_MAX
+    checkpoint_commits: int = CHECKPOINT_COMMITS
+    slice_rows: int = COMPACTION_SLICE_ROWS
+    versions_per_key: int = RANGE_VERSIONS_PER_KEY
+
+
+DATABASE_LIMITS: Final = DatabaseLimits()
+
+
 class Database:
     """An open file. Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`.
 
     Any `Indefinite` from it means that what is on disk is not known any more: close it and open it again.
     """
 
-    def __init__(self, path: Path, *, bytes_max: int) -> None:
+    def __init__(self, path: Path, *, bytes_max: int, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
         self.path = path
+        self._limits = limits
         self.newest = Revision(0)
         self.minimum = Revision(1)
         self.commits = 0
@@ -165,7 +178,7 @@ class Database:
         with self._durable():
             found = self._connection.execute(
                 "SELECT revision FROM kv WHERE revision >= ? AND revision < ? ORDER BY revision LIMIT 1 OFFSET ?",
-                (self._swept, self.minimum, COMPACTION_SLICE_ROWS),
+                (self._swept, self.minimum, self._limits.slice_rows),
             ).fetchone()
             if found is None or found[0] + 1 >= self.minimum:
                 upto = swept = self.minimum
@@ -186,7 +199,7 @@ class Database:
 
     def fold(self) -> None:
         """Folds the write-ahead log into the file if it is time; called when nobody waits for an answer."""
-        if self.commits - self._checkpointed >= CHECKPOINT_COMMITS:
+        if self.commits - self._checkpointed >= self._limits.checkpoint_commits:
             with self._explained():
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._checkpointed = self.commits
@@ -286,7 +299,7 @@ class Database:
             with self._durable():
                 for statement in _SCHEMA:
                     run(statement)
-        elif self.path.stat().st_size <= QUICK_CHECK_BYTES_MAX:
+        elif self.path.stat().st_size <= self._limits.quick_check_bytes_max:
             found = run("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise corrupt(self.path, found)
@@ -326,9 +339,9 @@ class Database:
         """What each key of a range has at a revision, in key order, of which the caller takes about `count`.
 
         Most keys have one version or few, and going through all of them is the quickest. Where there are more than
-        RANGE_VERSIONS_PER_KEY of each, the rest is stepped through from key to key."""
+        `versions_per_key` of each, the rest is stepped through from key to key."""
         key, found, looked = start, None, 0
-        most = (count + 1) * RANGE_VERSIONS_PER_KEY
+        most = (count + 1) * self._limits.versions_per_key
         with self._rows(_VERSIONS, (start, end, most)) as rows:
             for row in rows:
                 if row[0] != key:

@@ -24,7 +24,7 @@ from leasehold.limits.metastorage import COMPACTION_PAUSE_NS, META_STORAGE_BYTES
 from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.metastorage.contract import Leadership, StorageStatus
-from leasehold.metastorage.database import Database
+from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from leasehold.metastorage.leadership import Election, Succession
 from leasehold.metastorage.transaction import check_key, check_limit, check_span, check_txn
 from leasehold.metastorage.watch import Fanout, Replay
@@ -71,9 +71,11 @@ class _Command(Protocol):
 class SqliteMetaStorage:
     """`MetaStorage` in one file. Made by `open`; used on the event loop that opened it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, pause_ns: int, limits: DatabaseLimits) -> None:
         """Use `open`."""
         self._path = path
+        self._pause_ns = pause_ns
+        self._limits = limits
         self._loop = asyncio.get_running_loop()
         # Bounded by `_waiting`, which the loop alone counts; a queue with a lock of its own would cost each request.
         self._queue: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
@@ -89,12 +91,21 @@ class SqliteMetaStorage:
         self._commits = 0
 
     @classmethod
-    async def open(cls, path: Path, *, bytes_max: int = META_STORAGE_BYTES_MAX) -> "SqliteMetaStorage":
+    async def open(
+        cls,
+        path: Path,
+        *,
+        bytes_max: int = META_STORAGE_BYTES_MAX,
+        pause_ns: int = COMPACTION_PAUSE_NS,
+        limits: DatabaseLimits = DATABASE_LIMITS,
+    ) -> "SqliteMetaStorage":
         """Opens the store at `path`, a new one if there is no file, and holds its lock until `close`.
+
+        While nobody asks for anything, compaction rests for `pause_ns` between two slices.
 
         Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`.
         """
-        self = cls(path)
+        self = cls(path, pause_ns=pause_ns, limits=limits)
         opened: asyncio.Future[None] = self._loop.create_future()
         # A daemon, so that a process which ends without `close` does not hang; nothing unanswered was promised.
         threading.Thread(target=self._serve, args=(opened, bytes_max), name="metastorage", daemon=True).start()
@@ -219,7 +230,7 @@ class SqliteMetaStorage:
         """The life of the database's thread."""
         try:
             try:
-                database = Database(self._path, bytes_max=bytes_max)
+                database = Database(self._path, bytes_max=bytes_max, limits=self._limits)
             except LeaseholdError as error:
                 self._call(partial(_fail, opened, error))
                 return
@@ -257,7 +268,7 @@ class SqliteMetaStorage:
         """All that waits, up to a group; at least one unless told not to wait for longer than a moment."""
         gathered: list[_Command | None] = []
         try:
-            gathered.append(self._queue.get(timeout=None if wait else COMPACTION_PAUSE_NS / SECOND_NS))
+            gathered.append(self._queue.get(timeout=None if wait else self._pause_ns / SECOND_NS))
             while len(gathered) < COMMANDS_PER_TRANSACTION_MAX:
                 gathered.append(self._queue.get_nowait())
         except queue.Empty:

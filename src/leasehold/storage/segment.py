@@ -60,8 +60,9 @@ class EncodedSegment(msgspec.Struct, frozen=True, kw_only=True):
 class _Sink:
     """What the Parquet writer takes for a file: counts and hashes the bytes and hands them on in bounded chunks."""
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
+    def __init__(self, write: Callable[[bytes], object], bytes_max: int) -> None:
         self._write = write
+        self._bytes_max = bytes_max
         self._hash = hashlib.sha256()
         self.size_bytes = 0
         self.closed = False
@@ -88,9 +89,9 @@ class _Sink:
 
     def _hand_on(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
-        if self.size_bytes > SEGMENT_BYTES_MAX:
+        if self.size_bytes > self._bytes_max:
             raise Refused(
-                f"a segment would grow over {SEGMENT_BYTES_MAX} bytes",
+                f"a segment would grow over {self._bytes_max} bytes",
                 code="SEGMENT_TOO_LARGE",
                 hint="write the rows in several segments",
             )
@@ -107,13 +108,18 @@ class SegmentEncoder:
     """
 
     def __init__(
-        self, fields: Sequence[Field], write: Callable[[bytes], object], *, row_group_rows: int = ROW_GROUP_ROWS
+        self,
+        fields: Sequence[Field],
+        write: Callable[[bytes], object],
+        *,
+        row_group_rows: int = ROW_GROUP_ROWS,
+        bytes_max: int = SEGMENT_BYTES_MAX,
     ) -> None:
         assert 1 <= row_group_rows <= ROW_GROUP_ROWS
         self._fields = tuple(fields)
         self._schema = arrow_schema(fields)
         self._row_group_rows = row_group_rows
-        self._sink = _Sink(write)
+        self._sink = _Sink(write, bytes_max)
         # Arrow writes a page and its header at a time; a call into Python for each would cost a tenth of the encoding.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), FORWARD_CHUNK_BYTES)
         self._writer: pq.ParquetWriter | None = None
@@ -133,7 +139,7 @@ class SegmentEncoder:
     def write(self, batch: pa.RecordBatch) -> None:
         """Takes the rows of `batch`, which must have exactly `arrow_schema(fields)` (see `conforming`).
 
-        Raises `Refused` with code SEGMENT_TOO_LARGE over SEGMENT_BYTES_MAX.
+        Raises `Refused` with code SEGMENT_TOO_LARGE over `bytes_max`.
         """
         assert not self._sink.closed, "a finished or aborted segment takes no rows"
         assert batch.schema.equals(self._schema, check_metadata=True), "conform() comes first"
@@ -223,16 +229,23 @@ class SegmentEncoder:
 
 
 def read_segment(
-    path: Path, fields: Sequence[Field], *, row_offset: int = 0, batch_rows: int = BATCH_ROWS
+    path: Path,
+    fields: Sequence[Field],
+    *,
+    row_offset: int = 0,
+    batch_rows: int = BATCH_ROWS,
+    batch_values_max: int = BATCH_VALUES_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`, at most `batch_rows` at a time.
 
     A column is found by its field id: a renamed one under its new name, a widened one cast, one added later as its
     first value in every row, a dropped one left out. An offset at or past the end gives nothing. No fields give batches
     that only count rows. A batch has fewer rows where what the file lacks would take more than about FLIGHT_BATCH_BYTES
-    of it, or all columns have more than BATCH_VALUES_MAX values. Opens the file at once. Raises `NotFound` if there is
-    none, and here or later `Corrupt` for damaged bytes, `Refused` with code SCHEMA_CHANGED for values that don't fit
-    the type that is asked for, `Definite` with code BUSY or a `MemoryError` for want of memory.
+    of it, or all columns have more than `batch_values_max` values. Opens the file at once.
+
+    Raises `NotFound` if there is none, and here or later `Corrupt` for damaged bytes, `Refused` with code
+    SCHEMA_CHANGED for values that don't fit the type that is asked for, `Definite` with code BUSY or a `MemoryError`
+    for want of memory.
     """
     assert row_offset >= 0
     assert batch_rows > 0
@@ -242,7 +255,7 @@ def read_segment(
     wanted = [(one, names.get(one.id)) for one in fields]
     lacking_bytes = sum(VALUE_BYTES + len((one.initial or "").encode()) for one, name in wanted if name is None)
     fitting_rows = max(1, FLIGHT_BATCH_BYTES // max(1, lacking_bytes))
-    fitting_rows = min(fitting_rows, max(1, BATCH_VALUES_MAX // max(1, len(wanted))))
+    fitting_rows = min(fitting_rows, max(1, batch_values_max // max(1, len(wanted))))
     return _batches(path, file, wanted, skip=row_offset, batch_rows=min(batch_rows, fitting_rows))
 
 

@@ -114,8 +114,9 @@ class _Timer(_Call):
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop. With a `shuffle`, tasks that are ready in the same pass run in an order drawn from it."""
 
-    def __init__(self, *, shuffle: Random | None = None) -> None:
+    def __init__(self, *, shuffle: Random | None = None, steps_max: int = STEPS_WITHOUT_TIME_MAX) -> None:
         super().__init__()
+        self._steps_max = steps_max
         self.virtual_ns = 0
         """As `now_ns` says it: for those that read it all the time."""
         self._numbers = itertools.count(1)
@@ -224,11 +225,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Passes until the loop is told to stop: what asyncio would call for each."""
         ready: deque[Any] = self._ready  # pyright: ignore[reportAttributeAccessIssue] asyncio's queue of handles
-        timers, shuffle = self._timers, self._shuffle
+        timers, shuffle, steps_max = self._timers, self._shuffle, self._steps_max
         while True:
             self._steps += 1
-            if self._steps - self._moved_at_step > STEPS_WITHOUT_TIME_MAX:
-                raise Livelock(f"{STEPS_WITHOUT_TIME_MAX} passes at {self.virtual_ns} ns without time passing")
+            if self._steps - self._moved_at_step > steps_max:
+                raise Livelock(f"{steps_max} passes at {self.virtual_ns} ns without time passing")
             if self._steps % COLLECT_EVERY_STEPS == 0:
                 gc.collect()
             if not ready and not self._stopping:  # pyright: ignore[reportAttributeAccessIssue] set by `stop`
@@ -295,14 +296,22 @@ def _shuffle_tasks(ready: deque[Any], shuffle: Random) -> None:
             ready[at] = handle
 
 
-def run_virtual(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int, *, shuffle: bool = False) -> T:
+def run_virtual(
+    main: Callable[[Random], Coroutine[Any, Any, T]],
+    seed: int,
+    *,
+    shuffle: bool = False,
+    steps_max: int = STEPS_WITHOUT_TIME_MAX,
+) -> T:
     """Runs `main(random)` to its end on a new `VirtualLoop`; `random`, and with `shuffle` the order of tasks that are
     ready together, come from `seed`.
 
-    Raises what `main` raises, `Deadlock`, `Livelock`, and `Unhandled` where an error was left that no one awaited.
+    Raises what `main` raises, `Deadlock`, `Livelock` after `steps_max` passes at one instant, and `Unhandled` where an
+    error was left that no one awaited.
     """
     random = Random(seed)  # noqa: S311 not for secrets: a seed has to give the same run again
-    loop = VirtualLoop(shuffle=Random(random.getrandbits(64)) if shuffle else None)  # noqa: S311 as above
+    order = Random(random.getrandbits(64)) if shuffle else None  # noqa: S311 as above
+    loop = VirtualLoop(shuffle=order, steps_max=steps_max)
     collects = gc.isenabled()
     gc.disable()
     gc.freeze()  # what was there before is no part of the run, and need not be looked at again and again

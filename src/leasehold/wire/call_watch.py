@@ -32,8 +32,8 @@ class WatchedCall:
 
     @contextmanager
     def idle(self) -> Generator[None]:
-        """Inside, the peer has to send or to take a message within FLIGHT_IDLE_NS."""
-        self.deadline_ns = self._watch.now_ns() + FLIGHT_IDLE_NS
+        """Inside, the peer has to send or to take a message within the watch's `idle_ns`."""
+        self.deadline_ns = self._watch.now_ns() + self._watch.idle_ns
         try:
             yield
         finally:
@@ -41,8 +41,9 @@ class WatchedCall:
 
     @contextmanager
     def opening(self) -> Generator[None]:
-        """Inside, the peer has to send its first message within FLIGHT_OPENING_NS, or until the server stops."""
-        self.deadline_ns = self._watch.now_ns() + FLIGHT_OPENING_NS
+        """Inside, the peer has to send its first message within the watch's `opening_ns`, or until the server
+        stops."""
+        self.deadline_ns = self._watch.now_ns() + self._watch.opening_ns
         self.is_opening = True
         self._watch.opened(self)
         try:
@@ -64,8 +65,10 @@ class WatchedCall:
 class CallWatch:
     """All calls of a server."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, opening_ns: int = FLIGHT_OPENING_NS, idle_ns: int = FLIGHT_IDLE_NS) -> None:
         self.now_ns = BoottimeClock().now_ns
+        self.opening_ns = opening_ns
+        self.idle_ns = idle_ns
         self._lock = threading.Lock()
         self._calls: set[WatchedCall] = set()
         self._closed = threading.Event()

@@ -38,6 +38,8 @@ from leasehold.limits.flight import (
     FLIGHT_CALLS_MAX,
     FLIGHT_FAILURE_BYTES_MAX,
     FLIGHT_HEADER_BYTES_MAX,
+    FLIGHT_IDLE_NS,
+    FLIGHT_OPENING_NS,
     FLIGHT_RECEIVED_BYTES_MAX,
     FLIGHT_SHUTDOWN_NS,
     FLIGHT_STRANGERS_OPENING_MAX,
@@ -135,7 +137,8 @@ class FlightServer:
 
     `listen` is `host:port` on the loopback interface; port 0 picks a free one, `address` tells which. Raises
     `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
-    is not ours; the peer learns of it only that it happened. A connection without a call is closed after `idle_ns`.
+    is not ours; the peer learns of it only that it happened. A connection without a call is closed after `idle_ns`; a
+    call is cancelled whose first message takes longer than `call_opening_ns`, or a later one than `call_idle_ns`.
     """
 
     def __init__(
@@ -145,12 +148,14 @@ class FlightServer:
         listen: str,
         on_fault: Callable[[BaseException], None],
         idle_ns: int = CONNECTION_IDLE_NS,
+        call_opening_ns: int = FLIGHT_OPENING_NS,
+        call_idle_ns: int = FLIGHT_IDLE_NS,
     ) -> None:
         host, port = loopback(listen)
         probe(host, port, listen)
         shown = f"[{host}]" if ":" in host else host
         self._threads = ServingThreads(FLIGHT_CALLS_MAX)
-        self._watch = CallWatch()
+        self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
         self._server = grpc.server(
             self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
             handlers=[_Methods(service, self._watch, on_fault)],

@@ -27,11 +27,12 @@ class _Line(msgspec.Struct):
 
 
 class RepeatedLines(logging.Filter):
-    """For one handler; `now_ns` reads the clock."""
+    """For one handler; `now_ns` reads the clock. It remembers `lines_max` lines."""
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+    def __init__(self, now_ns: Callable[[], int], *, lines_max: int = LOG_LINES_KEPT) -> None:
         super().__init__()
         self._now_ns = now_ns
+        self._lines_max = lines_max
         self._lines: OrderedDict[tuple[str, str], _Line] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -51,7 +52,7 @@ class RepeatedLines(logging.Filter):
             left_out = line.left_out
             self._lines[key] = _Line(now_ns, now_ns, min(2 * line.rest_ns, LOG_REST_MAX_NS))
         self._lines.move_to_end(key)
-        if len(self._lines) > LOG_LINES_KEPT:
+        if len(self._lines) > self._lines_max:
             self._lines.popitem(last=False)
         if left_out:
             record.msg, record.args = "%s (came %d times more since it was written last)", (text, left_out)

@@ -318,9 +318,8 @@ def test_an_aborted_segment_hands_on_nothing_more() -> None:
     assert handed == []
 
 
-def test_a_segment_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "SEGMENT_BYTES_MAX", 1_000)
-    encoder = SegmentEncoder(MIXED, len)
+def test_a_segment_has_a_largest_size() -> None:
+    encoder = SegmentEncoder(MIXED, len, bytes_max=1_000)
     encoder.write(mixed(500))
     with pytest.raises(Refused) as refused:
         encoder.finish()
@@ -332,12 +331,10 @@ def test_a_batch_of_another_schema_is_a_mistake_of_the_caller() -> None:
         SegmentEncoder(MIXED, len).write(pa.RecordBatch.from_pydict({"ts": [1]}))
 
 
-def test_a_wide_table_is_read_in_batches_of_fewer_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_table_is_read_in_batches_of_fewer_rows(tmp_path: Path) -> None:
     """So that no number of columns makes a batch large."""
     path = tmp_path / "segment"
     encode(path, MIXED, [mixed(100)])
-    monkeypatch.setattr(segment, "BATCH_VALUES_MAX", 50)
-    assert [one.num_rows for one in read_segment(path, MIXED)] == [10] * 10
-    assert [one.num_rows for one in read_segment(path, MIXED[:1])] == [50] * 2
-    monkeypatch.setattr(segment, "BATCH_VALUES_MAX", 1)
-    assert {one.num_rows for one in read_segment(path, MIXED)} == {1}
+    assert [one.num_rows for one in read_segment(path, MIXED, batch_values_max=50)] == [10] * 10
+    assert [one.num_rows for one in read_segment(path, MIXED[:1], batch_values_max=50)] == [50] * 2
+    assert {one.num_rows for one in read_segment(path, MIXED, batch_values_max=1)} == {1}

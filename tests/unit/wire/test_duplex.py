@@ -8,8 +8,19 @@ import pytest
 from leasehold.core.codec import encode
 from leasehold.core.messages import AskStatus, Failure
 from leasehold.errors import Definite, Unreachable
+from leasehold.limits.sessions import SESSION_SEND_MESSAGES_MAX
 from leasehold.wire.duplex import END_FRAME, QueuedDuplex
 from leasehold.wire.rpc import ClientDuplex, ServerDuplex
+
+
+async def test_small_messages_that_nobody_takes_break_the_session_by_their_number():
+    here = QueuedDuplex("peer")
+    for _ in range(SESSION_SEND_MESSAGES_MAX):
+        await here.send(AskStatus())
+    assert here.is_open
+    with pytest.raises(Unreachable):
+        await here.send(AskStatus())
+    assert not here.is_open
 
 
 async def test_who_sends_large_messages_waits_until_they_are_looked_at():

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -20,7 +21,6 @@ from leasehold.limits.flight import (
     TICKET_BYTES_MAX,
 )
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire import call_watch
 from leasehold.wire.flight import CALLER_HEADER, from_flight, send, within
 from leasehold.wire.flight_codec import write_field
 from leasehold.wire.flight_server import SERVICE, FlightServer, Incoming, Outgoing
@@ -97,10 +97,10 @@ class Service:
 
 
 class Served:
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.service = Service()
         self.faults: list[BaseException] = []
-        self.server = FlightServer(self.service, listen="127.0.0.1:0", on_fault=self.faults.append)
+        self.server = FlightServer(self.service, listen="127.0.0.1:0", on_fault=self.faults.append, **limits)
         self.client = flight.FlightClient(f"grpc://{self.server.address}")
 
     def raw(self) -> grpc.Channel:
@@ -112,13 +112,19 @@ class Served:
         return from_flight(caught.value, self.server.address)
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
-    made = Served()
+@contextmanager
+def serving(**limits: int) -> Iterator[Served]:
+    made = Served(**limits)
     yield made
     made.client.close()
     made.server.close()
     assert made.faults == []
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving() as made:
+        yield made
 
 
 # ---------------------------------------------------------------- what pyarrow's client sees
@@ -368,22 +374,21 @@ class HalfOpen:
         self.call.cancel()
 
 
-def test_a_call_that_sends_nothing_is_ended(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_watch, "FLIGHT_OPENING_NS", SECOND_NS // 10)
-    with served.raw() as channel:
+def test_a_call_that_sends_nothing_is_ended() -> None:
+    with serving(call_opening_ns=SECOND_NS // 10) as served, served.raw() as channel:
         half = HalfOpen(channel)
         assert half.ended.wait(30)
         assert half.call.code() is grpc.StatusCode.CANCELLED
         half.close()
 
 
-def test_a_call_that_falls_silent_is_ended(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_watch, "FLIGHT_IDLE_NS", SECOND_NS // 10)
-    writer, _ = served.client.do_put(flight.FlightDescriptor.for_command(b""), KINDS)
-    writer.write_batch(rows(0, 1))
-    assert served.service.ended.wait(30)
-    assert len(served.service.sent) == 1
-    del writer
+def test_a_call_that_falls_silent_is_ended() -> None:
+    with serving(call_idle_ns=SECOND_NS // 10) as served:
+        writer, _ = served.client.do_put(flight.FlightDescriptor.for_command(b""), KINDS)
+        writer.write_batch(rows(0, 1))
+        assert served.service.ended.wait(30)
+        assert len(served.service.sent) == 1
+        del writer
 
 
 def test_silent_calls_of_strangers_keep_nobody_waiting_who_is_known(served: Served) -> None:

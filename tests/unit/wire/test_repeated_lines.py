@@ -3,20 +3,17 @@
 import itertools
 import logging
 
-import pytest
-
 from leasehold.limits.processes import LOG_REST_MAX_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire import repeated_lines
 from leasehold.wire.repeated_lines import RepeatedLines
 
 
 class Log:
     """What a handler writes behind the filter."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.now_ns = 0
-        self.lines = RepeatedLines(lambda: self.now_ns)
+        self.lines = RepeatedLines(lambda: self.now_ns, **limits)
 
     def write(self, text: str, *args: object, logger: str = "one") -> str | None:
         """The line as it is written, None if it is left out."""
@@ -64,7 +61,6 @@ def test_other_lines_and_other_loggers_are_told_apart() -> None:
     assert log.write("node 1") is None
 
 
-def test_so_many_lines_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_lines, "LOG_LINES_KEPT", 2)
-    log = Log()
+def test_so_many_lines_are_remembered() -> None:
+    log = Log(lines_max=2)
     assert [log.write(text) for text in ("a", "b", "a", "c", "a", "b")] == ["a", "b", None, "c", None, "b"]

@@ -21,7 +21,6 @@ from leasehold.limits.requests import (
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
-from leasehold.wire import requests as under_test
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, Requests, frames
 from leasehold.wire.rpc import GrpcTransport, serve
@@ -179,18 +178,15 @@ def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> 
     virtually(main)
 
 
-def test_one_more_request_that_says_nothing_ends_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert REQUESTS_UNREAD_MAX > 3
-    monkeypatch.setattr(under_test, "REQUESTS_UNREAD_MAX", 3)
-
+def test_one_more_request_that_says_nothing_ends_the_oldest() -> None:
     async def main() -> None:
         requests = Requests(NoThreads())
         async with asyncio.TaskGroup() as group:
-            silent = [group.create_task(refusal(Call(ends=False), requests)) for _ in range(4)]
+            silent = [group.create_task(refusal(Call(ends=False), requests)) for _ in range(REQUESTS_UNREAD_MAX + 1)]
             await silent[0]
-            assert [one.done() for one in silent] == [True, False, False, False]
+            assert [one.done() for one in silent] == [True] + [False] * REQUESTS_UNREAD_MAX
             assert await read(Call(encode(AskStatus())), requests) == AskStatus(), "whoever speaks is heard"
-            assert [one.done() for one in silent] == [True, False, False, False]
+            assert [one.done() for one in silent] == [True] + [False] * REQUESTS_UNREAD_MAX
 
     virtually(main)
 
