@@ -43,6 +43,7 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.limits.vault import VAULT_BATCH_REVISIONS_MAX, VAULT_CACHE_BYTES, VAULT_LOG_PAGES
+from leasehold.vault.limits import VaultLimits
 from leasehold.vault.store import SqliteVault
 
 TABLES, BUCKETS, LARGE_TABLES = 100, 16, 1_000
@@ -232,7 +233,7 @@ async def opened(directory: Path) -> tuple[float, float]:
 
 async def read_whole(directory: Path) -> float:
     """Seconds until a catalog is ready that holds everything."""
-    vault = await SqliteVault.open(directory, whole_bytes_max=0)
+    vault = await SqliteVault.open(directory, limits=VaultLimits(whole_bytes_max=0))
     began = time.perf_counter()
     stored = await vault.projection()
     Catalog.restored(stored.applied, stored.lineage, stored.items)

@@ -19,8 +19,8 @@ from leasehold.core.records import ReplacedRecord, SegmentRecord
 from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Shelf, segment_of
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
-from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX, VAULT_BUCKETS_CACHED_MAX
 from leasehold.vault.causes import SQLITE_ERRORS
+from leasehold.vault.limits import VaultLimits
 from leasehold.vault.rows import verified
 
 _BUCKET: Final = "SELECT key, value, hash FROM projection WHERE key >= ? AND key < ? ORDER BY key"
@@ -32,8 +32,9 @@ _NEXT: Final = "SELECT key FROM projection WHERE key >= ? AND key < ? ORDER BY k
 class Reader:
     """The connection, and the bases that live. `on_error` makes our error of one of SQLite's, and remembers it."""
 
-    def __init__(self, path: Path, on_error: Callable[[Exception], LeaseholdError]) -> None:
+    def __init__(self, path: Path, on_error: Callable[[Exception], LeaseholdError], limits: VaultLimits) -> None:
         self.path = path
+        self.limits = limits
         self.lock: Final = threading.Lock()
         """Held while the file is read here, so whoever must be alone with it takes it."""
         self._on_error = on_error
@@ -92,11 +93,11 @@ class FileBase(Generic[R]):
         """What lies behind it is of tables made since: nothing is kept of them, so those that come and go add up to
         nothing."""
         self._before: dict[BucketKey, dict[SegmentId, R | None]] = {}
-        """Of buckets that changed since, what the keys that did had before: at most BUCKET_PATCH_KEYS_MAX of each."""
+        """Of buckets that changed since, what the keys that did had before: at most `patch_keys_max` of each."""
         self._kept: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
         """The others that changed since, as they were."""
         self._read: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
-        """What could be read again; the newest VAULT_BUCKETS_CACHED_MAX."""
+        """What could be read again; the newest `buckets_cached_max`."""
 
     def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":
         """The map of one bucket; None rather than an empty one."""
@@ -128,7 +129,7 @@ class FileBase(Generic[R]):
             return
         with self._reader.lock:
             before = self._before.setdefault(bucket, {})
-            if bucket in self._read or len(before) >= BUCKET_PATCH_KEYS_MAX:
+            if bucket in self._read or len(before) >= self._reader.limits.patch_keys_max:
                 self._kept[bucket] = self._get(bucket)
                 self._read.pop(bucket, None)
                 del self._before[bucket]
@@ -187,7 +188,7 @@ class FileBase(Generic[R]):
         found = self._rows(_BUCKET, self._bounds(bucket)) or HashTrieMap()
         for segment, record in self._before.get(bucket, {}).items():
             found = found.discard(segment) if record is None else found.insert(segment, record)
-        while len(self._read) >= VAULT_BUCKETS_CACHED_MAX:
+        while len(self._read) >= self._reader.limits.buckets_cached_max:
             del self._read[next(iter(self._read))]
         self._read[bucket] = found or None
         return self._read[bucket]

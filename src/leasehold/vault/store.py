@@ -34,17 +34,15 @@ from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.vault import (
-    VAULT_BUSY_WAIT_MS,
     VAULT_CACHE_BYTES,
-    VAULT_FULL_RETRY_NS,
     VAULT_LOG_PAGES,
     VAULT_SYNCS_PER_CHECKPOINT,
-    VAULT_WHOLE_BYTES_MAX,
 )
 from leasehold.vault import format as file_format
 from leasehold.vault import leap, rows
 from leasehold.vault.causes import SQLITE_ERRORS, DiskFull, corrupt, disk, explain, is_disk_full, result_code
 from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
+from leasehold.vault.limits import VAULT_LIMITS, VaultLimits
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.logfile import log_kept
 from leasehold.vault.ondemand import Reader
@@ -62,13 +60,13 @@ __all__ = ["FILE_NAME", "FULL", "NORMAL", "SqliteVault"]
 class SqliteVault:
     """Implements `wire.ports.Vault`; made by `open`."""
 
-    def __init__(self, directory: Path, lock: DirectoryLock, whole_bytes_max: int) -> None:
+    def __init__(self, directory: Path, lock: DirectoryLock, limits: VaultLimits) -> None:
         self._path = directory / FILE_NAME
         self._lock = lock
-        self._whole_bytes_max = whole_bytes_max
+        self._limits = limits
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vault")
         self._database: sqlite3.Connection | None = None
-        self._reader = Reader(self._path, self._failed)
+        self._reader = Reader(self._path, self._failed, self._limits)
         self._applied = Applied()
         self._durable = 0
         self._syncs = 0
@@ -84,14 +82,14 @@ class SqliteVault:
         """On a thread of its own, the whole file for as long as that takes."""
 
     @classmethod
-    async def open(cls, directory: Path, *, whole_bytes_max: int = VAULT_WHOLE_BYTES_MAX) -> "SqliteVault":
-        """Opens the vault in `directory`, or makes a new one where there is none. One of up to `whole_bytes_max` bytes
-        is checked whole.
+    async def open(cls, directory: Path, *, limits: VaultLimits = VAULT_LIMITS) -> "SqliteVault":
+        """Opens the vault in `directory`, or makes a new one where there is none. One of up to `limits.whole_bytes_max`
+        bytes is checked whole.
 
         Raises `BadDirectory` (code LOCKED: in use; NEWER_VERSION, OLDER_VERSION: of another version of this
         program) and `Corrupt`.
         """
-        vault = cls(directory, DirectoryLock(directory), whole_bytes_max)
+        vault = cls(directory, DirectoryLock(directory), limits)
         try:
             await vault._run(vault._open)
         except BaseException:
@@ -202,7 +200,7 @@ class SqliteVault:
                     log.warning("no space for the vault %s: it waits until there is some", self._path)
                 is_full = True
                 self.on_full()
-                await asyncio.sleep(VAULT_FULL_RETRY_NS / SECOND_NS)
+                await asyncio.sleep(self._limits.full_retry_ns / SECOND_NS)
             else:
                 if is_full:
                     log.info("there is space for the vault %s again", self._path)
@@ -238,7 +236,7 @@ class SqliteVault:
         """Checks what is there, cheapest first."""
         file_format.check_version(database, self._path)
         file_format.keep_to_owner(self._path)
-        whole = self._path.stat().st_size <= self._whole_bytes_max
+        whole = self._path.stat().st_size <= self._limits.whole_bytes_max
         if whole:
             check_structure(database, self._path, "quick_check")
         self._applied, self._durable = file_format.stored_applied(database, self._path)
@@ -284,7 +282,7 @@ class SqliteVault:
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         self._database = database
         database.execute(f"PRAGMA synchronous = {NORMAL}")
-        database.execute(f"PRAGMA busy_timeout = {VAULT_BUSY_WAIT_MS}")
+        database.execute(f"PRAGMA busy_timeout = {self._limits.busy_wait_ms}")
         database.execute(f"PRAGMA cache_size = -{VAULT_CACHE_BYTES // 1024}")
         database.execute(f"PRAGMA wal_autocheckpoint = {VAULT_LOG_PAGES}")
         return database
@@ -317,14 +315,14 @@ class SqliteVault:
             self._applied = applied
             # SQLite takes a log with a damaged frame as one that ends there, which would take the identity back.
             self._interrupt_check()
-            self._checkpoint(VAULT_BUSY_WAIT_MS)
+            self._checkpoint(self._limits.busy_wait_ms)
         self._durable = self._applied.revision
 
     def _begin_anew(self, database: sqlite3.Connection, record: IdentityRecord) -> None:
         self._reader.close()
         self._write_identity(database, record, anew=True)
         self._staged = Staged()
-        self._reader = Reader(self._path, self._failed)
+        self._reader = Reader(self._path, self._failed, self._limits)
         self._scrub = rows.Scrub()
 
     def _read_projection(self, database: sqlite3.Connection) -> StoredProjection:
@@ -415,7 +413,7 @@ class SqliteVault:
         # Nobody here reads meanwhile: a reader would keep it from emptying the log.
         with self._reader.lock:
             (busy, _log, _moved) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._database.execute(f"PRAGMA busy_timeout = {VAULT_BUSY_WAIT_MS}")
+        self._database.execute(f"PRAGMA busy_timeout = {self._limits.busy_wait_ms}")
         if busy and self._syncs < VAULT_SYNCS_PER_CHECKPOINT:
             log.info("another reader of the vault %s keeps its log from being emptied: later", self._path)
         self._syncs = VAULT_SYNCS_PER_CHECKPOINT if busy else 0

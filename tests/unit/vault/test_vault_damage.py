@@ -18,7 +18,7 @@ from leasehold.core.records import Claiming
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown
 from leasehold.ids import LineageHash, Revision, Token
 from leasehold.limits.vault import VAULT_FORMAT_VERSION
-from leasehold.vault import store
+from leasehold.vault.limits import VaultLimits
 from leasehold.vault.store import FULL, NORMAL, SqliteVault
 
 CLAIMING = Claiming(token=Token("ab" * 16))
@@ -211,11 +211,10 @@ async def test_the_settings_that_make_writes_durable_are_the_ones_sqlite_runs_wi
 
 
 async def test_a_write_that_finds_no_space_changes_nothing_and_waits_for_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted: type[ScriptedConnection]
+    tmp_path: Path, scripted: type[ScriptedConnection]
 ) -> None:
-    monkeypatch.setattr(store, "VAULT_FULL_RETRY_NS", 1)
     # A limit on the size of the database stands for a full disk.
-    vault = await SqliteVault.open(tmp_path)
+    vault = await SqliteVault.open(tmp_path, limits=VaultLimits(full_retry_ns=1))
     await vault.write_identity(CLAIMING)
 
     def limit(pages: int) -> None:

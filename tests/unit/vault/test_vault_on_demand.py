@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -23,9 +22,11 @@ from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 from leasehold.testing.vault import VaultDisk
 from leasehold.vault import ondemand
+from leasehold.vault.limits import VAULT_LIMITS, VaultLimits
 from leasehold.vault.store import SqliteVault
 from leasehold.wire.ports import Vault
 
+READ_ON_DEMAND = VaultLimits(whole_bytes_max=0)
 FIRST = (segment(1, 0, 1), segment(1, 0, 2), segment(1, 3, 3), segment(7, 15, 4))
 
 
@@ -33,8 +34,8 @@ def bucket(table: int, number: int) -> BucketKey:
     return ObjectId(table), BucketNumber(number)
 
 
-async def filled(directory: Path) -> SqliteVault:
-    vault = await SqliteVault.open(directory)
+async def filled(directory: Path, limits: VaultLimits = VAULT_LIMITS) -> SqliteVault:
+    vault = await SqliteVault.open(directory, limits=limits)
     await vault.write_identity(CLAIMING)
     await vault.apply((revision(1, *FIRST),), HASH)
     return vault
@@ -88,7 +89,8 @@ def test_every_view_says_what_was_so_at_its_revision(
     async def main() -> None:
         vault: Vault = VaultDisk().open()
         if kind == "sqlite":
-            vault = await SqliteVault.open(tmp_path_factory.mktemp("vault"))
+            limits = VaultLimits(patch_keys_max=unread_max)
+            vault = await SqliteVault.open(tmp_path_factory.mktemp("vault"), limits=limits)
         items: dict[bytes, bytes | None] = {}
         seen: list[tuple[Catalog, Catalog]] = []
         for number, (is_looked_at, batch) in enumerate(batches, start=1):
@@ -108,8 +110,7 @@ def test_every_view_says_what_was_so_at_its_revision(
             assert view == expected
         await vault.close()
 
-    with patch.object(ondemand, "BUCKET_PATCH_KEYS_MAX", unread_max):
-        asyncio.run(main())
+    asyncio.run(main())
 
 
 async def test_a_change_reads_the_keys_that_it_changes_and_no_bucket(
@@ -198,9 +199,8 @@ async def test_threads_that_read_while_revisions_are_applied_see_their_own_view(
     await vault.close()
 
 
-async def test_what_can_be_read_again_is_not_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ondemand, "VAULT_BUCKETS_CACHED_MAX", 2)
-    vault = await filled(tmp_path)
+async def test_what_can_be_read_again_is_not_all_kept(tmp_path: Path) -> None:
+    vault = await filled(tmp_path, VaultLimits(buckets_cached_max=2))
     view = Catalog.reopened(await vault.reopened())
     for _ in range(2):
         assert [len(view.segments[one]) for one in sorted(view.segments)] == [2, 1, 1]
@@ -238,7 +238,7 @@ SPOILED: dict[str, Callable[[Path], None]] = {
 async def test_a_damaged_segment_is_found_when_it_is_read_and_ends_the_vault(tmp_path: Path, damage: str) -> None:
     await (await filled(tmp_path)).close()
     SPOILED[damage](tmp_path / "vault.db")
-    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    vault = await SqliteVault.open(tmp_path, limits=READ_ON_DEMAND)
     view = Catalog.reopened(await vault.reopened())
     assert len(view.segments[bucket(1, 0)]) == 2
     with pytest.raises(Corrupt, match="damaged"):
@@ -256,7 +256,7 @@ async def test_a_damaged_segment_is_found_when_it_is_read_and_ends_the_vault(tmp
 async def test_a_hash_that_can_t_be_read_is_damage_also_to_a_writer(tmp_path: Path, change: Change) -> None:
     await (await filled(tmp_path)).close()
     sql(tmp_path / "vault.db", "UPDATE projection SET hash = 'text' WHERE key = ?", FIRST[2].key)
-    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    vault = await SqliteVault.open(tmp_path, limits=READ_ON_DEMAND)
     with pytest.raises(Corrupt, match="damaged"):
         await vault.apply((revision(2, change),), HASH)
     await vault.close()
@@ -275,7 +275,7 @@ async def test_the_check_in_the_background_finds_what_opening_did_not(
 ) -> None:
     await (await filled(tmp_path)).close()
     LOST[damage](tmp_path / "vault.db")
-    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    vault = await SqliteVault.open(tmp_path, limits=READ_ON_DEMAND)
     with pytest.raises(Corrupt, match="damaged"):
         for _ in range(10):
             await vault.verify(rows_max)
@@ -287,7 +287,7 @@ async def test_what_every_start_reads_is_checked_at_every_start(tmp_path: Path) 
     await vault.apply((revision(2, Change(b"c/a", b"1"), Change(b"c/b", b"2")),), HASH)
     await vault.close()
     sql(tmp_path / "vault.db", "DELETE FROM projection WHERE key = ?", b"c/a")
-    vault = await SqliteVault.open(tmp_path, whole_bytes_max=0)
+    vault = await SqliteVault.open(tmp_path, limits=READ_ON_DEMAND)
     with pytest.raises(Corrupt, match="damaged"):
         await vault.reopened()
     await vault.close()

@@ -13,19 +13,19 @@ from tests.unit.vault.test_vault_crash import identity
 from leasehold.errors import BadDirectory, Corrupt
 from leasehold.limits.vault import VAULT_SYNCS_PER_CHECKPOINT
 from leasehold.vault import store
+from leasehold.vault.limits import VaultLimits
 from leasehold.vault.store import SqliteVault
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+async def opened(directory: Path) -> SqliteVault:
     """Nobody closes what is open here, so there is nothing to wait for."""
-    monkeypatch.setattr(store, "VAULT_BUSY_WAIT_MS", 1)
+    return await SqliteVault.open(directory, limits=VaultLimits(busy_wait_ms=1))
 
 
 @pytest.fixture
 async def other(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     """Another program, which has the file open."""
-    vault = await SqliteVault.open(tmp_path / "node")
+    vault = await opened(tmp_path / "node")
     await vault.write_identity(CLAIMING)
     for number in range(1, 8):
         await vault.apply((revision(number, segment(1, 0, number)),), HASH)
@@ -46,7 +46,7 @@ def log_bytes(directory: Path) -> int:
 async def test_a_reader_ends_no_node_and_the_log_is_emptied_after_it(tmp_path: Path, other: sqlite3.Connection) -> None:
     directory = tmp_path / "node"
     reading(other)
-    vault = await SqliteVault.open(directory)
+    vault = await opened(directory)
     await vault.write_identity(identity(1))
     assert log_bytes(directory) > 0
     await vault.apply((revision(8, segment(1, 0, 9)),), HASH)
@@ -57,13 +57,13 @@ async def test_a_reader_ends_no_node_and_the_log_is_emptied_after_it(tmp_path: P
     assert await vault.sync() == 9
     assert log_bytes(directory) == 0
     await vault.close()
-    vault = await SqliteVault.open(directory)
+    vault = await opened(directory)
     assert await vault.identity() == identity(1)
     await vault.close()
 
 
 async def test_a_writer_is_told_from_damage(tmp_path: Path, other: sqlite3.Connection) -> None:
-    vault = await SqliteVault.open(tmp_path / "node")
+    vault = await opened(tmp_path / "node")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(BadDirectory, match="another program") as caught:
         await vault.write_identity(identity(1))
@@ -71,13 +71,13 @@ async def test_a_writer_is_told_from_damage(tmp_path: Path, other: sqlite3.Conne
     assert not isinstance(caught.value, Corrupt)
     other.execute("ROLLBACK")
     await vault.close()
-    vault = await SqliteVault.open(tmp_path / "node")
+    vault = await opened(tmp_path / "node")
     assert await vault.identity() == CLAIMING
     await vault.close()
 
 
 async def test_what_is_durable_lies_in_the_file_after_some_syncs(tmp_path: Path) -> None:
-    vault = await SqliteVault.open(tmp_path)
+    vault = await opened(tmp_path)
     await vault.write_identity(CLAIMING)
     for number in range(1, VAULT_SYNCS_PER_CHECKPOINT + 1):
         await vault.apply((revision(number, segment(1, 0, number)),), HASH)
@@ -87,7 +87,7 @@ async def test_what_is_durable_lies_in_the_file_after_some_syncs(tmp_path: Path)
     copy.mkdir()
     (copy / "vault.db").write_bytes((tmp_path / "vault.db").read_bytes())
     await vault.close()
-    vault = await SqliteVault.open(copy)
+    vault = await opened(copy)
     assert (await vault.projection()).applied == VAULT_SYNCS_PER_CHECKPOINT
     await vault.close()
 
@@ -95,7 +95,7 @@ async def test_what_is_durable_lies_in_the_file_after_some_syncs(tmp_path: Path)
 async def test_a_check_of_the_structure_makes_way_for_an_identity_and_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vault = await SqliteVault.open(tmp_path)
+    vault = await opened(tmp_path)
     await vault.write_identity(CLAIMING)
     loop = asyncio.get_running_loop()
     real = store.check_structure
@@ -132,7 +132,7 @@ def modes(directory: Path) -> set[int]:
 
 
 async def test_a_vault_and_its_log_are_their_owner_s_alone(tmp_path: Path) -> None:
-    vault = await SqliteVault.open(tmp_path / "node")
+    vault = await opened(tmp_path / "node")
     await vault.write_identity(CLAIMING)
     await vault.apply((revision(1),), HASH)
     assert len(list((tmp_path / "node").glob("vault.db*"))) == 3
@@ -145,6 +145,6 @@ async def test_a_vault_that_others_can_use_is_taken_from_them(tmp_path: Path, ot
     reading(other)
     for one in (tmp_path / "node").glob("vault.db*"):
         one.chmod(0o664)
-    vault = await SqliteVault.open(tmp_path / "node")
+    vault = await opened(tmp_path / "node")
     assert modes(tmp_path / "node") == {0o600}
     await vault.close()
