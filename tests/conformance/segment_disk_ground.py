@@ -23,7 +23,7 @@ from leasehold.testing.dataplane import DataNode, DataService
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
-from leasehold.testing.rows import RowId, content_of
+from leasehold.testing.rows import FOOTER, RowId, content_of, row_bytes
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.ports import Disk
 from tests.unit.node.cluster import CLUSTER, cluster
@@ -198,7 +198,7 @@ class Simulated(Ground):
     async def _put(self, files: MemoryDisk, one: OnDisk) -> SegmentRecord:
         rows = tuple(RowId(number) for number in range(40))
         with files.create(one) as file:
-            file.write(rows)
+            file.write(row_bytes(rows) + FOOTER)
             await file.finish()
         content = content_of(rows)
         return record_of(one, content.size_bytes, content.sha256)

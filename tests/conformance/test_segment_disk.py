@@ -12,7 +12,7 @@ from leasehold.core.reconcile import Emptied, OnDisk
 from leasehold.errors import AlreadyExists, LeaseholdError, OutcomeUnknown
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.rows import RowId
+from leasehold.testing.rows import RowId, row_bytes
 from tests.conformance.segment_disk_ground import (
     BUCKET,
     FIRST,
@@ -212,7 +212,7 @@ def test_a_kill_loses_nothing_that_was_moved_and_open_clears_what_was_half_writt
     async def check(ground: Simulated) -> None:
         await ground.put(FIRST)
         half = ground.files.create(SECOND)
-        half.write([RowId(1)])
+        half.write(row_bytes([RowId(1)]))
         ground.here.kill()
         half.discard()
         assert ground.here.half_written() == {SECOND}, "a dead process tidies nothing up"

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.append import stage
+from leasehold.core.data.forwarding import Forwarding
+from leasehold.core.data.peers import Peers
 from leasehold.core.messages import BytesEnd, ForwardTicket, StagedSegment
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, Revision, SegmentId, TransactionId
@@ -28,10 +30,11 @@ from leasehold.limits.segments import SEGMENT_BYTES_MAX
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.fetch import fetch_segment
-from leasehold.node.forwarding import Forwarding, Peers
+from leasehold.node.forwarding import FlightPeers
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
 from leasehold.wire.rpc import GrpcTransport
+from leasehold.wire.steps import ThreadRuntime, run
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, rows
 
 SOON_NS: Final = 4 * (FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS)
@@ -151,15 +154,20 @@ def test_forwarding_leaves_no_thread_with_a_silent_peer() -> None:
     end = BytesEnd(size_bytes=1, sha256=b"")
     with ExitStack() as opened:
         peers = [(NodeId(place), opened.enter_context(silent(phase))) for place, phase in enumerate(PHASES)]
-        known = Peers()
-        with Forwarding(peers, request, known, min_in_sync=1, now_ns=now_ns) as forwarding:
-            threads = [one for one in threading.enumerate() if one.name.startswith("forward to node")]
-            assert len(threads) == len(PHASES)
-            for _ in range(2 * FORWARD_QUEUE_CHUNKS):
-                forwarding.send(bytes(FORWARD_CHUNK_BYTES))
-            forwarding.send(end)
-            assert forwarding.holders(end) == []
-        assert known.worth_a_try(peers, 1) == []
+        known = Peers(ThreadRuntime(now_ns), FlightPeers())
+        threads: list[threading.Thread] = []
+
+        async def forward() -> None:
+            async with Forwarding(peers, request, known, min_in_sync=1) as forwarding:
+                threads.extend(one for one in threading.enumerate() if one.name.startswith("forward to node"))
+                assert len(threads) == len(PHASES)
+                for _ in range(2 * FORWARD_QUEUE_CHUNKS):
+                    await forwarding.send(bytes(FORWARD_CHUNK_BYTES))
+                await forwarding.send(end)
+                assert await forwarding.holders(end) == []
+
+        run(forward())
+        assert run(known.worth_a_try(peers, 1)) == []
         give_up_ns = now_ns() + SOON_NS
         for thread in threads:
             thread.join(max(0, give_up_ns - now_ns()) / SECOND_NS)

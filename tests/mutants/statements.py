@@ -115,33 +115,21 @@ MUTANTS = (
         name="deleted rows returned",
         invariant="INV-WRITE-2",
         rule="rows that a DELETE takes are in no batch",
-        edits=(
-            Edit("Hidings.of", "deletes is None", "True"),
-            Edit("dataplane._shown", "not deletes", "True"),
-        ),
+        edits=(Edit("Hidings.of", "deletes is None", "True"),),
         hunters=(f"{ROWS}::test_a_delete_hides_from_its_pre_state_on_and_gives_back_what_is_rolled_back",),
     ),
     Mutant(
         name="a DELETE that scans under way don't meet",
         invariant="INV-WRITE-2",
         rule="each batch is filtered by the view that its guard has passed, not by that of the scan's beginning",
-        edits=(
-            Edit("Scans._stream_from", "self._hiding(ticket, table, passed.view, hidings)", "hidings._hiding"),
-            Edit("DataService._scan", "guarded(self._published, self._clock.now_ns).view", "(opened := ...)"),
-            Edit(
-                "DataService._scan", "_shown(part, ticket, table, passed.view)", "_shown(part, ticket, table, opened)"
-            ),
-        ),
+        edits=(Edit("Scans._batches", "hidings.of(table, segment, passed.view)", "hidings._hiding"),),
         hunters=(f"{ROWS}::test_a_delete_between_two_batches_concerns_the_second",),
     ),
     Mutant(
         name="a query that a DELETE cuts in two",
         invariant="INV-SCAN-1",
         rule="a query whose rows a DELETE takes away after its cutoff ends",
-        edits=(
-            Edit("Hidings.of", "table.deletes if cutoff is None else cutoff.deletes", "table.deletes"),
-            Edit("dataplane._shown", "ticket.cutoff.deletes", "table.deletes"),
-        ),
+        edits=(Edit("Hidings.of", "table.deletes if cutoff is None else cutoff.deletes", "table.deletes"),),
         hunters=(f"{CUTOFF}::test_a_delete_between_two_batches_ends_a_planned_scan_at_a_row_that_it_takes",),
     ),
     Mutant(

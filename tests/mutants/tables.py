@@ -198,10 +198,7 @@ MUTANTS = (
         name="an answer before the file is durable",
         invariant="INV-REP-1",
         rule="a holder is named after its file and folder are synced",
-        edits=(
-            Edit("Appends._write", "file.finish()", ""),
-            Edit("DataService._stage", "await file.finish()", ""),
-        ),
+        edits=(Edit("Appends._write", "await file.finish()", ""),),
         hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
     Mutant(
@@ -216,10 +213,7 @@ MUTANTS = (
         name="an ack of a copy that is not durable",
         invariant="INV-REP-1",
         rule="a peer answers for a copy after its file is finished",
-        edits=(
-            Edit("Appends._accept", "file.finish()", ""),
-            Edit("DataService._store", "await file.finish()", ""),
-        ),
+        edits=(Edit("Appends._accept", "await file.finish()", ""),),
         hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
     Mutant(
@@ -227,7 +221,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="a write waits for a late peer where fewer holders than min_in_sync would remain",
         edits=(Edit("judge", "others < min_in_sync", "False"),),
-        hunters=("tests/unit/core/test_forwarding.py",),
+        hunters=("tests/unit/core/data/test_forwarding.py",),
         unseen="the commit refuses a segment with too few holders, so no row is lost: the write fails",
     ),
     Mutant(
@@ -268,18 +262,8 @@ MUTANTS = (
         rule="the guard runs again before each batch",
         fact="guard only at the start",
         edits=(
-            Edit("Scans._stream_from", "table: TableRecord | None = None", "...; passed = None"),
-            Edit(
-                "Scans._stream_from",
-                "guarded(self._published, self._now_ns, (ticket.table, ticket.bucket))",
-                "passed or ...",
-            ),
-            Edit("DataService._scan", "table: TableRecord | None = None", "...; passed = None"),
-            Edit(
-                "DataService._scan",
-                "passed = guarded(self._published, self._clock.now_ns)",
-                "passed = passed or guarded(self._published, self._clock.now_ns)",
-            ),
+            Edit("Scans._batches", "table: TableRecord | None = None", "...; passed = None"),
+            Edit("Scans._batches", "self._requests.guarded((ticket.table, ticket.bucket))", "passed or ..."),
         ),
         hunters=("tests/unit/node/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
     ),

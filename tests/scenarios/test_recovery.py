@@ -30,6 +30,8 @@ from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.threads import NoThreads
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.steps import run
 from tests.scenarios.bad_words import until
 from tests.scenarios.test_durable_first import FILE, TABLE, Disk
 from tests.sim.data_words import Ground as Tables
@@ -294,7 +296,15 @@ def test_R7_a_leap_of_a_running_node_is_heard_by_all_who_listen():
         ground.start(group)
         await until(lambda: leased(ground))
         woken = []
-        waiting = threading.Thread(target=lambda: woken.append(ground.published.wait_for(Revision(3), 60 * SECOND_NS)))
+
+        def wait() -> None:
+            clock = BoottimeClock()
+            until_ns = clock.now_ns() + 60 * SECOND_NS
+            while ground.published.view.revision < 3 and clock.now_ns() < until_ns:
+                run(ground.published.wait_for(Revision(3), until_ns))
+            woken.append(ground.published.view.revision >= 3)
+
+        waiting = threading.Thread(target=wait)
         waiting.start()
         ground.history.put(2)
         ground.history.take_back(1)

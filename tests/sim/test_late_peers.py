@@ -2,10 +2,10 @@
 
 import pytest
 
+from leasehold.core.data import forwarding
 from leasehold.core.messages import AskTable, ForwardAdmitted, Message, NodeStatus, StagedSegment, TableFacts
 from leasehold.ids import NodeId
 from leasehold.limits.segments import SCHEMA_WAIT_NS
-from leasehold.testing import forwarding
 from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.writers import Fate, Written
 from tests.sim.data_words import TABLE, Ground, simulate

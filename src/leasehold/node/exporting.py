@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 from leasehold.core.catalog import live_fields
+from leasehold.core.data.hiding import Hidings
 from leasehold.durable import sync_folder
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
-from leasehold.node.hiding import Hidings
+from leasehold.node.hiding import shown
 from leasehold.node.standalone import Standalone
 from leasehold.storage.segment import SegmentEncoder, read_segment, verify_segment
 from leasehold.vault.format import FILE_NAME
@@ -47,12 +48,12 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
     verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
     fields = live_fields(table)
     hiding = Hidings().of(table, record, standalone.catalog)
-    shown = 0
+    left = 0
     with _whole(target) as file:
         encoder = SegmentEncoder(fields, file.write)
         for batch in read_segment(path, (*fields, *hiding.fields)):
             encoder.write(batch.select(range(len(fields))))
-            shown += hiding.shown(batch, len(fields)).num_rows
+            left += shown(hiding, batch, len(fields)).num_rows
         encoded = encoder.finish()
         if encoded.rows != record.rows:
             raise Corrupt(
@@ -64,7 +65,7 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
         segment=segment,
         columns=tuple(field.name for field in fields),
         rows=encoded.rows,
-        hidden=encoded.rows - shown,
+        hidden=encoded.rows - left,
         size_bytes=encoded.size_bytes,
         sha256=encoded.sha256,
     )

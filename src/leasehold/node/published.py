@@ -4,14 +4,13 @@ The agent's thread writes, Flight's threads read; a reader sees the old object o
 `core.lease.guard` reads them in the one order that is sound.
 """
 
-import threading
-
 from leasehold.core.catalog import Catalog
+from leasehold.core.data.runtime import Condition
 from leasehold.core.lease import NO_LEASE, Lease
 from leasehold.core.messages import NodeStatus
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Session
-from leasehold.limits.flight import FLIGHT_WAITS_MAX
-from leasehold.limits.units import SECOND_NS
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.steps import ThreadRuntime
 
 
 class Published:
@@ -28,10 +27,10 @@ class Published:
         "seal_key",
         "session",
         "view",
-        "waiting",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, newer: Condition | None = None) -> None:
+        """`newer` is of the runtime whose steps wait for a revision: threads, if none is given."""
         self.view: Catalog = Catalog()
         self._lease: Lease = NO_LEASE
         self.had_lease = False
@@ -45,9 +44,7 @@ class Published:
         """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
         self.disk_full = False
         """Whether a write found no space, and since then none has found some (`node/space.py`)."""
-        self.waiting = threading.BoundedSemaphore(FLIGHT_WAITS_MAX)
-        """Held by each call that waits for a revision: whoever may do nothing here can wait too."""
-        self._newer = threading.Condition()
+        self._newer = newer or ThreadRuntime(BoottimeClock().now_ns).condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:
         """Called once, before the first lease."""
@@ -70,12 +67,11 @@ class Published:
         with self._newer:
             self._newer.notify_all()
 
-    def wait_for(self, revision: Revision, timeout_ns: int) -> bool:
-        """Blocks a Flight thread until the view shows `revision`; False if it does not in time."""
-        if self.view.revision >= revision:
-            return True
+    async def wait_for(self, revision: Revision, until_ns: int) -> None:
+        """Returns once the view shows `revision`, at most at `until_ns`. It may return sooner: look again."""
         with self._newer:
-            return self._newer.wait_for(lambda: self.view.revision >= revision, timeout_ns / SECOND_NS)
+            if self.view.revision < revision:
+                await self._newer.wait(until_ns)
 
     def status(self, now_ns: int, address: str) -> NodeStatus:
         """How the node sees itself, serving at `address`; a hint, without a guard."""

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from leasehold.core.data.fetches import check_record
 from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import SegmentRecord
 from leasehold.errors import Corrupt, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, NodeId, ObjectId
-from leasehold.node.fetch import check_record, fetch_segment
+from leasehold.node.fetch import fetch_segment
 from leasehold.node.published import Published
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.listing import Lister

@@ -1,27 +1,42 @@
 """A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
-from leasehold.core.codec import decode_message
-from leasehold.core.data.requests import check_cluster, check_node
-from leasehold.core.messages import FetchTicket, FlightCaller, ForwardTicket, NodeStatus, ReadTicket, WriteTicket
+from leasehold.core.codec import decode_message, encode
+from leasehold.core.data.appends import Appends
+from leasehold.core.data.fetches import Fetches
+from leasehold.core.data.forwarding import FORWARD_LIMITS, ForwardLimits
+from leasehold.core.data.peers import Peers
+from leasehold.core.data.requests import Requests, check_node
+from leasehold.core.data.scans import Scans
+from leasehold.core.messages import (
+    BatchMark,
+    FetchTicket,
+    FlightCaller,
+    ForwardTicket,
+    NodeStatus,
+    ReadTicket,
+    WriteTicket,
+)
 from leasehold.core.rights import user_of
 from leasehold.errors import Forbidden, Refused, Unauthenticated
-from leasehold.limits.flight import FLIGHT_WRITES_MAX
+from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
 from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS
-from leasehold.node.appends import Appends
-from leasehold.node.fetch import Fetches
-from leasehold.node.forwarding import FORWARD_LIMITS, ForwardLimits
+from leasehold.node.forwarding import FlightPeers
+from leasehold.node.incoming import IncomingRows, ParquetEncoder, incoming_bytes
+from leasehold.node.local_files import LocalFiles, LocalSegments
 from leasehold.node.published import Published
-from leasehold.node.scans import Scans
 from leasehold.node.space import noting
 from leasehold.storage.files import SegmentFiles
+from leasehold.storage.schema import arrow_schema
 from leasehold.storage.servelog import ServeLog
-from leasehold.wire.flight import HEALTH, read_ticket, report
+from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, bytes_batch, read_ticket, report
 from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+from leasehold.wire.steps import ThreadRuntime, iterate, run
 
 
 class ServingLimits(NamedTuple):
@@ -30,6 +45,7 @@ class ServingLimits(NamedTuple):
     batch_rows: int = BATCH_ROWS
     writes_max: int = FLIGHT_WRITES_MAX
     schema_wait_ns: int = SCHEMA_WAIT_NS
+    waits_max: int = FLIGHT_WAITS_MAX
     forward: ForwardLimits = FORWARD_LIMITS
 
 
@@ -59,23 +75,19 @@ class NodeFlight:
     ) -> None:
         self._published = published
         self._now_ns = now_ns
-        self._scans = Scans(
-            published=published,
-            files=files,
-            serve_log=serve_log,
-            now_ns=now_ns,
-            batch_rows=limits.batch_rows,
-            schema_wait_ns=limits.schema_wait_ns,
-        )
+        runtime = ThreadRuntime(now_ns)
+        requests = Requests(published, runtime, wait_ns=limits.schema_wait_ns, waits_max=limits.waits_max)
+        local = LocalFiles(files)
+        self._scans = Scans(requests, LocalSegments(files, published, serve_log, batch_rows=limits.batch_rows))
         self._appends = Appends(
-            published=published,
-            files=files,
-            now_ns=now_ns,
+            requests,
+            local,
+            ParquetEncoder,
+            Peers(runtime, FlightPeers()),
             writes_max=limits.writes_max,
-            schema_wait_ns=limits.schema_wait_ns,
             forward_limits=limits.forward,
         )
-        self._fetches = Fetches(published=published, files=files)
+        self._fetches = Fetches(requests, local)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault)
 
     @property
@@ -109,11 +121,11 @@ class NodeFlight:
         request = read_ticket(ticket)
         match request:
             case ReadTicket():
-                check_cluster(self._published, request.cluster_id)
-                return self._scans.open(request)
+                scan = run(self._scans.open(request))
+                return Outgoing(arrow_schema(request.fields), _released(self._scans.stream(scan)))
             case FetchTicket():
-                check_cluster(self._published, request.cluster_id)
-                return self._fetches.open(request)
+                self._fetches.open(request)
+                return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
             case _:
                 raise _no_ticket("read")
 
@@ -122,14 +134,13 @@ class NodeFlight:
         request = read_ticket(command)
         match request:
             case WriteTicket():
-                check_cluster(self._published, request.cluster_id)
                 with noting(self._published):
-                    answer = self._appends.write(request, incoming)
-                yield answer
+                    answer = run(self._appends.write(request, IncomingRows(incoming)))
+                yield encode(answer)
             case ForwardTicket():
-                check_cluster(self._published, request.cluster_id)
                 with noting(self._published):
-                    yield from self._appends.accept(request, incoming)
+                    for one in iterate(self._appends.accept(request, incoming_bytes(incoming))):
+                        yield encode(one)
             case _:
                 raise _no_ticket("write")
 
@@ -146,6 +157,18 @@ class NodeFlight:
             segments_given=self._fetches.segments_given,
             bytes_given=self._fetches.bytes_given,
         )
+
+
+def _released(
+    steps: AsyncGenerator[tuple[pa.RecordBatch, BatchMark], None],
+) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+    for batch, mark in iterate(steps):
+        yield batch, encode(mark)
+
+
+def _given(steps: AsyncGenerator[bytes, None]) -> Iterator[tuple[pa.RecordBatch, None]]:
+    for chunk in iterate(steps):
+        yield bytes_batch(chunk), None
 
 
 def _no_ticket(way: str) -> Refused:

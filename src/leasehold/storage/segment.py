@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from leasehold.core.data.appends import EncodedSegment
 from leasehold.core.records import ColumnStatistics, Field
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
@@ -43,15 +43,6 @@ COMPRESSION_LEVEL: Final = 1
 TIMESTAMP_ENCODING: Final = "DELTA_BINARY_PACKED"
 VALUE_BYTES: Final = 16
 """What a value takes in memory, at most, beside the characters of a string."""
-
-
-class EncodedSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """What the manifest says of a finished segment."""
-
-    rows: int
-    size_bytes: int
-    sha256: bytes
-    statistics: tuple[ColumnStatistics, ...]
 
 
 # ---------------------------------------------------------------- writing

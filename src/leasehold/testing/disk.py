@@ -17,18 +17,18 @@ from typing import Self
 
 import msgspec
 
-from leasehold.core.messages import FetchTicket
+from leasehold.core.catalog import BucketKey
+from leasehold.core.data.fetches import OnAsked, check_record, fetch_segment
+from leasehold.core.data.peers import Chunk
+from leasehold.core.data.segment_files import Stamp
 from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import SegmentRecord
-from leasehold.core.shelf import BucketKey
-from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, OutcomeUnknown, Refused
+from leasehold.errors import AlreadyExists, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
-from leasehold.limits.replication import FETCH_BASE_NS
-from leasehold.limits.segments import SEGMENT_ROWS_MAX
 from leasehold.limits.statements import BUCKETS_MAX
-from leasehold.node.fetch import check_record
 from leasehold.node.published import Published
-from leasehold.testing.rows import Content, RowId, closing, content_of, rows_in
+from leasehold.testing.duplexes import SimulatedCopies
+from leasehold.testing.rows import Content, RowId, content_in
 from leasehold.wire.ports import Clock, Transport
 
 OnRemoved = Callable[[ObjectId, BucketNumber, SegmentId], None]
@@ -63,6 +63,8 @@ class SegmentDisk:
         self._trash: dict[OnDisk, int] = {}
         """And how large each is."""
         self._damaged: set[OnDisk] = set()
+        self._placed = 0
+        self._stamps: dict[OnDisk, Stamp] = {}
         self._holder: MemoryDisk | None = None
 
     # ------------------------------------------------------------ the process and the machine
@@ -92,7 +94,7 @@ class SegmentDisk:
         self._trash = {one: size for one, size in self._trash.items() if one not in self._files}
 
     def damage(self, one: OnDisk) -> None:
-        """Changes the bytes of a finished file, not their number: its rows are others now."""
+        """Changes the bytes of a finished file, not their number, unseen but by who reads them."""
         content = self._files[one]
         spoiled = tuple(RowId(~row) for row in content.rows)
         wrong = msgspec.structs.replace(content, rows=spoiled, sha256=hashlib.sha256(content.sha256).digest())
@@ -129,6 +131,14 @@ class SegmentDisk:
         """What a finished file holds now."""
         return self._files.get(one)
 
+    def is_damaged(self, one: OnDisk) -> bool:
+        """Whether the bytes of a finished file were changed."""
+        return one in self._damaged
+
+    def stamp(self, one: OnDisk) -> Stamp | None:
+        """Tells a finished file from another one of its name; None if there is none."""
+        return self._stamps[one] if one in self._files else None
+
     def stage(self, one: OnDisk) -> None:
         """Begins a file. Raises `AlreadyExists` if it is there or being written."""
         if one in self._staging or one in self._files:
@@ -144,6 +154,8 @@ class SegmentDisk:
         """Moves a file whose bytes are synced into place."""
         del self._staging[one]
         self._damaged.discard(one)
+        self._placed += 1
+        self._stamps[one] = (self._placed,)
         self._move({one: content})
 
     def remove(self, which: Iterable[OnDisk]) -> bool:
@@ -262,27 +274,18 @@ class MemoryDisk:
         record: SegmentRecord,
         places: Sequence[tuple[NodeId, str]],
         cluster_id: ClusterId,
-        on_asked: Callable[[NodeId, LeaseholdError | None], None],
+        on_asked: OnAsked,
     ) -> bool:
-        """As `node.fetch.fetch_segment`, over the simulated network."""
-        check_record(record)
-        one = _of(record)
-        _check_name(one)
-        if self.disk.content(one) is not None:
-            return self._is_whole(record)
-        for node, address in places:
-            try:
-                file = self.create(one)
-            except AlreadyExists:
-                return False
-            with file:
-                error = await self._copied(file, record, address, cluster_id)
-                if error is None:
-                    await file.finish()
-            on_asked(node, error)
-            if error is None:
-                return True
-        return False
+        """As `core.data.fetches.fetch_segment`."""
+        return await fetch_segment(
+            self,
+            SimulatedCopies(self._transport),
+            record,
+            places,
+            cluster_id=cluster_id,
+            asking=self._published,
+            on_asked=on_asked,
+        )
 
     # ------------------------------------------------------------ files
 
@@ -293,11 +296,18 @@ class MemoryDisk:
         self.disk.stage(one)
         return MemoryFile(self, one)
 
-    def content(self, one: OnDisk) -> Content | None:
-        """What a finished file holds now; who has it reads on after it is trashed."""
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
         self.check()
         _check_name(one)
-        return self.disk.content(one)
+        return self.disk.content(one) is not None
+
+    async def is_whole(self, record: SegmentRecord) -> bool:
+        """Whether a finished file is what the manifest says; it survives a loss of power then."""
+        if not self._is_whole(record):
+            return False
+        self.disk.sync()
+        return True
 
     def close(self) -> None:
         """The process ends in order; idempotent."""
@@ -334,38 +344,6 @@ class MemoryDisk:
         content = self.disk.content(_of(record))
         return content is not None and (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256)
 
-    async def _copied(
-        self, file: "MemoryFile", record: SegmentRecord, address: str, cluster_id: ClusterId
-    ) -> LeaseholdError | None:
-        """None once `file` holds exactly the segment, else what the peer did wrong."""
-        request = FetchTicket(
-            cluster_id=cluster_id,
-            table=record.table,
-            bucket=record.bucket,
-            segment=record.id,
-            node=self._published.node,
-            session=self._published.session,
-        )
-        connection = self._transport.connect(address)
-        try:
-            async with closing(connection.stream(request, timeout_ns=FETCH_BASE_NS)) as chunks:
-                while True:
-                    # Only what the peer does wrong is caught: an error of this disk would be the same with the next.
-                    try:
-                        message = await anext(chunks, None)
-                        if message is None:
-                            break
-                        rows = rows_in(message)
-                    except LeaseholdError as error:
-                        return error
-                    file.write(rows)
-        finally:
-            await connection.close()
-        content = file.content
-        if (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256):
-            return None
-        return Corrupt(f"the copy of segment {record.id} at {address} is not what the manifest says")
-
 
 class MemoryFile:
     """One segment being written, as `storage.files.SegmentFile`; discarded at the end unless finished."""
@@ -373,7 +351,7 @@ class MemoryFile:
     def __init__(self, disk: MemoryDisk, one: OnDisk) -> None:
         self._disk = disk
         self._one = one
-        self._rows: list[RowId] = []
+        self._bytes = bytearray()
         self._is_open = True
 
     def __enter__(self) -> Self:
@@ -383,26 +361,25 @@ class MemoryFile:
         self.discard()
 
     @property
-    def content(self) -> Content:
+    def size_bytes(self) -> int:
         """What has been written."""
-        return content_of(self._rows)
+        return len(self._bytes)
 
-    def write(self, rows: Iterable[RowId]) -> None:
-        """Appends rows. Raises `Refused` with code DISK_FULL, and then nothing of the file is left."""
-        assert self._is_open, "a finished or discarded file takes no rows"
+    def write(self, chunk: Chunk) -> None:
+        """Appends bytes. Raises `Refused` with code DISK_FULL, and then nothing of the file is left."""
+        assert self._is_open, "a finished or discarded file takes no bytes"
         self._disk.check()
         if self._disk.disk.full:
             self.discard()
             raise Refused("no space is left", code="DISK_FULL", hint="free space on this disk, then try again")
-        self._rows.extend(rows)
-        assert len(self._rows) <= SEGMENT_ROWS_MAX
+        self._bytes += chunk
 
     async def finish(self) -> None:
         """Makes the segment visible: once this returns it survives a loss of power."""
         assert self._is_open, "a file is finished once"
         await self._disk.wait()
         self._is_open = False
-        self._disk.disk.place(self._one, self.content)
+        self._disk.disk.place(self._one, content_in(bytes(self._bytes)))
         await self._disk.wait()
         self._disk.disk.sync()
 

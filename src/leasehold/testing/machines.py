@@ -18,6 +18,7 @@ from leasehold.testing.dataplane import DataNode
 from leasehold.testing.metastorage import AfterHook, BeforeHook, Fate, MemoryMetaStorage, prompt, undisturbed
 from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.site import Site
+from leasehold.testing.steps import TaskCondition
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 
@@ -35,7 +36,7 @@ class SimulatedNode:
         self.disk = VaultDisk()
         self.data = DataNode(cluster.network.host(name))
         self.clock = SimulatedClock(cluster.loop, drift_ppm=drift_ppm, offset_ns=cluster.random.randrange(SECOND_NS))
-        self.published = Published()
+        self.published = Published(TaskCondition(self.clock))
         self.agent: Agent | None = None
         self.task: asyncio.Task[None] | None = None
         if cluster.watch is not None:
@@ -51,7 +52,10 @@ class SimulatedNode:
     def _begin(self) -> None:
         self.cluster.revive(self.name)
         watch = self.cluster.watch
-        self.published = Published() if watch is None else watch.published(self.name, self.clock)
+        if watch is None:
+            self.published = Published(TaskCondition(self.clock))
+        else:
+            self.published = watch.published(self.name, self.clock)
         self.agent = None
 
     async def _run(self, port: int) -> None:

@@ -55,6 +55,7 @@ from leasehold.testing.news import (
     Viewed,
 )
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.steps import TaskCondition
 from leasehold.testing.vault import VaultDisk, VaultState, VaultStep
 
 
@@ -201,8 +202,8 @@ class WatchedPublished(Published):
 
     _ear: Oracle | None = None
 
-    def __init__(self, oracle: Oracle, host: str, clock: RealClock) -> None:
-        super().__init__()
+    def __init__(self, oracle: Oracle, host: str, clock: SimulatedClock) -> None:
+        super().__init__(TaskCondition(clock))
         self.name = host
         self._clock = clock
         self._ear = oracle

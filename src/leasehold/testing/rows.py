@@ -1,11 +1,14 @@
-"""Rows in the simulator: a row is its id, a file is the ids in it, and they travel as the message `Rows`."""
+"""Rows in the simulator: a row is its id, and rows travel as the message `Rows`.
+
+A file is eight bytes for each id, and a footer. Its bytes travel as `Rows` too, eight of them in each row.
+"""
 
 import hashlib
 import operator
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 import msgspec
 
@@ -18,8 +21,7 @@ from leasehold.ids import Sequence as SequenceNumber
 RowId = NewType("RowId", int)
 """Stands for a whole row; unique in a simulated world."""
 
-FOOTER_BYTES: Final = 64
-ROW_BYTES: Final = 8
+FOOTER: Final = bytes(64)
 MARK_NUMBERS: Final = 4
 NO_REVISION: Final = Revision(0)
 
@@ -32,10 +34,34 @@ class Content(msgspec.Struct, frozen=True):
     sha256: bytes
 
 
+def row_bytes(rows: Iterable[RowId]) -> bytes:
+    """What rows are in a file."""
+    return array("q", rows).tobytes()
+
+
 def content_of(rows: Iterable[RowId]) -> Content:
     """What a file of these rows is, on any node."""
     whole = tuple(rows)
-    return Content(whole, FOOTER_BYTES + ROW_BYTES * len(whole), hashlib.sha256(array("q", whole).tobytes()).digest())
+    return content_in(row_bytes(whole) + FOOTER)
+
+
+def content_in(blob: bytes) -> Content:
+    """What a file of these bytes is."""
+    assert blob.endswith(FOOTER), "a whole file has a footer"
+    ids = array("q")
+    ids.frombytes(blob[: -len(FOOTER)])
+    return Content(tuple(map(RowId, ids)), len(blob), hashlib.sha256(blob).digest())
+
+
+class Part(NamedTuple):
+    """Rows as steps of the data plane take and release them."""
+
+    rows: tuple[RowId, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """How many."""
+        return len(self.rows)
 
 
 _HOLDS: Final[dict[str, Callable[[int, int], bool]]] = {
@@ -77,6 +103,16 @@ def rows_in(message: Message) -> tuple[RowId, ...]:
             raise Refused("not a row of the simulator", code="BAD_MESSAGE")
         found.append(RowId(row[0]))
     return tuple(found)
+
+
+def bytes_message(chunk: bytes | memoryview) -> Rows:
+    """Bytes of a file as they travel."""
+    return rows_message(tuple(map(RowId, memoryview(chunk).cast("B").cast("q"))))
+
+
+def bytes_in(message: Message) -> bytes:
+    """The bytes in a message; raises `Refused` with code BAD_MESSAGE."""
+    return row_bytes(rows_in(message))
 
 
 def batch_message(rows: Sequence[RowId], columns: tuple[str, ...], mark: BatchMark) -> Rows:

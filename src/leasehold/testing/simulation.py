@@ -29,7 +29,6 @@ from leasehold.testing.availability import Availability
 from leasehold.testing.clients import TIMEOUTS_NS, Asked, Client, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
-from leasehold.testing.dataplane import OnReleased
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.invariants.liveness import healed
 from leasehold.testing.loop import VirtualLoop, run_virtual
@@ -38,6 +37,7 @@ from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, Oracle
 from leasehold.testing.readers import Reader, Scanned
 from leasehold.testing.rows import RowId
+from leasehold.testing.segments import OnReleased
 from leasehold.testing.statements import (
     DATABASES,
     IN_SYNC,

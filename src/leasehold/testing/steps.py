@@ -27,7 +27,11 @@ class TaskRuntime:
 
     def condition(self) -> Condition:
         """A new one."""
-        return _TaskCondition(self._clock)
+        return TaskCondition(self._clock)
+
+    def is_ending(self) -> bool:
+        """Never: a process ends at once here, with all its tasks."""
+        return False
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
         """Runs `work` as a task, which ends with the process. Nothing starts in a process that ends."""
@@ -38,8 +42,8 @@ class TaskRuntime:
             work.close()
 
 
-class _TaskCondition:
-    """Tasks take turns only where they wait: so there is nothing to lock."""
+class TaskCondition:
+    """Implements `core.data.runtime.Condition`. Tasks take turns only where they wait: so there is nothing to lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,6 +58,7 @@ class _TaskCondition:
         return
 
     async def wait(self, until_ns: int | None) -> None:
+        """Waits for `notify_all`, at most until `until_ns`, and for as long as the process is paused in any case."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = None if until_ns is None else self._clock.call_at(until_ns, lambda: _wake(woken))
         self._waiting[woken] = None
@@ -66,6 +71,7 @@ class _TaskCondition:
         await self._clock.sleep_until(self._clock.now_ns())
 
     def notify_all(self) -> None:
+        """Wakes all who wait."""
         for woken in self._waiting:
             _wake(woken)
 

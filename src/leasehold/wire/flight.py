@@ -319,7 +319,7 @@ def too_large(batch: pa.RecordBatch) -> Refused:
     )
 
 
-def bytes_batch(chunk: bytes) -> pa.RecordBatch:
+def bytes_batch(chunk: bytes | memoryview) -> pa.RecordBatch:
     """`chunk` as a batch of `BYTES_SCHEMA`, not copied."""
     offsets = pa.array([0, len(chunk)], pa.int32()).buffers()[1]
     column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(chunk)])

@@ -51,6 +51,10 @@ class ThreadRuntime:
         """A new one."""
         return _ThreadCondition(self.now_ns)
 
+    def is_ending(self) -> bool:
+        """Whether the main thread has ended."""
+        return not threading.main_thread().is_alive()
+
     def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
         """Runs `work` on a thread of its own."""
         threading.Thread(target=run, args=(work,), name=name, daemon=daemon).start()

@@ -16,6 +16,10 @@ from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.codec import encode
+from leasehold.core.data import appends
+from leasehold.core.data import forwarding as steps
+from leasehold.core.data.forwarding import ForwardLimits
+from leasehold.core.data.peers import Peers
 from leasehold.core.data.write_access import admit_forward
 from leasehold.core.messages import (
     BytesEnd,
@@ -35,12 +39,14 @@ from leasehold.core.types import parse_type
 from leasehold.errors import LeaseholdError, Superseded
 from leasehold.ids import BucketNumber, Incarnation, NodeId, SchemaVersion, SegmentId, segment_transaction
 from leasehold.limits.units import SECOND_NS
-from leasehold.node import appends, forwarding
-from leasehold.node.forwarding import ForwardLimits, Peers
+from leasehold.node import forwarding
+from leasehold.node.forwarding import FlightPeers
 from leasehold.storage.schema import FIELD_ID_KEY, arrow_schema
 from leasehold.storage.segment import verify_segment
+from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, ask_health, bytes_batch, calling, descriptor, expect, send
+from leasehold.wire.steps import ThreadRuntime, run
 from tests.unit.node.cluster import CLUSTER, DROP_TABLE, NAME, Cluster, add, cluster, drop_column, rename, rows
 
 ROWS_SCHEMA = rows(0, 1).schema
@@ -307,7 +313,7 @@ def test_a_peer_that_is_slow_is_waited_for_while_its_process_says_that_it_can_ta
     released = threading.Event()
     block_peer(monkeypatch, step, released)
     asked = release_at_second_probe(monkeypatch, released, ask_health)
-    monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: SECOND_NS)
+    monkeypatch.setattr(steps, "patience_ns", lambda _own_ns: SECOND_NS)
     assert append_through_node_1(pair) == [1, 2]
     assert set(asked) == {pair.catalog.nodes[NodeId(2)].address}
 
@@ -321,7 +327,7 @@ def test_a_peer_that_does_not_say_how_it_stands_is_waited_for_once_it_has_taken_
     released = threading.Event()
     block_peer(monkeypatch, step, released)
     release_at_second_probe(monkeypatch, released, lambda *_: said)
-    monkeypatch.setattr(forwarding, "patience_ns", lambda _own_ns: SECOND_NS)
+    monkeypatch.setattr(steps, "patience_ns", lambda _own_ns: SECOND_NS)
     try:
         assert append_through_node_1(pair) == holders
     finally:
@@ -336,27 +342,41 @@ def test_a_peer_that_min_in_sync_needs_is_waited_for_though_it_is_silent(pair: C
     assert append_through_node_1(pair) == [1, 2]
 
 
+class Probed(FlightPeers):
+    """Peers whose processes answer as `probe` says."""
+
+    def __init__(self, probe: Callable[[str], bool]) -> None:
+        self._probe = probe
+
+    async def is_answering(self, address: str, timeout_ns: int) -> bool:
+        return self._probe(address)
+
+
+def known_peers(probe: Callable[[str], bool], **limits: int) -> Peers:
+    return Peers(ThreadRuntime(BoottimeClock().now_ns), Probed(probe), **limits)
+
+
 def test_a_silent_peer_gets_nothing_until_it_answers() -> None:
     answering: set[str] = set()
     probes: list[str] = []
     probed = threading.Semaphore(0)
 
-    def probe(address: str, _timeout_ns: int) -> bool:
+    def probe(address: str) -> bool:
         probes.append(address)
         probed.release()
         return address in answering
 
     one, other = (NodeId(1), "a:1"), (NodeId(2), "b:2")
-    peers = Peers(probe)
+    peers = known_peers(probe)
     peers.left_out(one)
-    assert peers.worth_a_try([one, other], 1) == [other]
-    assert peers.worth_a_try([one], 1) == []
-    assert peers.worth_a_try([one], 2) == [one], "without it there are too few"
+    assert run(peers.worth_a_try([one, other], 1)) == [other]
+    assert run(peers.worth_a_try([one], 1)) == []
+    assert run(peers.worth_a_try([one], 2)) == [one], "without it there are too few"
     answering.add("a:1")
     for _ in range(2):  # one may have been under way
         assert probed.acquire(timeout=10)
     for _ in range(100):
-        if peers.worth_a_try([one, other], 1) == [one, other]:
+        if run(peers.worth_a_try([one, other], 1)) == [one, other]:
             break
         probed.acquire(timeout=0.1)
     else:
@@ -367,17 +387,17 @@ def test_a_silent_peer_gets_nothing_until_it_answers() -> None:
 def test_a_silent_peer_that_nobody_has_probed_lately_is_probed_by_the_next_write() -> None:
     """So that the first write after a pause leaves nobody out who is back since."""
     answering: set[str] = set()
-    peers, one = Peers(lambda address, _: address in answering, probes_max=0), (NodeId(1), "a:1")
+    peers, one = known_peers(lambda address: address in answering, probes_max=0), (NodeId(1), "a:1")
     peers.left_out(one)
     for thread in threading.enumerate():
         if thread.name == "probe of node 1":
             thread.join(10)
-    assert peers.worth_a_try([one], 1) == []
+    assert run(peers.worth_a_try([one], 1)) == []
     answering.add("a:1")
     for thread in threading.enumerate():
         if thread.name == "probe of node 1":
             thread.join(10)
-    assert peers.worth_a_try([one], 1) == [one]
+    assert run(peers.worth_a_try([one], 1)) == [one]
 
 
 def test_a_peer_whose_queue_stays_full_is_left_out(pair: Cluster) -> None:

@@ -11,6 +11,7 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.client.scan import read_plan
 from leasehold.core import keys
+from leasehold.core.data.hiding import NOTHING, Hidings
 from leasehold.core.ddl import roll_back
 from leasehold.core.messages import Replaced
 from leasehold.core.plan import put
@@ -18,7 +19,6 @@ from leasehold.core.records import HorizonRecord
 from leasehold.core.rewrite import DAY_US, worth_rewriting
 from leasehold.core.statements import Condition, DeleteRows, Literal
 from leasehold.errors import Refused
-from leasehold.node import hiding
 from leasehold.storage.schema import arrow_type
 from tests.unit.core.catalog_words import released
 from tests.unit.node.cluster import NAME, Cluster, cluster, drop_column, rename, rows
@@ -183,9 +183,9 @@ def test_a_renamed_column_still_tells_and_a_dropped_one_must_not_go(pair: Cluste
 
 def test_a_scan_without_deletes_and_expiry_reads_nothing_beside(pair: Cluster) -> None:
     view, segment = pair.catalog, segment_of(pair)
-    assert hiding.Hidings().of(pair.table, segment, view) is hiding.NOTHING
+    assert Hidings().of(pair.table, segment, view) is NOTHING
     pair.run(delete(("k", ">", "9999")))
-    assert hiding.Hidings().of(pair.table, segment, pair.catalog).fields == (), "its statistics rule the segment out"
+    assert Hidings().of(pair.table, segment, pair.catalog).fields == (), "its statistics rule the segment out"
 
 
 # ---------------------------------------------------------------- expiry

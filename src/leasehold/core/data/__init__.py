@@ -1,6 +1,15 @@
 """The data plane: how a write, a copy and a scan proceed, written once for production and for the simulator.
 
 Each of them is a coroutine: its steps in their order, without I/O of its own. What it needs of the world comes in
-through ports: `runtime` for time and for what runs beside it, and those that its module names for disks, peers and
-replicas.
+through ports: `runtime` for time and for what runs beside it, `segment_files` for disks, and those that its module
+names for peers and replicas.
+
+| question | file |
+| --- | --- |
+| who may read a batch | `read_access` |
+| which rows a node takes | `write_access` |
+| which rows are hidden | `hiding` |
+| what every request goes through: cluster, revision, guard | `requests` |
+| in which order a scan, an append, its forwarding, a copy proceed | `scans`, `appends`, `forwarding`, `fetches` |
+| which peers are silent | `peers` |
 """

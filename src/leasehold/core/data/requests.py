@@ -1,14 +1,16 @@
-"""What every request of a data node goes through: the cluster it is meant for, the guard, and what names in it must be.
+"""What every request of a data node goes through: the cluster it is meant for, the revision it has seen, the guard.
 
 The guard itself is `core.lease.guard`; here its verdict becomes a view to decide on or an error to answer with. All
 that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
 `docs/protocols.md` has the table of all paths. Whatever else reads `Serving.view` only waits, or words an error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Protocol
 
 from leasehold.core.catalog import BucketKey, Catalog
+from leasehold.core.data.runtime import Runtime
 from leasehold.core.generations import generation_changed, generation_of
 from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Pass, Published, guard
@@ -26,6 +28,8 @@ from leasehold.ids import (
     Session,
 )
 from leasehold.limits.clients import TOLD_ADDRESS_CHARACTERS_MAX
+from leasehold.limits.flight import FLIGHT_WAITS_MAX
+from leasehold.limits.segments import SCHEMA_WAIT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 
@@ -61,6 +65,72 @@ class Serving(Published[Catalog], Protocol):
     def seal_key(self) -> bytes:
         """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
         ...
+
+    async def wait_for(self, revision: Revision, until_ns: int) -> None:
+        """Returns once the view shows `revision`, at most at `until_ns`. It may return sooner: look again."""
+        ...
+
+
+class Slots:
+    """At most `most` of `what` at once."""
+
+    def __init__(self, runtime: Runtime, what: str, most: int) -> None:
+        self._lock = runtime.condition()
+        self._what = what
+        self._most = most
+        self._free = most
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """Holds a slot. Raises `Refused` with code BUSY if none is free."""
+        with self._lock:
+            if not self._free:
+                raise busy(self._what, self._most)
+            self._free -= 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._free += 1
+
+
+class Requests:
+    """What all requests to one process share: its view and lease, its clock, and the slots of those that wait."""
+
+    def __init__(
+        self, serving: Serving, runtime: Runtime, *, wait_ns: int = SCHEMA_WAIT_NS, waits_max: int = FLIGHT_WAITS_MAX
+    ) -> None:
+        self.serving = serving
+        self.runtime = runtime
+        self._wait_ns = wait_ns
+        # Whoever may do nothing here can wait too.
+        self._waiting = Slots(runtime, "calls waiting for a revision", waits_max)
+
+    def guarded(self, bucket: BucketKey) -> Pass[Catalog]:
+        """Passes the guard, or raises `Fenced`, which names the other replicas of `bucket`."""
+        return guarded(self.serving, self.runtime.now_ns, bucket)
+
+    async def until_shown(self, revision: Revision, bucket: BucketKey, generation: Generation | None = None) -> None:
+        """Waits at most `wait_ns` until the view shows `revision`; raises `Refused` with code BEHIND.
+
+        Raises `Refused` with code BUSY if `waits_max` others wait, and `Fenced` as soon as the lease has ended: a node
+        that is cut off would let its client wait for nothing. So would one whose view is of a newer `generation` than
+        the revision: `Refused` with code GENERATION_CHANGED. That the revision is shown permits nothing yet: the caller
+        passes the guard next.
+        """
+        if self.serving.view.revision >= revision:
+            return
+        with self._waiting.one():
+            give_up_ns = self.runtime.now_ns() + self._wait_ns
+            while True:
+                passed = self.guarded(bucket)
+                if passed.view.revision >= revision:
+                    return
+                if generation is not None and generation_of(passed.view) > generation:
+                    raise generation_changed(generation, generation_of(passed.view))
+                if passed.released_ns >= give_up_ns:
+                    raise behind(self.serving, revision, self._wait_ns)
+                await self.serving.wait_for(revision, min(give_up_ns, passed.lease.deadline_ns))
 
 
 def guarded(serving: Serving, now_ns: Callable[[], int], bucket: BucketKey | None = None) -> Pass[Catalog]:

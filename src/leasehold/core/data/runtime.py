@@ -43,6 +43,10 @@ class Runtime(Protocol):
         """A new one."""
         ...
 
+    def is_ending(self) -> bool:
+        """Whether the process ends, and only waits for what was started beside it."""
+        ...
+
     def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
         """Runs `work` beside the caller. It handles its own errors. The end of the process waits for it, unless it is
         a `daemon`."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from leasehold.core.forwarding import Judgement, Probed, Silent, judge, judge_probed, patience_ns, probe_delay_ns
+from leasehold.core.data.forwarding import Judgement, judge, judge_probed, patience_ns, probe_delay_ns
+from leasehold.core.data.peers import Probed, Silent
 from leasehold.core.messages import NodeStatus
 from leasehold.limits.replication import (
     FORWARD_PATIENCE_MAX_NS,

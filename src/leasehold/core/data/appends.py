@@ -1,0 +1,247 @@
+"""Appends: rows of one bucket become one segment, here and on the bucket's other replicas (DESIGN section 9).
+
+Rows are encoded once. The bytes go to this disk and, at the same time, to the peers, so all replicas are identical
+under one hash. Nothing of it is visible: the commit compares what the answer says with the catalog of that moment.
+
+| step                                   | if it fails |
+| guard, then admit the ticket           | refused, nothing was written |
+| encode, write, forward                 | the file goes here and at the peers |
+| the client's end of rows               | missing: it was cut off; as above |
+| guard and admit again                  | as above |
+| sync here, wait for the peers' answers | a peer that fails is not named as a holder |
+| guard and admit again, then answer     | no answer: the file goes when the transaction ends |
+
+Each step decides on the view of a guard of its own, by the rules of `core/data/write_access.py`. Between them nothing
+is decided and nothing is released: a fence that begins and ends while rows come costs nothing. The schema that the rows
+were made to fit and the peers that they went to stay those of the first view: the commit compares both with the catalog
+of its moment. Columns are told by their field ids, so what was renamed since the writer looked is written where it
+belongs.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from leasehold.core.data.forwarding import FORWARD_LIMITS, Forwarding, ForwardLimits
+from leasehold.core.data.peers import Chunk, Peers
+from leasehold.core.data.requests import Requests, Slots, check_cluster
+from leasehold.core.data.segment_files import RowBatch, WritesFiles
+from leasehold.core.data.write_access import (
+    Admitted,
+    admit_forward,
+    admit_write,
+    described,
+    forward_ticket,
+    sealed_here,
+    stored,
+)
+from leasehold.core.messages import (
+    BytesEnd,
+    ForwardAdmitted,
+    ForwardTicket,
+    RowsEnd,
+    SegmentStored,
+    StagedSegment,
+    WriteTicket,
+)
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.errors import Refused
+from leasehold.limits.flight import FLIGHT_WRITES_MAX
+from leasehold.limits.segments import SEGMENT_BYTES_MAX
+
+B = TypeVar("B", bound=RowBatch)
+B_co = TypeVar("B_co", bound=RowBatch, covariant=True)
+B_contra = TypeVar("B_contra", bound=RowBatch, contravariant=True)
+
+
+class EncodedSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """What the manifest says of a finished segment."""
+
+    rows: int
+    size_bytes: int
+    sha256: bytes
+    statistics: tuple[ColumnStatistics, ...]
+
+
+class RowStream(Protocol[B_co]):
+    """The rows that a client sends."""
+
+    def fields(self, table: TableRecord) -> tuple[Field, ...]:
+        """The columns that they have. Raises `Refused` with code ROWS_DO_NOT_FIT."""
+        ...
+
+    def pieces(self) -> AsyncGenerator[B_co | RowsEnd, None]:
+        """The rows, and the client's word that these were all; without it the stream was cut off."""
+        ...
+
+
+class Encoder(Protocol[B_contra]):
+    """Makes the bytes of one segment file from rows, and hands them on as they come about."""
+
+    async def write(self, batch: B_contra) -> None:
+        """Takes rows. Raises what handing on raises, and `Refused` with code SEGMENT_TOO_LARGE."""
+        ...
+
+    async def finish(self) -> EncodedSegment:
+        """Hands on the rest of the file and tells what it holds."""
+        ...
+
+    def abort(self) -> None:
+        """Hands nothing more on. Idempotent, and without effect on a finished segment."""
+        ...
+
+
+HandOn = Callable[[bytes], Awaitable[None]]
+
+
+class Appends(Generic[B]):
+    """Serves write and forward tickets. `encode` makes an encoder of rows with the given columns."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        files: WritesFiles,
+        encode: Callable[[Sequence[Field], HandOn], Encoder[B]],
+        peers: Peers,
+        *,
+        writes_max: int = FLIGHT_WRITES_MAX,
+        forward_limits: ForwardLimits = FORWARD_LIMITS,
+    ) -> None:
+        self._requests = requests
+        self._serving = requests.serving
+        self._files = files
+        self._encode = encode
+        self._peers = peers
+        self._forward_limits = forward_limits
+        # Apart, or nodes that forward to each other could wait for each other.
+        self._writing = Slots(requests.runtime, "writes", writes_max)
+        self._accepting = Slots(requests.runtime, "forwarded writes", writes_max)
+
+    # ------------------------------------------------------------ from a client
+
+    async def write(self, ticket: WriteTicket, incoming: RowStream[B]) -> StagedSegment:
+        """Takes the rows of one segment.
+
+        Raises `Fenced`, `NotFound` (TABLE_DROPPED) and `Refused`: ROWS_DO_NOT_FIT, ABORTED, NOT_ASSIGNED and others.
+        """
+        check_cluster(self._serving, ticket.cluster_id)
+        # Before it takes a place: a client that may not write keeps nobody out.
+        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
+        admitted = self._admit(ticket)
+        with self._writing.one():
+            return await self._write(ticket, admitted, incoming)
+
+    async def _write(self, ticket: WriteTicket, admitted: Admitted, incoming: RowStream[B]) -> StagedSegment:
+        fields = incoming.fields(admitted.table)
+        forwarding = Forwarding(
+            admitted.peers,
+            forward_ticket(ticket, admitted, self._serving),
+            self._peers,
+            min_in_sync=admitted.min_in_sync,
+            limits=self._forward_limits,
+        )
+        with self._files.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
+            async with forwarding:
+
+                async def hand_on(chunk: bytes) -> None:
+                    await forwarding.send(chunk)
+                    file.write(chunk)
+
+                encoder = self._encode(fields, hand_on)
+                try:
+                    await _take_rows(incoming, encoder)
+                    encoded = await encoder.finish()
+                finally:
+                    encoder.abort()
+                self._admit(ticket)
+                segment = _staged(ticket, admitted.table, encoded)
+                end = BytesEnd(size_bytes=encoded.size_bytes, sha256=encoded.sha256, segment=segment)
+                await forwarding.send(end)
+                await file.finish()
+                myself = sealed_here(self._serving, segment, admitted.order)
+                holders = (myself, *await forwarding.holders(end))
+        # I12: what took long may have outlived the lease. Without an answer the file goes when the transaction ends.
+        self._admit(ticket)
+        return msgspec.structs.replace(segment, holders=holders)
+
+    def _admit(self, ticket: WriteTicket) -> Admitted:
+        """Decides on a view that has passed the guard."""
+        passed = self._requests.guarded((ticket.table, ticket.bucket))
+        return admit_write(ticket, passed.view, self._serving.node)
+
+    # ------------------------------------------------------------ from a peer
+
+    async def accept(
+        self, ticket: ForwardTicket, chunks: AsyncGenerator[Chunk | BytesEnd, None]
+    ) -> AsyncGenerator[ForwardAdmitted | SegmentStored, None]:
+        """Takes the bytes of a segment as they lie on the sender's disk. Answers `ForwardAdmitted`, then
+        `SegmentStored`."""
+        check_cluster(self._serving, ticket.cluster_id)
+        await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
+        self._admit_forward(ticket)
+        with self._accepting.one():
+            yield ForwardAdmitted()
+            yield await self._accept(ticket, chunks)
+
+    async def _accept(self, ticket: ForwardTicket, chunks: AsyncGenerator[Chunk | BytesEnd, None]) -> SegmentStored:
+        digest = hashlib.sha256()
+        with self._files.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
+            end: BytesEnd | None = None
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    if isinstance(chunk, BytesEnd):
+                        end = chunk
+                        break
+                    if file.size_bytes + len(chunk) > SEGMENT_BYTES_MAX:
+                        text = "a segment over the limit"
+                        raise Refused(text, code="SEGMENT_TOO_LARGE", hint="upgrade the sender")
+                    digest.update(chunk)
+                    file.write(chunk)
+            if end is None:
+                raise _cut_off()
+            if (file.size_bytes, digest.digest()) != (end.size_bytes, end.sha256):
+                raise Refused("the bytes are not those that were sent", code="BROKEN_STREAM", hint="send them again")
+            segment = described(ticket, end)
+            self._admit_forward(ticket)
+            await file.finish()
+        return stored(segment, self._serving, self._admit_forward(ticket))
+
+    def _admit_forward(self, ticket: ForwardTicket) -> int:
+        passed = self._requests.guarded((ticket.table, ticket.bucket))
+        return admit_forward(ticket, passed.view, self._serving.node)
+
+
+async def _take_rows(incoming: RowStream[B], encoder: Encoder[B]) -> None:
+    """Encodes what a client sends; raises `Refused` with code BROKEN_STREAM if it was cut off."""
+    rows = 0
+    async with aclosing(incoming.pieces()) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, RowsEnd):
+                if piece.rows != rows:
+                    break
+                return
+            rows += piece.num_rows
+            await encoder.write(piece)
+    raise _cut_off()
+
+
+def _staged(ticket: WriteTicket, table: TableRecord, encoded: EncodedSegment) -> StagedSegment:
+    return StagedSegment(
+        id=ticket.segment,
+        table=ticket.table,
+        bucket=ticket.bucket,
+        schema_version=table.schema_version,
+        rows=encoded.rows,
+        size_bytes=encoded.size_bytes,
+        sha256=encoded.sha256,
+        statistics=encoded.statistics,
+        holders=(),
+    )
+
+
+def _cut_off() -> Refused:
+    return Refused("the stream broke off before its end", code="BROKEN_STREAM", hint="Write the segment again.")

@@ -1,0 +1,172 @@
+"""Fetching: whole segments from one node to another, when a replica lacks what its bucket should hold.
+
+Segments are immutable and named once, and the manifest says what each byte of them must be, so a copy is right or
+wrong whoever sent it, and whenever: that is why a node without a lease may give one, and take one. Who asks proves by
+his session that he is a node, as last known here: no right covers a whole segment.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from leasehold.core.data.peers import Chunk
+from leasehold.core.data.requests import Requests, Serving, Slots, check_cluster, check_node, missing
+from leasehold.core.data.segment_files import GivesFiles, NewFile, WritesFiles
+from leasehold.core.data.write_access import Peer
+from leasehold.core.messages import FetchTicket
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import SegmentRecord
+from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, Refused
+from leasehold.ids import ClusterId, NodeId
+from leasehold.limits.flight import FLIGHT_READS_MAX
+from leasehold.limits.replication import FETCH_BASE_NS, FETCH_BYTES_PER_SECOND_MIN
+from leasehold.limits.segments import SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX
+from leasehold.limits.units import SECOND_NS
+
+SHA256_BYTES: Final = 32
+
+
+# ---------------------------------------------------------------- giving
+
+
+class Fetches:
+    """Serves fetch tickets."""
+
+    def __init__(self, requests: Requests, files: GivesFiles) -> None:
+        self._serving = requests.serving
+        self._files = files
+        self._reading = Slots(requests.runtime, "fetches", FLIGHT_READS_MAX)
+        self._counting = requests.runtime.condition()
+        self.segments_given = 0
+        """Copies that were given to their end, and the bytes of all, for people."""
+        self.bytes_given = 0
+
+    def open(self, request: FetchTicket) -> None:
+        """Raises what stands against it. No guard: see above. Raises `Forbidden` for who is no node."""
+        check_cluster(self._serving, request.cluster_id)
+        check_node(request.node, request.session, self._serving.view)
+        if not self._files.exists(_place(request)):
+            raise missing(self._serving, request.segment)
+
+    async def give(self, request: FetchTicket) -> AsyncGenerator[bytes, None]:
+        """The bytes of a segment, once `open` has found nothing against it."""
+        with self._reading.one():
+            async with aclosing(self._files.chunks(_place(request))) as chunks:
+                async for chunk in chunks:
+                    with self._counting:
+                        self.bytes_given += len(chunk)
+                    yield chunk
+            with self._counting:
+                self.segments_given += 1
+
+
+def _place(request: FetchTicket) -> OnDisk:
+    return OnDisk(request.table, request.bucket, request.segment)
+
+
+# ---------------------------------------------------------------- taking
+
+
+class GetsCopies(Protocol):
+    """How copies are asked for."""
+
+    def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[Chunk, None]:
+        """The bytes that the node there gives, for at most `timeout_ns`. Ends the call when it is closed.
+
+        Raises `Unreachable`, and what that node answers.
+        """
+        ...
+
+
+OnAsked = Callable[[NodeId, LeaseholdError | None], None]
+
+
+def check_record(record: SegmentRecord) -> None:
+    """Raises `Refused` with code BAD_SEGMENT_RECORD for sizes that no segment can have: no file could match them."""
+    if not 0 < record.size_bytes <= SEGMENT_BYTES_MAX:
+        why = f"{record.size_bytes} bytes"
+    elif not 0 <= record.rows <= SEGMENT_ROWS_MAX:
+        why = f"{record.rows} rows"
+    elif len(record.sha256) != SHA256_BYTES:
+        why = f"a SHA-256 of {len(record.sha256)} bytes"
+    else:
+        return
+    raise Refused(
+        f"the manifest says that segment {record.id[:80]} has {why}, which none can have",
+        code="BAD_SEGMENT_RECORD",
+        hint="upgrade this node; if it is up to date, the manifest is wrong: write the rows again to another table",
+    )
+
+
+async def fetch_segment(
+    files: WritesFiles,
+    copies: GetsCopies,
+    record: SegmentRecord,
+    places: Sequence[Peer],
+    *,
+    cluster_id: ClusterId,
+    asking: Serving,
+    on_asked: OnAsked,
+) -> bool:
+    """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
+
+    A copy that differs from the manifest is thrown away and the next place asked. A file that is there already is never
+    replaced. `on_asked` is told of each place that was asked what was wrong with it, None for a whole copy.
+    Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR for this node's own disk, and `Refused` with
+    code BAD_SEGMENT_RECORD or BAD_SEGMENT_NAME for a record that describes no segment.
+    """
+    check_record(record)
+    here = OnDisk(record.table, record.bucket, record.id)
+    if files.exists(here):
+        return await files.is_whole(record)
+    request = FetchTicket(
+        cluster_id=cluster_id,
+        table=record.table,
+        bucket=record.bucket,
+        segment=record.id,
+        node=asking.node,
+        session=asking.session,
+    )
+    for node, address in places:
+        try:
+            file = files.create(here)
+        except AlreadyExists:
+            return False  # being written this moment: the next round sees what became of it
+        with file:
+            error = await _copied(file, copies, request, record, address)
+            if error is None:
+                await file.finish()
+        on_asked(node, error)
+        if error is None:
+            return True
+    return False
+
+
+async def _copied(
+    file: NewFile, copies: GetsCopies, request: FetchTicket, record: SegmentRecord, address: str
+) -> LeaseholdError | None:
+    """None once `file` holds exactly the segment, else what the peer did wrong."""
+    digest = hashlib.sha256()
+    timeout_ns = FETCH_BASE_NS + record.size_bytes * SECOND_NS // FETCH_BYTES_PER_SECOND_MIN
+    async with aclosing(copies.chunks(address, request, timeout_ns)) as chunks:
+        while True:
+            # Only what the peer does wrong is caught: an error of this disk would be the same with the next peer.
+            try:
+                chunk = await anext(chunks, None)
+            except LeaseholdError as error:
+                return error
+            if chunk is None:
+                whole = file.size_bytes == record.size_bytes and digest.digest() == record.sha256
+                return None if whole else _differs(record, address)
+            if file.size_bytes + len(chunk) > record.size_bytes:
+                return _differs(record, address)
+            digest.update(chunk)
+            file.write(chunk)
+
+
+def _differs(record: SegmentRecord, address: str) -> Corrupt:
+    return Corrupt(
+        f"the copy of segment {record.id} at {address} is not what the manifest says",
+        hint="that node replaces it once a scan there has found it out",
+    )

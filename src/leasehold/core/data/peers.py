@@ -1,0 +1,130 @@
+"""The other replicas of a bucket, as a node that takes a client's rows reaches them.
+
+`PeerCalls` is the port: over Flight in production, over the simulated network in the simulator. A peer that was silent
+gets nothing, so that no write waits for it, until its process answers a probe.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from leasehold.core.data.runtime import Runtime
+from leasehold.core.data.write_access import Peer
+from leasehold.core.messages import BytesEnd, ForwardTicket, NodeStatus, SegmentStored
+from leasehold.ids import NodeId
+from leasehold.limits.replication import FORWARD_PATIENCE_MIN_NS, FORWARD_PROBES
+
+Chunk = bytes | memoryview
+"""Bytes of a segment's file, in their order."""
+
+
+class Probed(NamedTuple):
+    """What a probe has brought: whether the process answers, and how it says that it stands."""
+
+    is_answering: bool
+    status: NodeStatus | None = None
+
+
+class PeerStream(Protocol):
+    """One segment on its way to a peer. Raises `Unreachable` if the peer is silent, or what it answers with."""
+
+    async def is_admitted(self) -> bool:
+        """Waits for the peer's word that it takes the file; False where the end of the stream says why not."""
+        ...
+
+    async def send(self, chunk: Chunk) -> None:
+        """Hands bytes over."""
+        ...
+
+    async def finish(self, end: BytesEnd) -> SegmentStored | None:
+        """Says what the bytes must be together, and waits for the answer; None where the end of the stream says why
+        there is none."""
+        ...
+
+
+class PeerCalls(Protocol):
+    """How peers are reached."""
+
+    def open(self, address: str, ticket: ForwardTicket) -> AbstractAsyncContextManager[PeerStream]:
+        """Begins to pass a segment on. Its end raises why the peer declined, if it did."""
+        ...
+
+    async def is_answering(self, address: str, timeout_ns: int) -> bool:
+        """Whether the process there answers anything at all in time."""
+        ...
+
+    async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+        """How the process there stands by its own word, asked by the sender of `ticket`."""
+        ...
+
+
+class Silent:
+    """The peers that did not answer lately: they get nothing, so that no write waits for them, until they answer."""
+
+    def __init__(self) -> None:
+        self._peers: set[NodeId] = set()
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._peers
+
+    def left_out(self, node: NodeId) -> None:
+        """It was silent."""
+        self._peers.add(node)
+
+    def answered(self, node: NodeId) -> None:
+        """Its process answers: the next write is passed on to it."""
+        self._peers.discard(node)
+
+
+class Peers:
+    """Which peers are silent: they get nothing until they answer a probe. All writes of a process share it."""
+
+    def __init__(self, runtime: Runtime, calls: PeerCalls, *, probes_max: int = FORWARD_PROBES) -> None:
+        self.runtime = runtime
+        self.calls = calls
+        self._probes_max = probes_max
+        self._lock = runtime.condition()
+        self._silent = Silent()
+        self._probed: set[NodeId] = set()
+        """Those that are being probed."""
+
+    async def worth_a_try(self, peers: Sequence[Peer], min_in_sync: int) -> list[Peer]:
+        """Those that answer; all of them where `min_in_sync` needs others as well."""
+        for peer in peers:
+            with self._lock:
+                is_news = peer[0] in self._silent and peer[0] not in self._probed
+            if is_news:  # nobody has looked at it for a while
+                await self._look_at(peer)
+        with self._lock:
+            found = [peer for peer in peers if peer[0] not in self._silent]
+        return found if 1 + len(found) >= min_in_sync else list(peers)
+
+    def left_out(self, peer: Peer) -> None:
+        """It was silent. It is probed from now on, and gets bytes again as soon as it answers."""
+        with self._lock:
+            self._silent.left_out(peer[0])
+            if peer[0] in self._probed:
+                return
+            self._probed.add(peer[0])
+        self.runtime.start(self._watch(peer), name=f"probe of node {peer[0]}")
+
+    async def _look_at(self, peer: Peer) -> None:
+        if await self.calls.is_answering(peer[1], FORWARD_PATIENCE_MIN_NS):
+            self._answered(peer)
+        else:
+            self.left_out(peer)
+
+    async def _watch(self, peer: Peer) -> None:
+        for _ in range(self._probes_max):
+            if self.runtime.is_ending():
+                break
+            if await self.calls.is_answering(peer[1], FORWARD_PATIENCE_MIN_NS):
+                self._answered(peer)
+                break
+            await self.runtime.sleep_until(self.runtime.now_ns() + FORWARD_PATIENCE_MIN_NS)
+        with self._lock:
+            self._probed.discard(peer[0])
+
+    def _answered(self, peer: Peer) -> None:
+        with self._lock:
+            self._silent.answered(peer[0])

@@ -1,0 +1,183 @@
+"""Scans: the rows of one segment, each batch guarded, authorised and logged before it is released (DESIGN section 7).
+
+| step                                    | if it fails |
+| guard, then authorise the ticket        | refused, nothing was read |
+| hold the whole file against its hash    | damaged: put aside, see below |
+| read a batch                            | damaged: as above |
+| guard, authorise, decide what is hidden | the scan ends |
+| leave out what is hidden, log, hand on  | the scan ends |
+
+Authorisation follows the newest view, anew for each batch (`core/data/read_access.py`), on the view of the guard that
+the batch passes. So is decided which of its rows are hidden: expired, or deleted (`core/data/hiding.py`).
+
+Each batch carries the first row after it, counted in the rows of the file whether or not they are hidden, so that a
+reader goes on at any other replica from exactly there, and one whose rows are all hidden is progress as well.
+
+A file is held against its hash once in the life of a process: its footer decides how all is read and has no other
+checksum. What fails later may lie in the ticket or in this process, and every other holder would find the same. So the
+file is held against its hash once more before it is put aside, and only if another node holds the segment: the
+reconciler fetches what is missing.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Generic, NamedTuple
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.data.hiding import Hidings
+from leasehold.core.data.read_access import authorise, check_sound, is_replaceable
+from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
+from leasehold.core.data.runtime import Runtime
+from leasehold.core.data.segment_files import B, ReadsSegments, Stamp
+from leasehold.core.lease import guard
+from leasehold.core.messages import BatchMark, ReadTicket
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import Field, SegmentRecord, TableRecord
+from leasehold.errors import Corrupt, Definite
+from leasehold.ids import SegmentId
+from leasehold.limits.flight import FLIGHT_READS_MAX
+from leasehold.limits.segments import SEGMENTS_VERIFIED_MAX
+
+
+class OpenScan(NamedTuple):
+    """A scan that may begin."""
+
+    ticket: ReadTicket
+    hidings: Hidings
+    telling: tuple[Field, ...]
+    """The columns that tell which rows are hidden, by the view of its beginning."""
+
+
+class Scans(Generic[B]):
+    """Serves read tickets."""
+
+    def __init__(
+        self, requests: Requests, files: ReadsSegments[B], *, verified_max: int = SEGMENTS_VERIFIED_MAX
+    ) -> None:
+        self._requests = requests
+        self._serving = requests.serving
+        self._files = files
+        self._reading = Slots(requests.runtime, "scans", FLIGHT_READS_MAX)
+        self._verified = _Verified(requests.runtime, verified_max)
+
+    async def open(self, ticket: ReadTicket) -> OpenScan:
+        """Raises what stands against a ticket now; what comes up later ends the stream."""
+        check_cluster(self._serving, ticket.cluster_id)
+        check_sound(ticket)
+        bucket = (ticket.table, ticket.bucket)
+        await self._requests.until_shown(ticket.revision, bucket, ticket.generation)
+        view = self._requests.guarded(bucket).view
+        table = authorise(ticket, view)
+        if not self._files.exists(_place(ticket)):
+            raise missing(self._serving, ticket.segment)
+        hidings = Hidings(ticket.cutoff)
+        return OpenScan(ticket, hidings, hidings.of(table, _segment(ticket, view), view).fields)
+
+    async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
+        """The batches of a scan."""
+        ticket = scan.ticket
+        with self._reading.one():
+            try:
+                await self._verify(ticket)
+                async with aclosing(self._batches(scan)) as batches:
+                    async for released in batches:
+                        yield released
+            except Corrupt:
+                if await self._is_damaged(ticket):
+                    await self._put_aside(ticket)
+                raise
+            except MemoryError as error:
+                raise Definite(
+                    f"there is no memory for a batch of segment {ticket.segment}",
+                    code="BUSY",
+                    hint="Another replica may serve; or try again with fewer streams or columns at once.",
+                ) from error
+
+    async def _batches(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
+        ticket, hidings, telling = scan
+        row = ticket.row_offset
+        rest: tuple[Field, ...] | None = telling
+        while rest is not None:
+            telling, rest = rest, None
+            async with aclosing(self._files.batches(ticket, telling, row)) as batches:
+                table: TableRecord | None = None
+                async for part in batches:
+                    passed = self._requests.guarded((ticket.table, ticket.bucket))
+                    table = authorise(ticket, passed.view, table)
+                    segment = _segment(ticket, passed.view)
+                    hiding = hidings.of(table, segment, passed.view)
+                    if hiding.fields != telling:
+                        rest = hiding.fields  # read again, with the columns that tell by this view
+                        break
+                    row += part.num_rows
+                    batch = self._files.shown(part, hiding, segment, len(ticket.fields))
+                    self._files.log(ticket, passed, batch)
+                    lease = passed.lease
+                    mark = BatchMark(
+                        next_row=row, view_revision=passed.view.revision, term=lease.term, sequence=lease.sequence
+                    )
+                    yield batch, mark
+
+    # ------------------------------------------------------------ damaged files
+
+    async def _verify(self, ticket: ReadTicket) -> None:
+        """Holds the whole file against its hash, unless that was done."""
+        stamp = self._files.stamp(_place(ticket))
+        if stamp is None:
+            raise missing(self._serving, ticket.segment)
+        known = (ticket.segment, ticket.sha256, stamp)
+        if known not in self._verified:
+            await self._files.verify(_place(ticket), ticket.sha256)
+            self._verified.add(known)
+
+    async def _is_damaged(self, ticket: ReadTicket) -> bool:
+        """Whether the file is not what the manifest says, all of it read once more."""
+        try:
+            await self._files.verify(_place(ticket), ticket.sha256)
+        except Corrupt:
+            return True
+        except Definite:
+            return False
+        return False
+
+    async def _put_aside(self, ticket: ReadTicket) -> None:
+        """Puts a damaged file aside if another node holds the segment.
+
+        A fenced node leaves it where it is: whether another one holds it is a decision like any other.
+        """
+        passed = guard(self._serving, self._requests.runtime.now_ns)
+        if passed is not None and is_replaceable(ticket, passed.view, self._serving.node):
+            await self._files.trash(_place(ticket))
+
+
+class _Verified:
+    """The files found right since the process started, the latest of them."""
+
+    def __init__(self, runtime: Runtime, most: int) -> None:
+        self._lock = runtime.condition()
+        self._most = most
+        self._known: OrderedDict[tuple[SegmentId, bytes, Stamp], None] = OrderedDict()
+
+    def __contains__(self, known: tuple[SegmentId, bytes, Stamp]) -> bool:
+        with self._lock:
+            if known not in self._known:
+                return False
+            self._known.move_to_end(known)
+            return True
+
+    def add(self, known: tuple[SegmentId, bytes, Stamp]) -> None:
+        with self._lock:
+            self._known[known] = None
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+
+def _place(ticket: ReadTicket) -> OnDisk:
+    return OnDisk(ticket.table, ticket.bucket, ticket.segment)
+
+
+def _segment(ticket: ReadTicket, view: Catalog) -> SegmentRecord:
+    segment = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
+    assert segment is not None, "the view was authorised"
+    return segment

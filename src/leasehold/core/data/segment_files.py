@@ -1,0 +1,111 @@
+"""The port by which steps of the data plane write and read segment files of this node, whatever a row is there."""
+
+from collections.abc import AsyncGenerator
+from typing import Protocol, Self, TypeVar
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.data.hiding import Hiding
+from leasehold.core.data.peers import Chunk
+from leasehold.core.lease import Pass
+from leasehold.core.messages import ReadTicket
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import Field, SegmentRecord
+
+Stamp = tuple[int, ...]
+"""Tells one finished file of a name from another one, without reading it."""
+
+
+class RowBatch(Protocol):
+    """Rows as they are read and sent."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many."""
+        ...
+
+
+B = TypeVar("B", bound=RowBatch)
+
+
+class NewFile(Protocol):
+    """A segment file being written. As a context manager it discards what was not finished."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    @property
+    def size_bytes(self) -> int:
+        """What has been written."""
+        ...
+
+    def write(self, chunk: Chunk) -> None:
+        """Appends bytes. Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR."""
+        ...
+
+    async def finish(self) -> None:
+        """Makes the segment visible: once this returns it survives a loss of power."""
+        ...
+
+
+class WritesFiles(Protocol):
+    """Takes new files. A name that is none of a segment is `Refused` with code BAD_SEGMENT_NAME."""
+
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
+        ...
+
+    def create(self, one: OnDisk) -> NewFile:
+        """Begins a file. Raises `AlreadyExists` if it is there or being written."""
+        ...
+
+    async def is_whole(self, record: SegmentRecord) -> bool:
+        """Whether a finished file is what the manifest says; it survives a loss of power then."""
+        ...
+
+
+class GivesFiles(Protocol):
+    """Gives the bytes of finished files."""
+
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
+        ...
+
+    def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
+        """All bytes of a file in their order. Raises `Corrupt` if it can't be read."""
+        ...
+
+
+class ReadsSegments(Protocol[B]):
+    """Reads rows from finished files."""
+
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
+        ...
+
+    def stamp(self, one: OnDisk) -> Stamp | None:
+        """Of the file that is there now; None if there is none."""
+        ...
+
+    async def verify(self, one: OnDisk, sha256: bytes) -> None:
+        """Reads the whole file. Raises `Corrupt` if it has another hash, another `Definite` if that can't be told."""
+        ...
+
+    def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[B]:
+        """The rows from `row` on, with the ticket's columns and behind them those that tell which rows are hidden.
+
+        Raises `Corrupt` for damaged bytes, and other errors that say nothing against the file.
+        """
+        ...
+
+    def shown(self, batch: B, hiding: Hiding, segment: SegmentRecord, columns: int) -> B:
+        """The rows that are not hidden, in the first `columns` columns. Raises `Refused` with code ROWS_TAKEN_AWAY."""
+        ...
+
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: B) -> None:
+        """Notes that a batch is released now, for good or not at all: what this raises keeps the batch here."""
+        ...
+
+    async def trash(self, one: OnDisk) -> bool:
+        """Moves a file to the trash, durably; False if it was not there."""
+        ...

@@ -1,0 +1,198 @@
+"""Streams of rows and bytes over the simulated network, as steps of the data plane take them and pass them on."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+
+import pyarrow as pa
+
+from leasehold.core.catalog import live_fields
+from leasehold.core.data.appends import EncodedSegment, HandOn
+from leasehold.core.data.peers import Chunk, Probed
+from leasehold.core.messages import (
+    BytesEnd,
+    FetchTicket,
+    ForwardAdmitted,
+    ForwardTicket,
+    NodeStatus,
+    Rows,
+    RowsEnd,
+    SegmentStored,
+    WhoAreYou,
+)
+from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.limits.replication import FORWARD_CALL_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.storage.conforming import conform
+from leasehold.testing.rows import FOOTER, Part, bytes_in, bytes_message, closing, row_bytes, rows_in
+from leasehold.wire.ports import Clock, Duplex, Transport
+
+# ---------------------------------------------------------------- what comes
+
+
+class RowsOfDuplex:
+    """Implements `core.data.appends.RowStream`."""
+
+    def __init__(self, duplex: Duplex, clock: Clock) -> None:
+        self._duplex = duplex
+        self._clock = clock
+        self._fields: tuple[Field, ...] = ()
+
+    def fields(self, table: TableRecord) -> tuple[Field, ...]:
+        """Every column of the table: what was not sent is filled in."""
+        self._fields = live_fields(table)
+        return self._fields
+
+    async def pieces(self) -> AsyncGenerator[Part | RowsEnd]:
+        """The rows, and the client's word that these were all. Raises `Refused` with code ROWS_DO_NOT_FIT."""
+        while (message := await self._duplex.receive()) is not None:
+            await _awake(self._clock)
+            if isinstance(message, RowsEnd):
+                yield message
+            else:
+                rows = rows_in(message)
+                assert isinstance(message, Rows)
+                _fit(message.columns, self._fields)
+                yield Part(rows)
+
+
+async def bytes_of_duplex(duplex: Duplex, clock: Clock) -> AsyncGenerator[bytes | BytesEnd]:
+    """A segment's bytes, and the sender's word what they must be together."""
+    while (message := await duplex.receive()) is not None:
+        await _awake(clock)
+        yield message if isinstance(message, BytesEnd) else bytes_in(message)
+
+
+async def _awake(clock: Clock) -> None:
+    """Returns at once, unless this process is paused."""
+    await clock.sleep_until(clock.now_ns())
+
+
+@lru_cache(maxsize=1_024)
+def _fit(columns: tuple[str, ...], fields: tuple[Field, ...]) -> None:
+    """Whether rows of these columns can be written; raises `Refused` with code ROWS_DO_NOT_FIT."""
+    if columns:
+        nothing = pa.record_batch([pa.nulls(0) for _ in columns], names=list(columns))
+        conform(nothing, fields)
+
+
+class RowEncoder:
+    """Implements `core.data.appends.Encoder`: the ids, and a footer."""
+
+    def __init__(self, fields: Sequence[Field], hand_on: HandOn) -> None:
+        self._fields = fields
+        self._hand_on = hand_on
+        self._digest = hashlib.sha256()
+        self._rows = self._size_bytes = 0
+
+    async def write(self, batch: Part) -> None:
+        """Takes rows."""
+        self._rows += batch.num_rows
+        await self._pass_on(row_bytes(batch.rows))
+
+    async def finish(self) -> EncodedSegment:
+        """Hands on the footer and tells what the file holds."""
+        await self._pass_on(FOOTER)
+        return EncodedSegment(
+            rows=self._rows,
+            size_bytes=self._size_bytes,
+            sha256=self._digest.digest(),
+            statistics=tuple(
+                ColumnStatistics(field=one.id, nulls=0, minimum=None, maximum=None) for one in self._fields
+            ),
+        )
+
+    def abort(self) -> None:
+        """Nothing is handed on by itself."""
+
+    async def _pass_on(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+        self._size_bytes += len(chunk)
+        await self._hand_on(chunk)
+
+
+# ---------------------------------------------------------------- what is passed on
+
+
+class SimulatedPeers:
+    """Implements `core.data.peers.PeerCalls`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @asynccontextmanager
+    async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
+        """Begins to pass a segment on. Its end raises why the peer declined, if it did."""
+        connection = self._transport.connect(address)
+        try:
+            async with asyncio.timeout(FORWARD_CALL_NS / SECOND_NS):
+                duplex = await connection.session()
+                await duplex.send(ticket)
+                try:
+                    yield _Stream(duplex)
+                except Unreachable:
+                    await duplex.receive()  # raises what the peer may have said before it ended the stream
+                    raise
+        except TimeoutError as error:
+            raise Unreachable(f"{address}: no answer in time", code="TIMED_OUT") from error
+        finally:
+            await connection.close()
+
+    async def is_answering(self, address: str, timeout_ns: int) -> bool:
+        """Whether the process there answers anything at all in time."""
+        return (await self._ask(address, timeout_ns)).is_answering
+
+    async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+        """How the process there stands by its own word."""
+        del ticket  # here nobody is let in before others
+        return await self._ask(address, timeout_ns)
+
+    async def _ask(self, address: str, timeout_ns: int) -> Probed:
+        connection = self._transport.connect(address)
+        try:
+            answer = await connection.call(WhoAreYou(), timeout_ns=timeout_ns)
+        except Unreachable:
+            return Probed(is_answering=False)
+        except LeaseholdError:
+            return Probed(is_answering=True)
+        finally:
+            await connection.close()
+        return Probed(is_answering=True, status=answer if isinstance(answer, NodeStatus) else None)
+
+
+class _Stream:
+    """Implements `core.data.peers.PeerStream`."""
+
+    def __init__(self, duplex: Duplex) -> None:
+        self._duplex = duplex
+
+    async def is_admitted(self) -> bool:
+        return isinstance(await self._duplex.receive(), ForwardAdmitted)
+
+    async def send(self, chunk: Chunk) -> None:
+        await self._duplex.send(bytes_message(chunk))
+
+    async def finish(self, end: BytesEnd) -> SegmentStored | None:
+        await self._duplex.send(end)
+        answer = await self._duplex.receive()
+        return answer if isinstance(answer, SegmentStored) else None
+
+
+class SimulatedCopies:
+    """Implements `core.data.fetches.GetsCopies`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[bytes]:
+        """The bytes that the node there gives."""
+        connection = self._transport.connect(address)
+        try:
+            async with closing(connection.stream(request, timeout_ns=timeout_ns)) as messages:
+                async for message in messages:
+                    yield bytes_in(message)
+        finally:
+            await connection.close()

@@ -1,0 +1,107 @@
+"""The finished segment files of a simulated node, as the steps of scans and copies read them."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, Protocol
+
+from leasehold.core.catalog import Catalog
+from leasehold.core.cutoff import rows_taken_away
+from leasehold.core.data.hiding import Hiding
+from leasehold.core.data.segment_files import Stamp
+from leasehold.core.lease import Pass
+from leasehold.core.messages import ReadTicket
+from leasehold.core.reconcile import OnDisk
+from leasehold.core.records import Field, SegmentRecord
+from leasehold.errors import Corrupt, NotFound
+from leasehold.testing.disk import MemoryDisk
+from leasehold.testing.rows import FOOTER, Content, Part, RowId, fulfils, row_bytes
+from leasehold.wire.ports import Clock
+
+CHUNK_BYTES: Final = 128
+
+OnReleased = Callable[[Pass[Catalog], ReadTicket, tuple[RowId, ...]], None]
+"""Told of each batch at the instant its guard has passed: the guard's pass, the scan, the rows."""
+
+
+class Pace(Protocol):
+    """How a node reads."""
+
+    batch_rows: int
+    batch_delay_ns: Callable[[], int]
+    """Drawn before each batch or chunk comes from the disk."""
+    on_released: OnReleased
+    on_verified: Callable[[OnDisk], None]
+    """Told of each file that is read whole to be held against its hash."""
+
+
+class MemorySegments:
+    """Implements `core.data.segment_files.ReadsSegments` and `GivesFiles`. Whoever has begun to read a file reads on
+    after it is trashed. Rows don't expire here: the simulator's have no time."""
+
+    def __init__(self, disk: MemoryDisk, pace: Pace, clock: Clock) -> None:
+        self._disk = disk
+        self._pace = pace
+        self._clock = clock
+
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
+        return self._disk.exists(one)
+
+    def stamp(self, one: OnDisk) -> Stamp | None:
+        """Of the file that is there now; None if there is none. Damage leaves it as it is."""
+        return self._disk.disk.stamp(one)
+
+    async def verify(self, one: OnDisk, sha256: bytes) -> None:
+        """Raises `Corrupt` if the file has another hash."""
+        self._pace.on_verified(one)
+        if self._content(one).sha256 != sha256:
+            raise Corrupt(f"the file of {one} is not what the manifest says")
+
+    async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[Part]:
+        """The rows from `row` on. Raises `Corrupt` for damaged ones, as the checksums of pages show it."""
+        del telling  # a row is its id
+        one = OnDisk(ticket.table, ticket.bucket, ticket.segment)
+        content = self._content(one)
+        while row < len(content.rows):
+            await self._pass()
+            if self._disk.disk.is_damaged(one):
+                raise Corrupt(f"the file of {one} is damaged")
+            part = Part(content.rows[row : row + self._pace.batch_rows])
+            row += part.num_rows
+            yield part
+
+    def shown(self, batch: Part, hiding: Hiding, segment: SegmentRecord, columns: int) -> Part:
+        """The rows that no DELETE has taken. Raises `Refused` with code ROWS_TAKEN_AWAY."""
+        del columns
+        left: list[RowId] = []
+        for row in batch.rows:
+            if any(fulfils(row, one, segment, hiding.fields) for one in hiding.deletes):
+                continue
+            if any(fulfils(row, one, segment, hiding.fields) for one in hiding.later):
+                raise rows_taken_away(hiding.table, "rows were deleted")
+            left.append(row)
+        return Part(tuple(left))
+
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: Part) -> None:
+        """Tells who watches."""
+        self._pace.on_released(passed, ticket, batch.rows)
+
+    async def trash(self, one: OnDisk) -> bool:
+        """Moves a file to the trash, durably; False if it was not there."""
+        return await self._disk.trash(one)
+
+    async def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
+        """All bytes of a file in their order."""
+        blob = row_bytes(self._content(one).rows) + FOOTER
+        for start in range(0, len(blob), CHUNK_BYTES):
+            await self._pass()
+            yield blob[start : start + CHUNK_BYTES]
+
+    def _content(self, one: OnDisk) -> Content:
+        self._disk.check()
+        content = self._disk.disk.content(one)
+        if content is None:
+            raise NotFound(f"the file of {one} is gone", code="SEGMENT_MISSING")
+        return content
+
+    async def _pass(self) -> None:
+        await self._clock.sleep_until(self._clock.now_ns() + self._pace.batch_delay_ns())
