@@ -9,13 +9,15 @@ from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.runtime import Coordinator
 from leasehold.core.proofs import derive_keys
 from leasehold.core.swim.messages import Role
+from leasehold.limits.lease import HAND_OVER_NS
+from leasehold.limits.units import SECOND_NS
 from leasehold.local.files import check_not_of_another, make_directory, write_address
 from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
 from leasehold.vault.store import FILE_NAME as VAULT_FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.passwords import Argon2Passwords
-from leasehold.wire.rpc import serve
+from leasehold.wire.rpc import GrpcServer, serve
 from leasehold.wire.threads import OneThread
 
 
@@ -60,14 +62,22 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
             )
             write_address(directory, server.address)
             async with asyncio.TaskGroup() as group:
-                group.create_task(coordinator.run())
+                leading = group.create_task(coordinator.run())
                 group.create_task(fail_on(faults))
                 if gossip is not None:
                     group.create_task(gossip.run())
                 await until_told_to_stop()
-                await leave_beside(gossip, server.close())
+                await leave_beside(gossip, _end(coordinator, leading, server))
                 raise Stop
         finally:
             await server.close()
     finally:
         await storage.close()
+
+
+async def _end(coordinator: Coordinator, leading: asyncio.Task[None], server: GrpcServer) -> None:
+    """Hands over what it leads, so that a successor need not wait, and whoever waits for an answer asks again."""
+    if coordinator.leader is not None:
+        coordinator.hand_over()
+        await asyncio.wait([leading], timeout=HAND_OVER_NS / SECOND_NS)
+    await server.close()

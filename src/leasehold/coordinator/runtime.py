@@ -138,6 +138,7 @@ class Coordinator:
         except* _HandOver:
             handed_over = True
         await leadership.resign()
+        log.info("handed over term %d", leadership.term)
         return handed_over
 
     async def _take_office(self, leadership: Leadership, group: asyncio.TaskGroup) -> None:

@@ -25,6 +25,8 @@ LEADER_POLL_NS: Final = 500 * MILLISECOND_NS
 """How often a coordinator that stands by looks at the leader record."""
 LEADER_RETRY_NS: Final = 200 * MILLISECOND_NS
 """How long a coordinator that lost its leadership, or its meta storage, waits before it stands again."""
+HAND_OVER_NS: Final = 1 * SECOND_NS
+"""How long a coordinator that stops in order tries to hand its leadership over."""
 LINEAGES_KEPT: Final = 10_000
 """Recent revisions whose hash a leader compares with what renewals report."""
 SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
