@@ -168,11 +168,11 @@ def test_a_delete_that_means_nothing_changes_nothing(cluster: Cluster, statement
     assert cluster.plan("d.bad", rewrite=True).deletes == 0, "no DELETE has begun"
 
 
-HALVES = 400_000
+HALVES = 600_000
 
 
 def halves(cluster: Cluster) -> None:
-    """Makes d.halves anew: more batches in two segments than a client reads ahead."""
+    """Makes d.halves anew: more batches in each of two segments than a client and its connection read ahead."""
     cluster.sql("DROP TABLE IF EXISTS d.halves")
     cluster.sql("CREATE TABLE d.halves (k BIGINT, pad STRING) CLUSTERED BY (k) INTO 2 BUCKETS")
     pad = pa.array(["x" * 100] * HALVES)
