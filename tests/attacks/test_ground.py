@@ -12,9 +12,8 @@ def test_nothing_is_found_where_nothing_attacks(ground: Ground) -> None:
         pass
 
 
-def test_memory_that_several_attacks_keep_is_noticed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.attacks.ground.GROWN_BY_ALL_BYTES_MAX", -(1 << 40))
-    with pytest.raises(AssertionError, match="since the first attack"), ground.attacked():
+def test_memory_that_several_attacks_keep_is_noticed(ground: Ground) -> None:
+    with pytest.raises(AssertionError, match="since the first attack"), ground.attacked(grown_by_all_max=-(1 << 40)):
         pass
 
 

@@ -4,15 +4,17 @@ import asyncio
 
 import pytest
 
-from leasehold.core import hedging
+from leasehold.core.data.known import Known
 from leasehold.core.data.reading import reading_order
+from leasehold.core.hedging import HedgeLimits
 from leasehold.core.messages import ReadTicket
 from leasehold.core.records import SegmentRecord
 from leasehold.ids import NodeId
-from leasehold.limits.clients import HEDGE_DELAY_FIRST_NS, SCAN_BATCH_TIMEOUT_NS
+from leasehold.limits.clients import HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_FIRST_NS, SCAN_BATCH_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.rows import RowId
+from leasehold.testing.steps import TaskRuntime
 from tests.sim.data_words import Ground, simulate
 
 ROWS = 40
@@ -87,13 +89,11 @@ def test_a_replica_that_dies_shortly_before_the_deadline_of_its_call_has_failed(
     simulate(scenario)
 
 
-@pytest.mark.parametrize("bytes_per_second", [hedging.HEDGE_BYTES_PER_SECOND, 200])
-def test_another_replica_is_asked_as_well_the_later_the_larger_the_segment_is(
-    monkeypatch: pytest.MonkeyPatch, bytes_per_second: int
-) -> None:
-    monkeypatch.setattr(hedging, "HEDGE_BYTES_PER_SECOND", bytes_per_second)
-
+@pytest.mark.parametrize("bytes_per_second", [HEDGE_BYTES_PER_SECOND, 200])
+def test_another_replica_is_asked_as_well_the_later_the_larger_the_segment_is(bytes_per_second: int) -> None:
     async def scenario(ground: Ground) -> None:
+        runtime = TaskRuntime(ground.clock, ground.group)
+        ground.reader.asking.known = Known(runtime, HedgeLimits(bytes_per_second=bytes_per_second))
         segment, first, other = await one_segment(ground)
         held = ground.cluster.network.hold(first.name, CLIENT)
         seen, began_ns = asked(ground), ground.cluster.loop.now_ns()

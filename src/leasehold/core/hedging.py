@@ -18,7 +18,7 @@ in silence, the budget does not count: before it gives up it has asked others to
 """
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -161,13 +161,24 @@ class Hedging:
         self._nodes = (*(one for one in self._nodes if one not in last), *last)
 
 
+class HedgeLimits(NamedTuple):
+    """Bounds of how often a client hedges, and how soon."""
+
+    burst: int = HEDGE_BURST
+    bytes_per_second: int = HEDGE_BYTES_PER_SECOND
+
+
+HEDGE_LIMITS: Final = HedgeLimits()
+
+
 class Patience:
     """How long one client waits for a replica until it asks another one as well, and how often it may."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: HedgeLimits = HEDGE_LIMITS) -> None:
+        self._limits = limits
         self._typical_ns: int | None = None
         """None before the first answer."""
-        self._budget = HEDGE_BURST * HEDGE_EVERY
+        self._budget = limits.burst * HEDGE_EVERY
         """In requests: each request adds one, each hedge takes HEDGE_EVERY."""
 
     def delay_ns(self, size_bytes: int = 0) -> int:
@@ -177,7 +188,7 @@ class Patience:
             usual_ns = HEDGE_DELAY_FIRST_NS
         else:
             usual_ns = min(max(HEDGE_DELAY_MIN_NS, HEDGE_SLOWER * self._typical_ns), HEDGE_DELAY_MAX_NS)
-        return usual_ns + size_bytes * SECOND_NS // HEDGE_BYTES_PER_SECOND
+        return usual_ns + size_bytes * SECOND_NS // self._limits.bytes_per_second
 
     @property
     def may_hedge(self) -> bool:
@@ -187,7 +198,7 @@ class Patience:
     def asked(self, *, also: bool) -> None:
         """A request is sent, `also` for a hedge."""
         gained = -HEDGE_EVERY if also else 1
-        self._budget = max(0, min(self._budget + gained, HEDGE_BURST * HEDGE_EVERY))
+        self._budget = max(0, min(self._budget + gained, self._limits.burst * HEDGE_EVERY))
 
     def answered(self, took_ns: int) -> None:
         """An answer came so long after its request."""

@@ -16,11 +16,15 @@ from leasehold.client.append import stage
 from leasehold.client.cluster import Table
 from leasehold.client.known import of_process
 from leasehold.client.scan import read_plan, read_segment
-from leasehold.client.threads import places_of
-from leasehold.core import hedging
+from leasehold.client.threads import THREADS, Refresh, places_of
 from leasehold.core.codec import encode
+from leasehold.core.data.known import Known
+from leasehold.core.data.places import Places
 from leasehold.core.data.reading import reading_order
-from leasehold.core.messages import StagedSegment, TableFacts
+from leasehold.core.data.runtime import Runtime
+from leasehold.core.hedging import HedgeLimits
+from leasehold.core.messages import ScanPlan, StagedSegment, TableFacts
+from leasehold.core.records import SegmentRecord
 from leasehold.errors import Fenced, Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId
 from leasehold.limits.clients import PLACE_REST_MIN_NS
@@ -31,12 +35,6 @@ from tests.unit.client.test_deadlines import Answering
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease, rows
 
 SEGMENTS = 6
-
-
-@pytest.fixture(autouse=True)
-def _no_hedges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is asked here is decided by fences alone, however slow this machine is."""
-    monkeypatch.setattr(hedging, "HEDGE_BURST", 0)
 
 
 @pytest.fixture
@@ -53,9 +51,37 @@ def pair(tmp_path: Path) -> Iterator[Cluster]:
 
 def append(made: Cluster, *batches: pa.RecordBatch, **how: Any) -> tuple[StagedSegment, ...]:
     transaction = made.open()
-    staged = stage(made.facts(), transaction, batches, made.catalog.revision, **how)
+    known = unhurried(how.get("runtime", THREADS))
+    staged = stage(made.facts(), transaction, batches, made.catalog.revision, known=known, **how)
     made.commit(transaction, staged)
     return staged
+
+
+def unhurried(runtime: Runtime = THREADS) -> Known:
+    """What a client knows that never hedges: fences alone decide whom it asks, however slow this machine is."""
+    return Known(runtime, HedgeLimits(burst=0))
+
+
+def unhurried_process() -> Known:
+    """What the tasks of this process share, for tasks that never hedge."""
+    known, other = of_process(CLUSTER), unhurried()
+    known.reads, known.writes = other.reads, other.writes
+    return known
+
+
+def places_in(facts: TableFacts, refresh: Refresh | None = None, *, runtime: Runtime = THREADS) -> Places:
+    return places_of(facts, refresh, known=unhurried(runtime), runtime=runtime)
+
+
+def read(plan: ScanPlan, *, runtime: Runtime = THREADS, **how: Any) -> pa.RecordBatchReader:
+    return read_plan(plan, runtime=runtime, known=unhurried(runtime), **how)
+
+
+def read_one(
+    plan: ScanPlan, segment: SegmentRecord, *, runtime: Runtime = THREADS, places: Places | None = None, **how: Any
+) -> Iterator[pa.RecordBatch]:
+    places = places or places_in(plan.facts, runtime=runtime)
+    return read_segment(plan, segment, runtime=runtime, places=places, **how)
 
 
 def never(_duration_ns: int) -> None:
@@ -96,7 +122,7 @@ def test_a_fenced_replica_is_left_at_once_and_asked_by_no_other_segment(
 ) -> None:
     node = pair.node(number)
     node.fence()
-    assert numbers(read_plan(pair.plan(), streams=streams, runtime=paced(never))) == list(range(2000 * SEGMENTS))
+    assert numbers(read(pair.plan(), streams=streams, runtime=paced(never))) == list(range(2000 * SEGMENTS))
     # Each refusal looks twice at the clock: once for the guard, once to say since when.
     assert node.readings <= 2 * streams, "every stream may meet it once, before the first one's news"
 
@@ -105,7 +131,7 @@ def test_a_fenced_replica_is_left_at_once_and_asked_by_no_other_segment(
 def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Cluster, how: str) -> None:
     node, plan = pair.node(first_of(pair)), pair.plan()
     segment = plan.segments[0]
-    whole = [value for batch in read_segment(plan, segment, runtime=paced(never)) for value in batch["k"].to_pylist()]
+    whole = [value for batch in read_one(plan, segment, runtime=paced(never)) for value in batch["k"].to_pylist()]
     # One look at the clock admits the scan, then one for each batch: the second batch meets the fence.
     if how == "surrendered":
         node.at_reading(3, lambda: no_lease(node))
@@ -113,7 +139,7 @@ def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Clust
         node.fence_at_reading(3)
     other = pair.node(3 - node.id)
     before = other.readings
-    found = [batch["k"].to_pylist() for batch in read_segment(plan, segment, runtime=paced(never))]
+    found = [batch["k"].to_pylist() for batch in read_one(plan, segment, runtime=paced(never))]
     assert [value for one in found for value in one] == whole
     assert [len(one) for one in found] == [1000, 1000]
     assert other.readings == before + 2, "it admitted the rest of the scan, and released one batch"
@@ -121,26 +147,26 @@ def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Clust
 
 def test_a_node_that_serves_again_is_asked_again(pair: Cluster) -> None:
     now = [0]
-    places = places_of(pair.facts(), runtime=paced(never, lambda: now[0]))
+    places = places_in(pair.facts(), runtime=paced(never, lambda: now[0]))
     node, plan = pair.node(first_of(pair)), pair.plan()
     node.fence()
-    list(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
+    list(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
     node.grant()
     met = node.readings
-    list(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
+    list(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
     assert node.readings == met, "it rests"
     now[0] += PLACE_REST_MIN_NS
-    list(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
+    list(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
     assert node.readings > met
 
 
 def test_when_all_rest_they_are_asked_all_the_same(pair: Cluster) -> None:
     """A rest only says who comes last: a fence that has just ended costs nobody a second."""
-    places = places_of(pair.facts())
+    places = places_in(pair.facts())
     for node in pair.nodes:
         places.failed(node.id, Fenced("fenced"))
     plan = pair.plan()
-    assert numbers(read_segment(plan, plan.segments[0], places=places, runtime=paced(never)))
+    assert numbers(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
 
 
 def test_where_all_are_fenced_a_reader_asks_where_else(tmp_path: Path) -> None:
@@ -159,7 +185,7 @@ def test_where_all_are_fenced_a_reader_asks_where_else(tmp_path: Path) -> None:
         for node in (1, 2):
             made.node(node).fence()
         pauses: list[int] = []
-        found = read_plan(old, runtime=paced(pauses.append), refresh=made.facts)
+        found = read(old, runtime=paced(pauses.append), refresh=made.facts)
         assert numbers(found) == list(range(2500))
         assert len(pauses) == 1
 
@@ -187,7 +213,7 @@ def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one
 
     plan = pair.plan()
     try:
-        found = read_segment(plan, plan.segments[0], runtime=paced(sleep), batch_timeout_ns=300_000_000)
+        found = read_one(plan, plan.segments[0], runtime=paced(sleep), batch_timeout_ns=300_000_000)
         assert len(numbers(found)) == 2000
     finally:
         released.set()
@@ -201,7 +227,7 @@ def test_all_fenced_is_told_in_the_end_with_each_name_since_when_and_what_to_typ
     no_lease(pair.node(2))
     now_ns, sleep = leaping()
     with pytest.raises(Unreachable) as caught:
-        read_plan(pair.plan(), runtime=paced(sleep, now_ns)).read_all()
+        read(pair.plan(), runtime=paced(sleep, now_ns)).read_all()
     assert caught.value.code == "NO_REPLICA"
     text = caught.value.text
     assert "node 1 (n1) has been fenced for " in text
@@ -221,7 +247,7 @@ def test_a_coordinator_that_could_not_be_asked_is_told_too(pair: Cluster) -> Non
         raise Unreachable("127.0.0.1:7000: no answer within 2 s")
 
     with pytest.raises(Unreachable) as caught:
-        read_plan(pair.plan(), runtime=paced(sleep, now_ns), refresh=refresh).read_all()
+        read(pair.plan(), runtime=paced(sleep, now_ns), refresh=refresh).read_all()
     assert "node 1 (n1) has been fenced for " in caught.value.text
     assert "node 2 (n2): 127.0.0.1:" in caught.value.text
     assert caught.value.text.endswith("asked for other places: 127.0.0.1:7000: no answer within 2 s")
@@ -261,6 +287,7 @@ def test_a_node_that_one_request_of_a_client_met_fenced_is_left_alone_by_the_nex
     address = pair.catalog.nodes[node.id].address
     node.fence()
     with Answering(pair) as client:
+        client.known = unhurried()
         client.known.now_ns = stopped  # so no rest ends
         table = client.table("db.t")
         once(table, first)
@@ -291,7 +318,7 @@ def test_an_append_leaves_a_fenced_replica_at_once_and_does_not_ask_it_for_every
     assert len(staged) > 5
     assert {holder.node for one in staged for holder in one.holders} == {3 - number}
     assert asked.count(pair.catalog.nodes[NodeId(number)].address) <= 1
-    found = [value for value in numbers(read_plan(pair.plan(), runtime=paced(never))) if value >= 100_000]
+    found = [value for value in numbers(read(pair.plan(), runtime=paced(never))) if value >= 100_000]
     assert found == list(range(100_000, 102_000))
 
 
@@ -302,7 +329,7 @@ def test_an_append_whose_replica_is_fenced_in_the_middle_goes_to_the_other(pair:
     (staged,) = append(pair, rows(50_000, 3000), runtime=paced(never))
     assert [holder.node for holder in staged.holders] == [3 - first]
     pair.node(first).fence_after = None
-    assert [value for value in numbers(read_plan(pair.plan())) if value >= 50_000] == list(range(50_000, 53_000))
+    assert [value for value in numbers(read(pair.plan())) if value >= 50_000] == list(range(50_000, 53_000))
 
 
 def test_a_writer_finds_the_replica_that_it_did_not_know(tmp_path: Path) -> None:
@@ -315,9 +342,15 @@ def test_a_writer_finds_the_replica_that_it_did_not_know(tmp_path: Path) -> None
         for node in facts.buckets[0].replicas[:2]:
             made.node(node).fence()
         pauses: list[int] = []
-        transaction = made.open()
+        transaction, runtime = made.open(), paced(pauses.append)
         (staged,) = stage(
-            known, transaction, [rows(0, 10)], made.catalog.revision, runtime=paced(pauses.append), refresh=made.facts
+            known,
+            transaction,
+            [rows(0, 10)],
+            made.catalog.revision,
+            runtime=runtime,
+            refresh=made.facts,
+            known=unhurried(runtime),
         )
         assert [one.node for one in staged.holders] == [facts.buckets[0].replicas[2]]
         assert len(pauses) == 1
@@ -352,8 +385,8 @@ def test_a_reader_that_has_heard_of_a_newer_revision_takes_nothing_older(pair: C
         behind = pair.node(first).published
         behind.lease = msgspec.structs.replace(behind.lease, deadline_ns=0)
 
-    places = places_of(plan.facts, pair.facts)
-    assert len(numbers(read_segment(plan, plan.segments[0], places=places, runtime=paced(sleep)))) == 2000
+    places = places_in(plan.facts, pair.facts)
+    assert len(numbers(read_one(plan, plan.segments[0], places=places, runtime=paced(sleep)))) == 2000
     assert places.revision == pair.catalog.revision
     assert len(turns) == 1
 
@@ -366,7 +399,7 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
 
     node, plan = pair.node(1), pair.plan()
-    of_process(CLUSTER).now_ns = stopped  # so no rest ends
+    unhurried_process().now_ns = stopped  # so no rest ends
     node.fence()
     reader = LeaseholdReader(
         address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)
@@ -403,6 +436,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
         transaction=transaction,
         revision=pair.catalog.revision,
     )
+    unhurried_process()
     node.fence_at_reading(2)
     staged = sink.write(iter([rows(70_000, 500)]))
     node.fence_after = None
@@ -410,6 +444,7 @@ def test_the_source_and_the_sink_of_spark_go_on_elsewhere_too(pair: Cluster) -> 
     assert [one.node for one in segment.holders] == [2]
     pair.commit(transaction, (segment,))
     of_process.cache_clear()  # another process reads: the node does not rest there
+    unhurried_process()
     plan = pair.plan()
     reader = LeaseholdReader(
         address="127.0.0.1:1", token=None, table="db.t", through=(), schema=spark_schema(plan.facts.fields)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.hedging import Patience
+from leasehold.core.hedging import HEDGE_LIMITS, HedgeLimits, Patience
 from leasehold.core.messages import (
     Message,
     QueryPlan,
@@ -37,9 +37,9 @@ class _Rest(msgspec.Struct, frozen=True):
 class _Waiting:
     """`Patience` that several steps share."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, limits: HedgeLimits) -> None:
         self._lock = runtime.condition()
-        self._patience = Patience()
+        self._patience = Patience(limits)
 
     def delay_ns(self, size_bytes: int = 0) -> int:
         """See `Patience`."""
@@ -66,11 +66,11 @@ class _Waiting:
 class Known:
     """All steps of a client share it."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, hedging: HedgeLimits = HEDGE_LIMITS) -> None:
         self.now_ns = runtime.now_ns
-        self.reads = _Waiting(runtime)
+        self.reads = _Waiting(runtime, hedging)
         """For batches of scans."""
-        self.writes = _Waiting(runtime)
+        self.writes = _Waiting(runtime, hedging)
         """For segments of appends: they are synced, and so take longer."""
         self._lock = runtime.condition()
         self._generation = Generation(0)
