@@ -105,6 +105,7 @@ def test_the_command_line_tells_it_by_its_exit_code(fresh: RunningCluster) -> No
         added = receipt(cluster, "ALTER TABLE d.t ADD COLUMN c INT", timeout=0.3)
         fresh.resume("node-2")
         fresh.wait_until_active()
+        receipt(cluster, "COMMENT ON TABLE d.t IS 'no node serves what was before ADD COLUMN'")
         fresh.pause("node-2")
         dropped = receipt(cluster, "DROP TABLE d.t", timeout=0.3)
     code, out, err = sql(fresh.directory, "ALTER TABLE d.t ADD COLUMN c INT", "--id", added.statement_id, "-o", "json")

@@ -4,6 +4,7 @@ import asyncio
 
 import pyarrow as pa
 
+from leasehold.core.codec import encode
 from leasehold.core.messages import (
     AskTable,
     FetchTicket,
@@ -81,6 +82,7 @@ class Doors:
         files = SegmentFiles(root / node.name)
         files.open()
         self.who = f"node {node.published.node} ({node.name})"
+        self.published = node.published
         self.flight = NodeFlight(
             published=node.published,
             files=files,
@@ -98,14 +100,15 @@ class Doors:
         """What each door answers to a request on this table that nothing stands behind: no file, no rows, no sender."""
         return {
             "read": self.read(table, **other),
-            "write": refusal(lambda: self.flight._appends.write(write_ticket(table, transaction, **other), CutOff())),
-            "forward": refusal(
-                lambda: list(self.flight._appends.accept(forward_ticket(table, transaction, **other), CutOff()))
-            ),
+            "write": self.put(write_ticket(table, transaction, **other)),
+            "forward": self.put(forward_ticket(table, transaction, **other)),
         }
 
+    def put(self, ticket):
+        return refusal(lambda: list(self.flight.put(encode(ticket), CutOff())))
+
     def read(self, table, **other):
-        return refusal(lambda: self.flight._scans.open(read_ticket(table, **other)))
+        return refusal(lambda: self.flight.get(encode(read_ticket(table, **other))))
 
     def fetch(self, table):
         request = FetchTicket(
@@ -113,10 +116,10 @@ class Doors:
             table=table.table,
             bucket=0,
             segment="a" * 32 + "-" + "b" * 32,
-            node=self.flight._published.node,
-            session=self.flight._published.session,
+            node=self.published.node,
+            session=self.published.session,
         )
-        return refusal(lambda: self.flight._fetches.open(request))
+        return refusal(lambda: self.flight.get(encode(request)))
 
 
 class CutOff:
