@@ -38,6 +38,8 @@ from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.threads import NoThreads
+from tests.scenarios.bad_words import until
+from tests.stored import stored_catalog
 
 CLUSTER_ID = "c" * 32
 
@@ -111,7 +113,7 @@ class Desk:
             threads=NoThreads(),
         )
         self._life = self.group.create_task(self.coordinator.run())
-        await self.coordinator._in_office.wait()
+        await until(lambda: self.coordinator.leader)
 
     async def another_leads(self):
         """The coordinator dies, and one that knows nothing but the store takes its place."""
@@ -126,7 +128,8 @@ class Desk:
 
     @property
     def catalog(self):
-        return self.leader._writer.catalog
+        """As the store holds it."""
+        return stored_catalog(self.store)
 
     def held(self, node):
         return self.leader.grantor.held(node.id)

@@ -29,7 +29,7 @@ from leasehold.core.messages import (
     Surrender,
     SurrenderAccepted,
 )
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, NotLeader
 from leasehold.ids import (
     ClusterId,
     Generation,
@@ -125,6 +125,16 @@ class Ground:
         )
         assert isinstance(joined, JoinAnswer), joined
 
+    async def initialise(self) -> None:
+        """As soon as the coordinator leads."""
+        while True:
+            try:
+                await self.call(Initialise(cluster_id=CLUSTER))
+            except NotLeader:
+                await asyncio.sleep(0.01)
+            else:
+                return
+
     def state(self) -> tuple[object, ...]:
         """All that a message could change: what is durable, what was granted, who is heard."""
         leader = self.coordinator.leader
@@ -163,8 +173,7 @@ async def ground() -> AsyncIterator[Ground]:
             life = group.create_task(coordinator.run())
             made = Ground(coordinator, storage, server.address)
             made.faults = faults
-            await until(lambda: coordinator._leadership)
-            await made.call(Initialise(cluster_id=CLUSTER))
+            await made.initialise()
             await until(lambda: coordinator.leader)
             await made.join(1, Session("0" * 32))
             await surrendered(made, 1, Session("0" * 32))

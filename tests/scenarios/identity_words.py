@@ -63,7 +63,7 @@ async def refusal(cluster, node):
     """Runs a process of the node to the refusal that ends it."""
     cluster.revive(node.name)
     with pytest.raises(Refused) as caught:
-        await node._run(9000)
+        await node.run()
     assert caught.value.hint
     return caught.value.code
 

@@ -12,6 +12,7 @@ from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle
 from tests.scenarios.identity_words import serving
 from tests.sim.test_leaders import run
+from tests.stored import stored_catalog
 
 
 class Over(Exception):
@@ -49,18 +50,7 @@ def begin(group, node):
     """Starts a process; the error that ends it, once one does."""
     ended = asyncio.get_running_loop().create_future()
 
-    async def life():
-        try:
-            await node._run(9000)
-        except Definite as error:
-            if error.code == "REMOVED":
-                node._tell_end(error)
-            node._end()
-            node.task = None
-            ended.set_result(error)
-
-    node._begin()
-    node.task = group.create_task(life())
+    node.start(group, on_end=ended.set_result)
     return ended
 
 
@@ -91,6 +81,5 @@ async def refused(cluster, name, **how):
 
 
 def replicas(cluster):
-    """Of the one bucket of d.t, as its leader has it."""
-    catalog = cluster.leading.leader._writer.catalog
-    return next(iter(catalog.buckets.values())).replicas
+    """Of the one bucket of d.t, as the store holds it."""
+    return next(iter(stored_catalog(cluster.store).buckets.values())).replicas

@@ -53,6 +53,7 @@ from tests.scenarios.bad_words import (
     raw,
     renewal,
 )
+from tests.stored import stored_catalog
 
 # ---------------------------------------------------------------- calls
 
@@ -266,9 +267,7 @@ async def test_garbled_bytes_are_refused_and_end_their_session_and_no_other(open
         assert made.state() == before
         # The other node has noticed nothing: the same session still gets its grants.
         sequence = before[2]
-        leader = made.coordinator.leader
-        assert leader is not None
-        view = leader._writer.catalog
+        view = stored_catalog(made.storage.store)
         await lasting.send(renewal(**speaker, applied=view.revision, lineage=view.lineage))
         while not isinstance(answer := await lasting.receive(), Grant | RenewalRefused):
             assert isinstance(answer, Watched)

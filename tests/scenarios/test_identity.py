@@ -195,15 +195,8 @@ def test_I4_of_two_copies_started_together_one_serves_and_the_other_is_refused(s
         second.disk, second.calls_itself = first.disk.copy(), first.name
         ends = {}
 
-        async def life(node):
-            node._begin()
-            try:
-                await node._run(9000)
-            except (Refused, BaseExceptionGroup) as error:
-                ends[node.name] = error
-
         for node in cluster.nodes:
-            node.task = group.create_task(life(node))
+            node.start(group, on_end=functools.partial(ends.__setitem__, node.name))
         await cluster.wait_for(lambda: ends and any(node.guard() for node in cluster.nodes))
         for _ in range(400):
             await asyncio.sleep(0.01)
@@ -274,7 +267,7 @@ def test_I5_a_node_whose_identity_is_damaged_does_not_start_and_takes_no_new_id(
         await node.kill()
         node.disk.damage()
         with pytest.raises(Corrupt):
-            await node._run(9000)
+            await node.run()
         assert (await stored(cluster)).counters.next_node == 2
 
     simulate(scenario)

@@ -169,7 +169,7 @@ def test_I4_a_copy_of_a_live_node_is_refused():
 
         async def start_the_copy() -> Refused:
             with pytest.raises(Refused) as caught:
-                await clone._run(9200)
+                await clone.run(9200)
             return caught.value
 
         cluster.revive(clone.name)

@@ -25,6 +25,7 @@ from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from leasehold.testing.site import KEYS
 from tests.sim.data_words import TABLE, Ground, simulate
+from tests.stored import stored_catalog
 
 ROWS = 20
 
@@ -35,11 +36,8 @@ def wipe(node: SimulatedNode) -> None:
 
 
 def bucket(ground: Ground) -> BucketRecord:
-    """The one bucket of the table, as the leader has it."""
-    leading = ground.cluster.leading
-    assert leading is not None
-    assert leading.leader is not None
-    (found,) = leading.leader._writer.catalog.buckets.values()
+    """The one bucket of the table, as the store holds it."""
+    (found,) = stored_catalog(ground.cluster.store).buckets.values()
     return found
 
 

@@ -40,7 +40,8 @@ class CopiedNode(SimulatedNode):
         if cluster.watch is not None:
             cluster.watch.vault(name, disk)
 
-    async def _run(self, port: int) -> None:
+    async def run(self, port: int = 9000) -> None:
+        """As `SimulatedNode.run`, for one process, which is to be refused."""
         try:
             await self._live(port)
         except Definite as error:

@@ -43,11 +43,14 @@ class SimulatedNode:
             cluster.watch.vault(name, self.disk)
             cluster.watch.segments(name, self.data.disk)
 
-    def start(self, group: asyncio.TaskGroup, *, port: int = 9000) -> None:
-        """Starts a process on what the disk holds."""
+    def start(
+        self, group: asyncio.TaskGroup, *, port: int = 9000, on_end: Callable[[Definite], None] | None = None
+    ) -> None:
+        """Starts a process on what the disk holds. `on_end` is called with the error that ends it; without `on_end`,
+        the error ends the group."""
         assert self.task is None, "one process at a time"
         self._begin()
-        self.task = group.create_task(self._run(port))
+        self.task = group.create_task(self.run(port) if on_end is None else self._run_to_end(port, on_end))
 
     def _begin(self) -> None:
         self.cluster.revive(self.name)
@@ -58,7 +61,20 @@ class SimulatedNode:
             self.published = watch.published(self.name, self.clock)
         self.agent = None
 
-    async def _run(self, port: int) -> None:
+    async def _run_to_end(self, port: int, on_end: Callable[[Definite], None]) -> None:
+        try:
+            await self.run(port)
+        except Definite as error:
+            has_joined = self.published.node != 0
+            if has_joined and not self.cluster.supervised:
+                self._tell_end(error)
+            self._end()
+            self.task = None
+            on_end(error)
+
+    async def run(self, port: int = 9000) -> None:
+        """Runs processes on what the disk holds, one after the other, in the caller's task. Raises the error that ends
+        the last of them: that is the first one, unless the cluster is supervised."""
         while True:
             try:
                 await self._live(port)

@@ -18,6 +18,7 @@ from leasehold.ids import StatementId
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from tests.scenarios.bad_words import until
 from tests.unit.coordinator.office import coordinator_over
 
 VIEW = "CREATE VIEW d.v AS SELECT 1 AS a"
@@ -36,7 +37,7 @@ def under_a_leader(work: Callable[[Coordinator], Awaitable[None]]) -> None:
         storage = MemoryMetaStorage(MemoryStore())
         coordinator = await coordinator_over(storage, SimulatedClock(loop))
         running = asyncio.ensure_future(coordinator.run())
-        await coordinator._in_office.wait()  # pyright: ignore[reportPrivateUsage] - nothing else tells
+        await until(lambda: coordinator.leader)
         await run(coordinator, 1_000, "CREATE DATABASE d")
         try:
             await work(coordinator)

@@ -17,6 +17,7 @@ from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from tests.scenarios.bad_words import until
 from tests.unit.coordinator.office import coordinator_over
 
 PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
@@ -53,8 +54,7 @@ def end_of_a_leader(
         storage = MemoryMetaStorage(MemoryStore(), clock=clock if shared else None)
         coordinator = await coordinator_over(storage, clock, records)
         running = asyncio.ensure_future(coordinator.run())
-        await coordinator._in_office.wait()
-        assert coordinator.leader is not None
+        await until(lambda: coordinator.leader)
         happen(storage)
         await asyncio.wait([running], timeout=PASSES_S)
         if running.done():

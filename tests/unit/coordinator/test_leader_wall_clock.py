@@ -16,6 +16,7 @@ from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clock import WALL_START_US, SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from tests.stored import stored_catalog
 from tests.unit.coordinator.office import coordinator_over
 from tests.unit.core.test_horizons import table
 
@@ -37,7 +38,7 @@ class JumpingClock(SimulatedClock):
         return self.true_us() + self.ahead_us
 
 
-def while_the_clock_is_ahead(look: Callable[[Leader, JumpingClock], Awaitable[None]]) -> None:
+def while_the_clock_is_ahead(look: Callable[[Leader, JumpingClock, MemoryStore], Awaitable[None]]) -> None:
     """With a leader of a table with a TTL whose wall clock was right until housekeeping came by, and then jumped."""
     database = DatabaseRecord(id=DATABASE, name="d", state=UseState.IN_USE)
     horizon = HorizonRecord(table=TABLE, horizon_us=WALL_START_US - TTL_US)
@@ -46,7 +47,8 @@ def while_the_clock_is_ahead(look: Callable[[Leader, JumpingClock], Awaitable[No
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         clock = JumpingClock(loop)
-        storage = MemoryMetaStorage(MemoryStore())
+        store = MemoryStore()
+        storage = MemoryMetaStorage(store)
         records = (
             Change(keys.database(DATABASE), encode(database)),
             table(TABLE),
@@ -57,22 +59,22 @@ def while_the_clock_is_ahead(look: Callable[[Leader, JumpingClock], Awaitable[No
         await asyncio.sleep(PASSES_S)
         assert coordinator.leader is not None
         clock.ahead_us = JUMP_US
-        await look(coordinator.leader, clock)
+        await look(coordinator.leader, clock, store)
         running.cancel()
         await asyncio.wait([running])
 
     run_virtual(main, 1)
 
 
-def hidden_before_us(leader: Leader) -> int:
-    return leader._writer.catalog.horizons[TABLE].horizon_us
+def hidden_before_us(store: MemoryStore) -> int:
+    return stored_catalog(store).horizons[TABLE].horizon_us
 
 
 def test_housekeeping_hides_no_rows_by_a_clock_that_has_jumped_and_the_status_tells_of_it() -> None:
-    async def look(leader: Leader, clock: JumpingClock) -> None:
-        before_us = hidden_before_us(leader)
+    async def look(leader: Leader, clock: JumpingClock, store: MemoryStore) -> None:
+        before_us = hidden_before_us(store)
         await asyncio.sleep(PASSES_S)
-        assert before_us < hidden_before_us(leader) <= clock.true_us() - TTL_US
+        assert before_us < hidden_before_us(store) <= clock.true_us() - TTL_US
         status = await leader.call(AskStatus())
         assert isinstance(status, ClusterStatus)
         assert status.clock_ahead_ns == JUMP_US * 1_000
@@ -81,11 +83,11 @@ def test_housekeeping_hides_no_rows_by_a_clock_that_has_jumped_and_the_status_te
 
 
 def test_a_statement_that_shortens_a_ttl_hides_no_rows_by_a_clock_that_has_jumped() -> None:
-    async def look(leader: Leader, clock: JumpingClock) -> None:
+    async def look(leader: Leader, clock: JumpingClock, store: MemoryStore) -> None:
         text = "ALTER TABLE d.t2 SET TBLPROPERTIES ('ttl' = '5s')"
         async for answer in leader.stream(Execute(cluster_id=None, statement=StatementId("1" * 32), text=text)):
             if isinstance(answer, Receipt):
-                assert hidden_before_us(leader) <= clock.true_us() - TTL_US // 2
+                assert hidden_before_us(store) <= clock.true_us() - TTL_US // 2
                 return
         raise AssertionError("it ended without a receipt")
 
