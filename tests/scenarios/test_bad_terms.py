@@ -8,6 +8,7 @@ import pytest
 
 from leasehold.coordinator.leasing import Leasing
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core.barrier import Proceed
 from leasehold.core.grantor import Grantor, Registered
 from leasehold.core.identity import hash_secret
 from leasehold.core.lineage import GENESIS
@@ -108,11 +109,11 @@ def test_a_revision_that_has_never_been_settles_nothing() -> None:
         assert held is not None
         assert held.applied == 1
         leasing.committed(Revision(2), GENESIS)
-        waiting = asyncio.get_running_loop().create_task(leasing.barrier(Revision(2)))
+        waiting = leasing.ask(Revision(2)).verdict
         await asyncio.sleep(1)
         assert not waiting.done(), "it has not been heard of revision 2 since there is one"
         leasing.renew(renewal(request=RequestNumber(2), applied=Revision(2)), lambda _: None)
-        await waiting
+        assert isinstance(await waiting, Proceed)
         leasing.stop()
 
     run_virtual(main, 1)
@@ -138,7 +139,7 @@ def test_R9_a_node_that_has_another_history_is_told_so_gets_no_lease_and_settles
         leasing.committed(Revision(1), GENESIS)
         leasing.committed(Revision(2), LineageHash(b"h" * 32))
         before = grantor.held(NodeId(1))
-        waiting = asyncio.get_running_loop().create_task(leasing.barrier(Revision(2)))
+        waiting = leasing.ask(Revision(2)).verdict
         other = renewal(applied=Revision(2), lineage=LineageHash(b"x" * 32))
         leasing.renew(other, sent.append)
         (refused,) = sent
@@ -149,7 +150,7 @@ def test_R9_a_node_that_has_another_history_is_told_so_gets_no_lease_and_settles
         assert not waiting.done()
         leasing.renew(renewal(applied=Revision(2), lineage=LineageHash(b"h" * 32)), sent.append)
         assert isinstance(sent[1], Grant)
-        await waiting
+        assert isinstance(await waiting, Proceed)
         leasing.stop()
 
     run_virtual(main, 1)

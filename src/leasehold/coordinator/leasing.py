@@ -162,14 +162,6 @@ class Leasing:
         self.step(BarrierRequested(number=number, revision=revision, give_up_ns=give_up_ns))
         return barrier
 
-    async def barrier(self, revision: Revision) -> BarrierReceipt:
-        """Waits until nothing older than `revision` can be served."""
-        asked = self.ask(revision)
-        await asyncio.wait((asked.verdict,))  # which others may wait for as well: it must not be cancelled with us
-        verdict = asked.verdict.result()
-        assert isinstance(verdict, Proceed), "without a give-up instant a barrier can't fail"
-        return verdict.receipt
-
     def waiting(self, number: int | None) -> Waiting | None:
         """Whom a running barrier waits for; None once it has ended."""
         if number is None or number not in self._barriers:

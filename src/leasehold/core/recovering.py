@@ -81,11 +81,6 @@ class Recovery:
         return self._stage
 
     @property
-    def required(self) -> Revision | None:
-        """What the leader required when it let this node in; None while it has not."""
-        return self._required
-
-    @property
     def recovered(self) -> bool:
         """Whether this process has been let in, and its vault then held what was required."""
         return self._recovered

@@ -88,7 +88,6 @@ class SqliteMetaStorage:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._fanout = Fanout()
         self._succession = Succession()
-        self._commits = 0
 
     @classmethod
     async def open(
@@ -115,11 +114,6 @@ class SqliteMetaStorage:
             await self.close()
             raise
         return self
-
-    @property
-    def commits(self) -> int:
-        """Durable commits so far; one may hold many transactions."""
-        return self._commits
 
     async def txn(self, txn: Txn) -> TxnResult:
         """As `MetaStorage.txn`. Raises `Refused` out of bounds, with code DISK_FULL, or BUSY when too many wait."""
@@ -190,9 +184,8 @@ class SqliteMetaStorage:
         if self._ending:
             raise Refused(f"the meta storage {self._path} {self._why()}", code="CLOSED", hint="open it again")
 
-    def _deliver(self, sayings: list[Say], batches: list[RevisionChanges], commits: int) -> None:
+    def _deliver(self, sayings: list[Say], batches: list[RevisionChanges]) -> None:
         """Everything one group has to say, in a single wake-up of the loop."""
-        self._commits = commits
         self._waiting -= len(sayings)
         self._fanout.publish(batches)
         for say in sayings:
@@ -298,7 +291,7 @@ class SqliteMetaStorage:
             self._tell(sayings, database)
 
     def _tell(self, sayings: list[Say], database: Database) -> None:
-        self._call(partial(self._deliver, sayings, database.take_committed(), database.commits))
+        self._call(partial(self._deliver, sayings, database.take_committed()))
 
     def _call(self, say: Say) -> None:
         try:

@@ -98,10 +98,6 @@ class Cursor:
 
     # ---------------------------------------------------------------- names
 
-    def name(self) -> str:
-        """A name of one part, which may be any word; raises `Refused` with code BAD_IDENTIFIER."""
-        return check_name(self._part())
-
     def object(self, kind: str) -> str:
         """The name of a `kind` of object, such as a database, that is in nothing else."""
         parts = self._parts()

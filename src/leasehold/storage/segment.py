@@ -122,11 +122,6 @@ class SegmentEncoder:
         self._floats = [place for place, kind in enumerate(self._schema.types) if pa.types.is_floating(kind)]
         self.rows = 0
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes handed on so far; of the whole file once finished."""
-        return self._sink.size_bytes
-
     def write(self, batch: pa.RecordBatch) -> None:
         """Takes the rows of `batch`, which must have exactly `arrow_schema(fields)` (see `conforming`).
 

@@ -88,7 +88,6 @@ def test_the_chunks_are_the_file() -> None:
     assert 0 < early < len(chunks), "bytes are handed on before the end"
     assert max(map(len, chunks)) <= FORWARD_CHUNK_BYTES
     assert (len(content), hashlib.sha256(content).digest()) == (encoded.size_bytes, encoded.sha256)
-    assert encoder.size_bytes == encoded.size_bytes
     assert b"".join(pq.read_table(pa.BufferReader(content)).column("x").to_pylist()) == noise
 
 
