@@ -186,9 +186,9 @@ async def ground() -> AsyncIterator[Ground]:
         await storage.close()
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Lets the others run until it holds; within ten seconds, virtual ones in a simulation."""
-    async with asyncio.timeout(10):
+async def until(holds: Callable[[], object], *, at_most_s: int = 10) -> None:
+    """Lets the others run until it holds; the seconds are virtual ones in a simulation."""
+    async with asyncio.timeout(at_most_s):
         while not holds():  # noqa: ASYNC110 nobody here has an event to set
             await asyncio.sleep(0.01)
 

@@ -13,16 +13,14 @@ from leasehold.coordinator.runtime import DEFAULT_SETTINGS
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog, Diverged
 from leasehold.core.codec import decode_record, encode
-from leasehold.core.messages import AskSnapshot, RecoveryFinished, SessionOpened, Watched, WatchFailed
+from leasehold.core.messages import AskSnapshot, RecoveryFinished, Renewal, SessionOpened, Watched, WatchFailed
 from leasehold.core.operations import Change
 from leasehold.core.records import DroppedRecord, NodeRecord
-from leasehold.core.recovery_events import (
-    Stage,
-)
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import RETENTION_HOLD_NS
 from leasehold.limits.replication import RECONCILE_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.node.published import Published
 from leasehold.node.reconciler import Reconciler
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.disk import by_bucket
@@ -36,6 +34,7 @@ from tests.scenarios.bad_words import until
 from tests.scenarios.test_durable_first import FILE, TABLE, Disk
 from tests.sim.data_words import Ground as Tables
 from tests.sim.data_words import on_disk
+from tests.sim.recovery_words import case_of, reach
 from tests.unit.node.scripted_leader import with_a_leader
 
 FEW = msgspec.structs.replace(DEFAULT_SETTINGS, retention_revisions=100)
@@ -64,19 +63,6 @@ def simulate(scenario, *, seed=1, settings=DEFAULT_SETTINGS, watched=True):
 
 def leased(ground):
     return ground.published.lease.deadline_ns > ground.clock.now_ns()
-
-
-def is_on_its_way(node):
-    """Whether its process has joined."""
-    return node.agent is not None and node.agent._recovering is not None
-
-
-def recovery_of(node):
-    return node.agent._recovering.recovery
-
-
-def case_of(node):
-    return recovery_of(node).progress(0).case
 
 
 def items_of(cluster):
@@ -165,7 +151,7 @@ def test_R2_what_was_deleted_while_a_node_was_away_is_deleted_by_its_leap(seed):
         await churn(cluster, 60)
         node.start(group)
         await cluster.wait_for(node.guard)
-        assert case_of(node) == "c"
+        assert await case_of(cluster, node) == "c"
         await cluster.wait_for(lambda: node.disk.state.items == other.disk.state.items == items_of(cluster))
         assert sorted(node.published.view.database_names) == ["d4"]
 
@@ -205,7 +191,7 @@ def test_R3_a_slow_node_gets_in_although_compaction_runs_behind_the_writes():
         node.disk.latency_ns = lambda: 0
         await cluster.wait_for(lambda: node.agent.recovered)
         await cluster.wait_for(node.guard)
-        assert (len(asked), case_of(node)) == (1, "c")
+        assert (len(asked), await case_of(cluster, node)) == (1, "c")
         newest = cluster.store.status().latest
         await cluster.wait_for(lambda: cluster.store.status().minimum > newest)  # the hold has ended with its use
         writing.cancel()
@@ -229,9 +215,7 @@ def test_R4_a_node_that_is_let_in_many_revisions_behind_serves_nothing_before_it
     async def scenario(cluster, group):
         node, leader = cluster.nodes[0], cluster.coordinators[0].name
         await node.kill()
-        saying = cluster.network.hold(node.name, leader, lambda message: isinstance(message, RecoveryFinished))
-        node.start(group)
-        await cluster.wait_for(lambda: is_on_its_way(node) and recovery_of(node).stage is Stage.ASKING)
+        saying = await reach(cluster, group, node, RecoveryFinished)
         hearing = cluster.network.hold(leader, node.name, lambda message: isinstance(message, Watched))
         for number in range(30):
             await cluster.sql(f"CREATE DATABASE d{number}")
@@ -312,7 +296,7 @@ def test_R7_a_leap_of_a_running_node_is_heard_by_all_who_listen():
         await overtake(ground)
         await until(lambda: ground.shown == 4)
         assert ground.agent.durable is ground.published.view, "what effects follow is what is shown"
-        assert ground.agent._holder.applied == 4
+        await until(lambda: ground.leader.told(Renewal)[-1].applied == 4)
         waiting.join(60)
         assert woken == [True]
         assert sorted(ground.published.view.dropped) == [2, 4]
@@ -339,7 +323,7 @@ def test_R7_the_files_of_a_table_that_a_leap_takes_away_go():
         await cluster.wait_for(lambda: not node.data.disk.listing())
         await cluster.wait_for(node.guard)
         assert node.agent is process, "the same process"
-        assert case_of(node) == "c"
+        assert await case_of(cluster, node) == "c"
 
     simulate(scenario, watched=False)
 
@@ -404,7 +388,7 @@ def test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine():
             published=ground.published,
             disk=disk,
             since_start=by_bucket([FILE]),
-            vault=agent._vault,
+            vault=ground.vault,
             clock=ground.clock,
             threads=NoThreads(),
         )
@@ -444,22 +428,22 @@ def test_R10_what_a_watch_still_brings_during_a_leap_is_not_applied_beside_it():
     """The stream that is about to end goes on telling of revisions that the snapshot has."""
 
     async def scenario(ground, group):
-        ground.history.put(1)
-        ground.start(group)
-        await until(lambda: leased(ground))
         shown = []
-        publish = ground.published.publish
 
-        def note(view):
-            shown.append(view.revision)
-            publish(view)
+        class Noting(Published):
+            def publish(self, view):
+                shown.append(view.revision)
+                super().publish(view)
 
-        ground.agent._published = ground.agent._projection._published = noting(ground, note)
+        ground.history.put(1)
+        ground.start(group, published=Noting)
+        await until(lambda: leased(ground))
+        shown.clear()
         ground.disk.latency_ns = lambda: SECOND_NS
         ground.history.put(2)
         ground.history.put(3)
         await overtake(ground)
-        await until(lambda: recovery_of(ground).stage is Stage.LEAPING)
+        await until(lambda: ground.leader.asked_snapshots)
         for batch in ground.history.batches:
             await ground.leader.say(Watched(batch=batch))
         await until(lambda: ground.disk.state.applied == 3)
@@ -468,16 +452,3 @@ def test_R10_what_a_watch_still_brings_during_a_leap_is_not_applied_beside_it():
         assert shown == [3], "one leap"
 
     with_a_leader(scenario)
-
-
-def noting(ground, note):
-    """The same published objects; each view is told of."""
-
-    class Noting:
-        def __getattr__(self, name):
-            return note if name == "publish" else getattr(ground.published, name)
-
-        def __setattr__(self, name, value):
-            setattr(ground.published, name, value)
-
-    return Noting()

@@ -62,8 +62,10 @@ async def history(cluster, times, of="h"):
             await cluster.sql(f"COMMENT ON DATABASE {of}{number} IS 'number {number}'")
 
 
-def case_of(node):
-    return node.agent._recovering.recovery.progress(0).case
+async def case_of(cluster, node):
+    """The case of its recovery, as the cluster's status tells it."""
+    status = await cluster.status()
+    return next(one.recovery.case for one in status.nodes if one.id == node.published.node)
 
 
 def store_holds(cluster):

@@ -70,7 +70,7 @@ def test_R3_a_node_gets_in_where_others_compact_beyond_the_newest_change(what):
             cluster.network.heal_all()
         await serving(cluster, *cluster.nodes)
         assert node.published.incarnation == incarnation + (what == "away")
-        assert case_of(node) == "c"
+        assert await case_of(cluster, node) == "c"
 
     simulate(scenario, coordinators=2)
 

@@ -47,7 +47,7 @@ from leasehold.testing.loop import run_virtual
 from leasehold.testing.network import Network
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
-from leasehold.wire.ports import Duplex
+from leasehold.wire.ports import Duplex, Vault
 
 CLUSTER = ClusterId("c" * 32)
 TERM = Term(5)
@@ -178,7 +178,7 @@ class ScriptedLeader:
         await self.push()
         while (message := await duplex.receive()) is not None:
             self.heard.append(message)
-            answer = self._answer(message)
+            answer = self.answer(message)
             if answer is not None:
                 await duplex.send(answer)
 
@@ -197,7 +197,8 @@ class ScriptedLeader:
         assert self._duplex is not None
         await self._duplex.send(message)
 
-    def _answer(self, message: Message) -> Message | None:
+    def answer(self, message: Message) -> Message | None:
+        """What it says to a message of a session, if anything."""
         match message:
             case Renewal(request=request, applied=applied):
                 if not self.member or self.required is None or applied < self.required:
@@ -235,6 +236,8 @@ class Ground:
         self.history = History()
         self.leader = ScriptedLeader(self.history)
         self.disk = VaultDisk()
+        self.vault: Vault | None = None
+        """Of the newest process."""
         self.clock = SimulatedClock(loop)
         self.entropy = SeededEntropy(random)
         self.faults: list[BaseException] = []
@@ -247,14 +250,16 @@ class Ground:
         coordinators: tuple[str, ...] = ("c1:7000",),
         compares_disk: bool = False,
         limits: ProjectionLimits = PROJECTION_LIMITS,
+        published: type[Published] = Published,
     ) -> Agent:
         """A new process on what the disk holds."""
-        self.published = Published()
+        self.published = published()
+        self.vault = self.disk.open()
         self.agent = Agent(
             name="n1",
             address="n1:1",
             coordinators=coordinators,
-            vault=self.disk.open(),
+            vault=self.vault,
             transport=self.network.host("n1"),
             clock=self.clock,
             entropy=self.entropy,

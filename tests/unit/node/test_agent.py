@@ -20,14 +20,18 @@ from leasehold.core.messages import (
 )
 from leasehold.core.operations import Change
 from leasehold.core.records import Record
-from leasehold.core.recovery_events import (
-    Stage,
-)
 from leasehold.errors import Corrupt, Definite, ExitCode, NotInitialised, NotLeader, Refused
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX
-from leasehold.limits.recovery import BAD_SNAPSHOTS_MAX, RECOVERY_LOG_NS, SNAPSHOT_BUSY_REST_NS
+from leasehold.limits.recovery import (
+    BAD_SNAPSHOTS_MAX,
+    RECOVERY_ASK_AGAIN_NS,
+    RECOVERY_LOG_NS,
+    SNAPSHOT_BUSY_REST_NS,
+)
+from leasehold.limits.sessions import SESSION_QUEUE_MESSAGES_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.projection import ProjectionLimits
+from leasehold.testing.vault import MemoryVault
 from tests.scenarios.bad_words import until
 from tests.unit.node.scripted_leader import ScriptedLeader, with_a_leader
 
@@ -145,11 +149,13 @@ def test_what_finds_no_room_on_its_way_out_is_said_again():
         agent = ground.make(compares_disk=True)
         group.create_task(agent.run())
         await until(lambda: agent.comparison_due and agent.durable.revision == 1)
-        while not agent._outbox.full():
-            agent._outbox.put_nowait(agent._recovering._progress())
+        for _ in range(SESSION_QUEUE_MESSAGES_MAX):
+            await agent.report_missing(table=1, bucket=0, segments=())
+        began_ns = ground.clock.now_ns()
         agent.on_disk_compared(agent.comparison_due, kept=0, missing=0)
-        assert agent._recovering.recovery.stage is Stage.ASKING
         await until(lambda: leased(ground))
+        assert ground.clock.now_ns() - began_ns >= RECOVERY_ASK_AGAIN_NS, "the first time it found no room"
+        assert len(ground.leader.told(RecoveryFinished)) == 1
         assert len(ground.leader.opened) == 1, "on the same stream"
 
     with_a_leader(scenario)
@@ -400,15 +406,23 @@ def test_a_leader_that_is_busy_is_asked_again_after_a_rest():
     with_a_leader(scenario)
 
 
-def test_a_stream_that_breaks_in_the_middle_of_a_leap_changes_nothing_of_it():
+def test_a_stream_that_breaks_in_the_middle_of_a_leap_changes_nothing_of_it(monkeypatch):
     """The vault leaps although nobody waits for that any more; the next stream starts where it has led."""
 
     async def scenario(ground, group):
         only_by_a_leap(ground)
         ground.disk.latency_ns = lambda: SECOND_NS
+        leap, leaping = MemoryVault.leap, asyncio.Event()
+
+        def begins(self, *what):
+            leaping.set()
+            return leap(self, *what)
+
+        monkeypatch.setattr(MemoryVault, "leap", begins)
         ground.start(group)
         await until(lambda: ground.leader.asked_snapshots == 1)
-        await until(lambda: ground.agent._projection._leap is not None)
+        await leaping.wait()
+        assert ground.disk.state.applied == 0
         ground.cut()
         await until(lambda: len(ground.leader.opened) == 2)
         assert ground.leader.opened[-1].watch_from == 3
@@ -424,7 +438,6 @@ def test_a_node_is_overtaken_by_compaction_in_the_middle_of_its_replay():
     async def scenario(ground, group):
         for table in range(1, 6):
             ground.history.put(table)
-        ground.leader._next = 1
         push = ground.leader.push
 
         async def as_far_as_two(through=None):
@@ -545,16 +558,16 @@ def test_a_node_waits_for_its_cluster_and_says_once_how_it_comes_about(caplog):
 
 
 def test_a_join_that_has_to_wait_says_for_how_long_but_not_all_the_time(caplog):
-    async def scenario(ground, _group):
+    async def scenario(ground, group):
         longest = [(529 - 5 * asked) * SECOND_NS - 1 for asked in range(7)]
         ground.leader.join_waits_ns = [*longest, 9 * SECOND_NS, *([SECOND_NS // 2] * 60), 3 * SECOND_NS]
-        agent = ground.make()
         with caplog.at_level(logging.INFO, logger="leasehold.node.joining"):
-            await agent._joiner.join(await agent._projection.restore())
-        assert [one.getMessage() for one in caplog.records] == [
+            ground.start(group)
+            await until(lambda: not ground.leader.join_waits_ns, at_most_s=600)
+            await until(lambda: leased(ground))
+        assert [one.getMessage() for one in caplog.records if one.name == "leasehold.node.joining"] == [
             f"waits up to {seconds} s until the lease of its last process has ended" for seconds in (529, 499, 1)
         ]
-        assert not ground.leader.join_waits_ns, "it has asked again and again: the wait may have become shorter"
 
     with_a_leader(scenario)
 
@@ -570,8 +583,10 @@ def test_coordinators_of_earlier_times_are_asked_after_those_that_were_given():
         assert ground.disk.state.coordinators == ("gone:1", "c1:7000")
         await ground.kill(life)
         many = tuple(f"gone:{number}" for number in range(1, COORDINATORS_KNOWN_MAX + 9))
-        ground.make(coordinators=(*many[:3], "c1:7000"))._coordinators.remember(many)
-        known = ground.agent._coordinators.addresses
+        ground.disk.commit(msgspec.structs.replace(ground.disk.state, coordinators=many))
+        ground.start(group, coordinators=(*many[:3], "c1:7000"))
+        await until(lambda: leased(ground))
+        known = ground.disk.state.coordinators
         assert len(known) == COORDINATORS_KNOWN_MAX
         assert known[:5] == (*many[:3], "c1:7000", many[3])
 
@@ -620,14 +635,14 @@ def test_a_refusal_that_ends_the_process_names_the_node(code):
 
         living = group.create_task(life())
         await until(lambda: leased(ground))
-        answer = ground.leader._answer
+        answer = ground.leader.answer
 
         def refuse(message):
             if isinstance(message, Renewal):
                 return RenewalRefused(request=message.request, code=code, text="it is over")
             return answer(message)
 
-        ground.leader._answer = refuse
+        ground.leader.answer = refuse
         error = await living
         assert (error.code, error.exit_code, error.text) == (code, 3, "node n1: it is over")
         assert "`leasehold " in error.hint

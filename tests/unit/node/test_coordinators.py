@@ -71,6 +71,12 @@ def at(*hosts):
     return tuple(f"{host}:1" for host in hosts)
 
 
+async def turned_to(coordinators, host):
+    """It is the turn of this one."""
+    while coordinators.present != f"{host}:1":
+        await coordinators.next()
+
+
 async def test_those_found_are_asked_after_those_given_and_before_those_remembered():
     coordinators, transport = known("a", d=FACTS)
     coordinators.remember(at("b", "d"))
@@ -135,13 +141,13 @@ async def test_I11_only_who_was_given_may_end_a_node_as_of_another_cluster(caplo
     coordinators.connect()
     assert not await coordinators.passes_over(FOREIGN)
     for host in ("b", "c"):
-        await coordinators.next()
+        await turned_to(coordinators, host)
         coordinators.connect()
         assert not await coordinators.passes_over(NotLeader("it stands by", hint="ask another")), "only for this reason"
         for _ in range(2):
-            coordinators._asked = f"{host}:1"
+            await turned_to(coordinators, host)
+            coordinators.connect()
             assert await coordinators.passes_over(FOREIGN)
-        coordinators._turn -= 2
     told = [one.getMessage() for one in caplog.records]
     assert [text.partition(" is passed over")[0] for text in told] == [
         "the coordinator at b:1",
@@ -155,7 +161,7 @@ async def test_who_was_asked_counts_and_not_whose_turn_it_is_when_the_answer_com
     await coordinators.next()
     coordinators.connect()
     coordinators.found(at("c"))
-    coordinators._turn = 0
+    await turned_to(coordinators, "a")
     assert await coordinators.passes_over(FOREIGN), "b was asked, which nobody gave"
 
 

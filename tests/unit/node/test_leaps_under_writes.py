@@ -6,6 +6,7 @@ import pytest
 
 from leasehold.core.codec import encode
 from leasehold.core.messages import SnapshotEnd, Watched, WatchFailed
+from leasehold.node.published import Published
 from leasehold.testing.streams import Kind
 from tests.scenarios.bad_words import until
 from tests.unit.node.scripted_leader import with_a_leader
@@ -15,20 +16,21 @@ def leased(ground):
     return ground.published.lease.deadline_ns > ground.clock.now_ns()
 
 
-def brings_at_the_leap(ground, message):
-    """The watch of the stream that is about to end has it there in the step in which the node leaps."""
-    projection = ground.agent._projection
-    on_leapt = projection._on_leapt
+def brought_at_the_leap(ground, message):
+    """What a process shows its views by, where the watch of the stream that is about to end has the message there in
+    the step in which the node leaps; and how often it had."""
     came = []
 
-    def leapt(revision):
-        for stream in ground.network.streams:
-            stream.client.take(Kind.DATA, encode(message))
-            came.append(message)
-        on_leapt(revision)
+    class Leaping(Published):
+        def publish(self, view):
+            leaps = view.revision > self.view.revision + 1
+            super().publish(view)
+            if leaps:
+                for stream in ground.network.streams:
+                    stream.client.take(Kind.DATA, encode(message))
+                    came.append(message)
 
-    projection._on_leapt = leapt
-    return came
+    return Leaping, came
 
 
 @pytest.mark.parametrize("what", ["a later revision", "its end"])
@@ -39,10 +41,9 @@ def test_R10_what_the_old_stream_brings_after_the_leap_is_left_to_the_next_one(w
         for table in range(1, 4):
             ground.history.put(table)
         ground.leader.minimum = 3
-        agent = ground.make()
         later, end = Watched(batch=five_revisions(ground)[4]), WatchFailed(code="FUTURE_REVISION", minimum=3)
-        came = brings_at_the_leap(ground, later if what == "a later revision" else end)
-        group.create_task(agent.run())
+        published, came = brought_at_the_leap(ground, later if what == "a later revision" else end)
+        ground.start(group, published=published)
         await until(lambda: leased(ground))
         assert came
         assert [one.watch_from for one in ground.leader.opened] == [1, 4]

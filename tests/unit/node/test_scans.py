@@ -156,7 +156,7 @@ def test_a_lack_of_memory_beside_the_file_is_told_and_ends_nothing(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(storage, "_projected", fail)
+    monkeypatch.setattr(storage, "arrow_schema", fail)
     assert refused(pair.node(1), pair.read_ticket(segment_of(pair))) == "BUSY"
     assert is_there(pair, 1, segment_of(pair))
 
