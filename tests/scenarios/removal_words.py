@@ -1,8 +1,11 @@
 """Words of the scenarios in which nodes are removed: nodes whose end is a result, and a person who removes them."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import patch
 
+from leasehold.coordinator import leader
+from leasehold.coordinator.writer import Writer
 from leasehold.core.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.errors import Definite, Unreachable
 from leasehold.limits.clients import CALL_TIMEOUT_NS
@@ -17,6 +20,16 @@ from tests.stored import stored_catalog
 
 class Over(Exception):
     pass
+
+
+class NewestWriter(Writer):
+    """The writer of the leader that took office last."""
+
+    newest: ClassVar[Writer]
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        NewestWriter.newest = self
 
 
 def simulate(scenario, *, nodes=3, started=None, coordinators=1, seed=1, oracle=True):
@@ -43,7 +56,8 @@ def simulate(scenario, *, nodes=3, started=None, coordinators=1, seed=1, oracle=
         except* Over:
             pass
 
-    run_virtual(main, seed)
+    with patch.object(leader, "Writer", NewestWriter):
+        run_virtual(main, seed)
 
 
 def begin(group, node):

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
+from leasehold.core import keys
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import Fate, undisturbed
 from tests.scenarios.identity_words import identity, refusal, serving, stored
-from tests.scenarios.removal_words import begin, refused, remove, replicas, simulate
+from tests.scenarios.removal_words import NewestWriter, begin, refused, remove, replicas, simulate
 from tests.sim.test_leaders import run, the_leader
 
 LEASE_NS = 4 * SECOND_NS
@@ -154,7 +155,7 @@ def test_a_removal_whose_write_is_unclear_is_found_out_by_asking_again(fate):
         lost = []
 
         async def lose(request):
-            if request == "txn" and not lost and leading.leader._removal.leaving(3):
+            if request == "txn" and not lost and keys.node(3) in NewestWriter.newest.drafted:
                 lost.append(request)
                 return fate
             return await undisturbed(request)
@@ -176,7 +177,7 @@ def test_a_store_without_room_is_asked_again_until_it_has_some():
         declined = []
 
         async def decline(request):
-            if request == "txn" and len(declined) < 3 and leading.leader._removal.leaving(3):
+            if request == "txn" and len(declined) < 3 and keys.node(3) in NewestWriter.newest.drafted:
                 declined.append(request)
                 raise Refused("no space is left", code="DISK_FULL", hint="free space")
             return await undisturbed(request)
