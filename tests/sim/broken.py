@@ -4,9 +4,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from leasehold.core.grantor import Grantor, RenewalReceived, SurrenderReceived
+from leasehold.core.grantor import Grantor, RefuseRenewal, RenewalReceived, SurrenderReceived
 from leasehold.core.lease import NO_LEASE, GrantReceived, Holder, Pass, PublishLease, TimePassed
+from leasehold.core.messages import Renewal, RenewalRefused
 from leasehold.testing.leases.ground import SETTINGS, Parts
+
+
+def refused_wrongly(renewal: Renewal, code: str) -> RefuseRenewal:
+    """A refusal that ends the process, for no reason."""
+    return RefuseRenewal(node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text="wrongly"))
 
 
 class StampsOnReceipt(Holder):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from leasehold.core.messages import Execute, Receipt, Rows
+from leasehold.core.messages import Execute, OpenSession, Receipt, Rows
 from leasehold.core.records import Outcome
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import StatementId
@@ -34,12 +34,12 @@ def test_a_node_that_comes_back_to_a_leader_without_a_store_does_not_stay_with_i
     async def scenario(cluster: SimulatedCluster, _group: asyncio.TaskGroup) -> None:
         await asyncio.sleep(2)
         old, node, before = the_leader(cluster), cluster.nodes[0], term_of(cluster)
-        assert node.agent is not None
-        turn = node.agent._coordinators
         old.cut_off_store()
-        while turn.addresses[(turn._turn + 1) % 3] != old.address:
-            turn._turn += 1
+        opened: list[OpenSession] = []
+        cluster.network.hold(node.name, old.name, lambda one: isinstance(one, OpenSession) and bool(opened.append(one)))
         cut_every_stream_of(cluster, node.name)
+        await cluster.wait_for(lambda: opened)
+        assert term_of(cluster) == before, "it comes back while the old leader leads"
         await cluster.wait_for(lambda: term_of(cluster) > before)
         await cluster.wait_for(
             lambda: (passed := node.guard()) and passed.lease.term > before, at_most_ns=3 * LEADERSHIP_DURATION_NS

@@ -14,15 +14,15 @@ from leasehold.coordinator.run_effects import RunEffects
 from leasehold.coordinator.running import Running
 from leasehold.core.barrier import Fail, Proceed
 from leasehold.core.data import read_access
+from leasehold.core.ddl.effects import Awaited, AwaitTurn
 from leasehold.core.ddl.events import RunEvent
-from leasehold.core.grantor import Grantor, Held
-from leasehold.core.messages import Renewal
+from leasehold.core.grantor import Grantor, GrantorEffect, GrantorEvent, RenewalReceived
 from leasehold.core.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import Revision, Sequence, Term
-from leasehold.limits.units import SECOND_NS
 from leasehold.testing.ambush import Place
 from leasehold.testing.simulation import simulate
+from tests.sim.broken import refused_wrongly
 
 SEEDS = range(100, 128)
 HASH_SEEDS = ("1", "2")
@@ -101,14 +101,14 @@ def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.
 
 
 def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    reach = RunEffects._reach
+    finish = RunEffects.finish
 
-    async def late(self: RunEffects, give_up_ns: int | None, running: Running) -> RunEvent:
-        if running.asked is None:
-            await self._clock.sleep_until(self._clock.now_ns() + 40 * SECOND_NS)
-        return await reach(self, give_up_ns, running)
+    async def late(self: RunEffects, effect: Awaited, running: Running) -> RunEvent:
+        if isinstance(effect, AwaitTurn) and running.asked is None:
+            await asyncio.sleep(40)
+        return await finish(self, effect, running)
 
-    monkeypatch.setattr(RunEffects, "_reach", late)
+    monkeypatch.setattr(RunEffects, "finish", late)
     assert noticed("INV-DDL-1")
 
 
@@ -119,10 +119,12 @@ def test_the_campaign_notices_a_bound_that_nothing_asks_for(monkeypatch: pytest.
 
 
 def test_the_campaign_notices_a_leader_that_ends_processes_for_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = Grantor._refusal
+    step = Grantor.step
 
-    def wrongly(self: Grantor, renewal: Renewal, held: Held | None, now_ns: int) -> tuple[str, str] | None:
-        return ("DIVERGED", "wrongly") if renewal.request % 50 == 49 else refusal(self, renewal, held, now_ns)
+    def wrongly(self: Grantor, event: GrantorEvent, now_ns: int) -> tuple[GrantorEffect, ...]:
+        if isinstance(event, RenewalReceived) and event.renewal.request % 50 == 49:
+            return (refused_wrongly(event.renewal, "DIVERGED"),)
+        return step(self, event, now_ns)
 
-    monkeypatch.setattr(Grantor, "_refusal", wrongly)
+    monkeypatch.setattr(Grantor, "step", wrongly)
     assert noticed("INV-ID-2")

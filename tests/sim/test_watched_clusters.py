@@ -4,14 +4,16 @@ that do not serve. Each is proven by production code that is broken on purpose.
 
 import asyncio
 
+import msgspec
 import pytest
 
 from leasehold.core import keys
-from leasehold.core.grantor import Grantor
-from leasehold.node.agent import Agent
+from leasehold.core.grantor import Grantor, RenewalReceived
+from leasehold.node.projection import Projection
 from leasehold.testing.availability import Availability
-from leasehold.testing.observe import WatchedAgent
-from leasehold.testing.oracle import InvariantViolated
+from leasehold.testing.news import Reported
+from leasehold.testing.oracle import InvariantViolated, Oracle
+from tests.sim.broken import refused_wrongly
 from tests.sim.record_words import SECOND_NS
 from tests.sim.test_invariants import change_the_catalog, live
 
@@ -21,8 +23,10 @@ class Refuses(Grantor):
 
     code = "SUPERSEDED"
 
-    def _refusal(self, renewal, held, now_ns):
-        return (self.code, "wrongly") if renewal.request == 10 else super()._refusal(renewal, held, now_ns)
+    def step(self, event, now_ns):
+        if isinstance(event, RenewalReceived) and event.renewal.request == 10:
+            return (refused_wrongly(event.renewal, self.code),)
+        return super().step(event, now_ns)
 
 
 class Diverges(Refuses):
@@ -44,14 +48,13 @@ def test_what_nodes_report_is_followed_into_the_store(monkeypatch):
         await cluster.wait_for(lambda: not cluster.store.page(keys.DROPPED, keys.DROPPED + b"\xff", None, 9).items)
 
     live(body)
-    heard = WatchedAgent._reported
+    saw = Oracle.saw
 
-    def as_an_older_one(self, *what):
-        self._published.incarnation -= 1
-        heard(self, *what)
-        self._published.incarnation += 1
+    def as_of_an_older_one(self, news):
+        is_report = isinstance(news, Reported)
+        saw(self, msgspec.structs.replace(news, incarnation=news.incarnation - 1) if is_report else news)
 
-    monkeypatch.setattr(WatchedAgent, "_reported", as_an_older_one)
+    monkeypatch.setattr(Oracle, "saw", as_of_an_older_one)
     with pytest.raises(InvariantViolated, match=r"INV-ID-2 .* said by incarnations \[0\], the newest is 1"):
         live(body)
 
@@ -84,14 +87,14 @@ def test_what_a_coordinator_watches_lags_while_it_does_not_reach_the_store(how):
 
 
 def test_a_node_that_reaches_the_leader_and_does_not_serve_is_noticed(monkeypatch):
-    async def waits_for_ever(_self, _joined):
+    async def waits_for_ever(_self):
         await asyncio.Event().wait()
 
     async def break_it(cluster):
         leading, node = cluster.leading, cluster.nodes[0]
         next(one for one in cluster.coordinators if one is not leading).cut_off_store()
         await asyncio.sleep(20)
-        monkeypatch.setattr(Agent, "_follow", waits_for_ever)
+        monkeypatch.setattr(Projection, "settled", waits_for_ever)
         cluster.network.partition(node.name, leading.name)
         await asyncio.sleep(30)
         cluster.network.heal_all()
