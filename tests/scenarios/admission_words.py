@@ -8,7 +8,7 @@ import asyncio
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
 from leasehold.core import keys
 from leasehold.core.identity import CAPABILITIES
-from leasehold.core.lineage import GENESIS
+from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.messages import (
     Allocate,
     AskIncarnation,
@@ -28,7 +28,7 @@ from leasehold.core.messages import (
     Surrender,
     SurrenderAccepted,
 )
-from leasehold.core.operations import Txn
+from leasehold.core.operations import Change, Txn
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.messages import PROTOCOL_VERSION
 from leasehold.limits.units import SECOND_NS
@@ -115,11 +115,16 @@ class Desk:
         self._life = self.group.create_task(self.coordinator.run())
         await until(lambda: self.coordinator.leader)
 
-    async def another_leads(self):
-        """The coordinator dies, and one that knows nothing but the store takes its place."""
+    async def another_leads(self, *changes):
+        """The coordinator dies, and one that knows nothing but the store takes its place. These changes were the last
+        that the older one wrote."""
         self._life.cancel()
         await asyncio.wait([self._life])
         self.storage.sever()
+        if changes:
+            ordered = sorted(changes, key=lambda one: one.key)
+            lineage = next_lineage(self.catalog.lineage, ordered)
+            self.store.commit(Txn(then=(*ordered, Change(keys.LINEAGE, lineage))))
         await self.lead()
 
     @property

@@ -1,7 +1,7 @@
 """Large statements are parsed one at a time, users in turn, and not at all for users without rights."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -63,17 +63,13 @@ async def test_whoever_gives_up_leaves_the_turn_to_the_next() -> None:
 
 def test_a_large_statement_of_a_user_without_any_right_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(users: Users, _group: asyncio.TaskGroup) -> None:
-        leading = users.cluster.leading
-        assert leading is not None
-        assert leading.leader is not None
-        parsed = list[str]()
-        reading = leading.leader._reading
+        parsed, run = list[str](), Reading.run
 
-        async def run(user: str, characters: int, compute: Callable[[], T]) -> T:
+        def runs(self: Reading, user: str, characters: int, compute: Callable[[], T]) -> Awaitable[T]:
             parsed.append(user)
-            return await Reading.run(reading, user, characters, compute)
+            return run(self, user, characters, compute)
 
-        monkeypatch.setattr(reading, "run", run)
+        monkeypatch.setattr(Reading, "run", runs)
         large = f"DROP TABLE db.nothing -- {'x' * PARSE_INLINE_CHARACTERS}"
         await users.refused(users.sql(large, "u"), Forbidden)
         assert parsed == []

@@ -249,9 +249,7 @@ def test_I7_what_a_recovering_node_lacks_counts_before_it_enters_though_the_stor
         )
         both = (node.id, other.id)
         bucket = BucketRecord(table=2, bucket=0, replicas=both, in_sync=both)
-        await desk.leader._writer.submit(
-            lambda _: (put(keys.bucket(2, 0), bucket), put(keys.segment(2, 0, held.id), held))
-        )
+        await desk.another_leads(put(keys.bucket(2, 0), bucket), put(keys.segment(2, 0, held.id), held))
         line, _ = await node.open()
         undisturbed, declined = desk.storage.before, 0
 
