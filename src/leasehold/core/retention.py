@@ -97,6 +97,7 @@ class Retention:
         if len(self._samples) == RETENTION_SAMPLES_MAX:  # more is to be kept than before: with wider steps
             self._samples = deque(one for at, one in enumerate(self._samples) if at % 2 == 0)
         self._samples.append((now_ns, newest))
+        assert len(self._samples) <= RETENTION_SAMPLES_MAX, "a leader keeps a bounded number of samples"
 
     def allowed(self, newest: Revision, settings: SettingsRecord, now_ns: int) -> Revision:
         """The revision that may become the oldest one: everything from it on stays."""

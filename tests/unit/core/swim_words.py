@@ -70,10 +70,13 @@ class By:
         return self.step(TimePassed())
 
     def pass_time(self, until_ns, answer=()):
-        """Lets time pass; those named answer their pings at once, and refute what they hear with them."""
+        """Lets time pass; those named answer their pings at once, and refute what they hear with them. What was
+        sent."""
+        sent = []
         while (due_ns := self.swim.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.tick()
             for address, datagram in self.take():
+                sent.append((address, datagram))
                 name = address.partition(":")[0]
                 if isinstance(datagram, Ping) and name in answer:
                     refuted = [
@@ -83,6 +86,7 @@ class By:
                     ]
                     self.get(Ack(sender=name, number=datagram.number, target=name, claims=tuple(refuted)))
         self.now_ns = until_ns
+        return sent
 
     def until(self, holds, *, at_most_s=60, answer=()):
         """Lets time pass until it holds; how long that took."""

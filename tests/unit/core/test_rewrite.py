@@ -4,8 +4,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rpds import HashTrieMap
 
-from leasehold.core import keys, rewrite
+from leasehold.core import keys
 from leasehold.core.commit import open_transaction
 from leasehold.core.ddl import finish, roll_back
 from leasehold.core.messages import Replaced
@@ -21,6 +22,7 @@ from leasehold.core.records import (
     UseState,
 )
 from leasehold.core.rewrite import concern, hiding, live_deletes, spent, worth_rewriting
+from leasehold.core.shelf import Shelf
 from leasehold.core.statements import Condition, DeleteRows, DropColumn, Literal, TableName
 from leasehold.errors import NotFound, Refused
 from leasehold.limits.statements import CONDITIONS_MAX
@@ -323,11 +325,13 @@ def test_a_plan_looks_through_the_statistics_of_a_segment_once_and_ends_when_it_
             looks[0] += 1
             return super().__iter__()
 
-    counted = [msgspec.structs.replace(one, statistics=Counted(one.statistics)) for one in found]
-    monkeypatch.setattr(rewrite, "_manifest", lambda *_: iter(counted))
-    assert [one.id for one in worth_rewriting(table, base.catalog)] == [one.id for one in found]
+    counted = {one.id: msgspec.structs.replace(one, statistics=Counted(one.statistics)) for one in found}
+    segments = Shelf[SegmentRecord]().insert((TABLE, 0), HashTrieMap(counted))
+    catalog = msgspec.structs.replace(base.catalog, segments=segments)
+    found = list(catalog.bucket_segments(TABLE, 0))
+    assert [one.id for one in worth_rewriting(table, catalog)] == [one.id for one in found]
     assert looks == [len(found)]
-    assert [one.id for one in worth_rewriting(table, base.catalog, segments_max=2)] == [one.id for one in found[:2]]
+    assert [one.id for one in worth_rewriting(table, catalog, segments_max=2)] == [one.id for one in found[:2]]
     assert looks == [len(found) + 2]
 
 

@@ -235,14 +235,18 @@ def test_who_was_asleep_judges_nobody_by_that_time():
 def test_a_sleep_is_counted_once_whatever_is_looked_at_first():
     by = By(knows=("a", "b", "c"))
     by.hear(suspected("a", by="b"))
-    deadline_ns = max(one.deadline_ns for one in by.swim._roster.suspicions())
+    awake = By(knows=("a", "b", "c"))
+    awake.hear(suspected("a", by="b"))
+    assert awake.now_ns == by.now_ns
     late_ns = by.now_ns + 60 * S - by.swim.next_deadline_ns()
     by.now_ns += 60 * S
     for _ in range(5):
         by.hear(claim("b"))
         by.step(TimePassed())
-    assert [one.deadline_ns for one in by.swim._roster.suspicions()] == [deadline_ns + late_ns]
     assert by.swim.health == 1
+    for one in (by, awake):
+        one.until(lambda one=one: one.sees("a") is State.DEAD, answer=("b", "c"))
+    assert by.now_ns == awake.now_ns + late_ns
 
 
 # ---------------------------------------------------------------- suspicion, refutation
@@ -372,9 +376,8 @@ def test_members_that_know_the_same_say_no_more_than_that():
     other.hear(claim("one"), claim("z"), sender="one")
     one.take()
     other.take()
-    other.swim._ask("one:1", None)
-    other.step(TimePassed())
-    [(_, question)] = other.kinds(Sync)
+    sent = other.pass_time(other.now_ns + SWIM_SYNC_NS, answer=("one", "z"))
+    question = next(datagram for _, datagram in sent if isinstance(datagram, Sync))
     one.get(question)
     assert one.kinds(Page) == []
     one.hear(claim("z", 2), sender="z")

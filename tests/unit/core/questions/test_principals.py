@@ -1,6 +1,8 @@
 """SHOW USERS, ROLES and GRANTS."""
 
+import msgspec
 import pytest
+from rpds import HashTrieMap
 
 from leasehold.core.codec import encode
 from leasehold.core.questions import principals
@@ -42,10 +44,19 @@ def test_rights_of_all_of_one_and_on_one_object():
             show(**unknown)
 
 
-def test_the_roles_of_each_user_are_looked_at_once(monkeypatch):
-    asked = []
-    monkeypatch.setattr(principals, "_roles", lambda one, known=principals._roles: asked.append(one.id) or known(one))
+def test_the_roles_of_each_user_are_looked_at_once():
+    looks = []
+
+    class Roles(tuple):
+        __slots__ = ()
+
+        def __iter__(self):
+            looks.append(tuple(self[:]))
+            return super().__iter__()
+
     many = range(100, 200)
     both = CATALOG.changed(principal(number, f"r{number}", "role", password_hash=None) for number in many)
+    counted = {number: msgspec.structs.replace(one, roles=Roles(one.roles)) for number, one in both.principals.items()}
+    both = msgspec.structs.replace(both, principals=HashTrieMap(counted))
     principals.principals(ShowPrincipals(roles=True), both, failed)
-    assert sorted(asked) == [1, 2]
+    assert len(looks) == 2
