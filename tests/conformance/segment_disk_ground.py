@@ -149,10 +149,10 @@ class Simulated(Ground):
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.clock = SimulatedClock(loop)
-        self._network = Network(loop, random)
-        self._group = group
+        self.network = Network(loop, random)
+        self.group = group
         self.here = SegmentDisk()
-        self._there = DataNode(self._network.host("n2"))
+        self._there = DataNode(self.network.host("n2"))
         self._myself, self._peer = Published(), Published()
         self._myself.session = Session("5" * 32)
         self._myself.joined(CLUSTER, HERE, Incarnation(1))
@@ -163,12 +163,12 @@ class Simulated(Ground):
 
     def open(self) -> None:
         self.disk = self.files = self.here.open(
-            clock=self.clock, transport=self._network.host("n1"), published=self._myself
+            clock=self.clock, transport=self.network.host("n1"), published=self._myself
         )
 
     async def start(self) -> None:
         self._peer_files = self._there.disk.open(
-            clock=self.clock, transport=self._network.host("n2"), published=self._peer
+            clock=self.clock, transport=self.network.host("n2"), published=self._peer
         )
         service = DataService(
             self._there,
@@ -176,9 +176,9 @@ class Simulated(Ground):
             disk=self._peer_files,
             published=self._peer,
             clock=self.clock,
-            group=self._group,
+            group=self.group,
         )
-        await self._network.host("n2").serve(self.peer_address, service, on_fault=_raise)
+        await self.network.host("n2").serve(self.peer_address, service, on_fault=_raise)
 
     async def put(self, one: OnDisk) -> SegmentRecord:
         return await self._put(self.files, one)

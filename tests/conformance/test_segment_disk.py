@@ -244,7 +244,7 @@ def left_by_a_crash(seed: int) -> frozenset[OnDisk]:
         removed: list[SegmentId] = []
         ground.here.on_removed = lambda _table, _bucket, segment: removed.append(segment)
         ground.here.latency_ns = lambda: 2 * SECOND_NS
-        group = ground._group
+        group = ground.group
         group.create_task(quietly(ground.put(SECOND)))
         await asyncio.sleep(0.5)
         group.create_task(quietly(ground.disk.trash(FIRST)))
@@ -293,7 +293,7 @@ def test_a_paused_process_moves_nothing() -> None:
     async def check(ground: Simulated) -> None:
         record = await ground.put(FIRST)
         ground.clock.pause()
-        ground._group.create_task(quietly(ground.disk.trash(on_disk(record))))
+        ground.group.create_task(quietly(ground.disk.trash(on_disk(record))))
         await asyncio.sleep(10)
         assert ground.here.listing() == {FIRST}
         ground.clock.resume()
@@ -305,7 +305,7 @@ def test_a_paused_process_moves_nothing() -> None:
 
 def test_a_ticket_for_another_message_is_refused() -> None:
     async def check(ground: Simulated) -> None:
-        connection = ground._network.host("n1").connect(ground.peer_address)
+        connection = ground.network.host("n1").connect(ground.peer_address)
         request = FetchTicket(cluster_id=CLUSTER, table=TABLE, bucket=BUCKET, segment=segment_id(1))
         assert (await refusal(connection.call(request, timeout_ns=SECOND_NS))).code == "BAD_TICKET"
         await connection.close()

@@ -110,14 +110,14 @@ def stage(
     )
     pool = ThreadPoolExecutor(APPEND_STREAMS, thread_name_prefix="append")
     sending: list[Future[StagedSegment]] = []
-    load = _Load()
+    load = Load()
     try:
         for part in (part for batch in batches for part in parts(conform(batch, facts.fields), FLIGHT_BATCH_BYTES)):
             load.add(part)
             if load.size_bytes >= load_bytes_max:
                 staged.extend(one.result() for one in sending)
                 sending = [pool.submit(sender.send, *share) for share in load.shares(place, len(facts.buckets))]
-                load = _Load()
+                load = Load()
         staged.extend(one.result() for one in sending)
         sending = [pool.submit(sender.send, *share) for share in load.shares(place, len(facts.buckets))]
         staged.extend(one.result() for one in sending)
@@ -134,7 +134,7 @@ def _cluster_place(facts: TableFacts) -> int | None:
     return next(place for place, field in enumerate(facts.fields) if field.id == facts.cluster_by)
 
 
-class _Load:
+class Load:
     """Rows gathered for all buckets, not yet put into them."""
 
     def __init__(self, *, batches_max: int = APPEND_BATCHES_MAX, part_bytes: int = FLIGHT_BATCH_BYTES) -> None:
@@ -144,6 +144,7 @@ class _Load:
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Gathers these rows too; small batches are joined once there are many."""
         if batch.num_rows:
             self._batches.append(batch)
             self.size_bytes += batch.nbytes

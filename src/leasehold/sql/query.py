@@ -76,7 +76,7 @@ class _Dialect(Spark):
     STRICT_JSON_PATH_SYNTAX = False
 
 
-class _Parser(SparkParser):
+class BoundedParser(SparkParser):
     """Spark's grammar, except that what it does not understand is an error and never an opaque command.
 
     It also counts its steps: sqlglot reads some texts (joins without a condition) by trying 2**n ways.
@@ -91,6 +91,7 @@ class _Parser(SparkParser):
         super()._advance(times)
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
+        """Raises `ParseError` with the offset of the token."""
         at = token or self._curr
         offset = at.start if at else len(self.sql)
         # Always raised at once: sqlglot would otherwise collect errors in some of its modes and read on.
@@ -145,7 +146,7 @@ def _tree(source: Source, first: int, sparks: Callable[[exp.Query, str], Leaseho
         raise source.bad("a SELECT is expected, not this", tokens[0].start)
     _check_signs(source, first)
     try:
-        trees = _Parser(dialect=_Dialect()).parse(list(tokens), source.text)
+        trees = BoundedParser(dialect=_Dialect()).parse(list(tokens), source.text)
     except ParseError as error:
         detail = error.errors[0] if error.errors else {}
         raise source.bad(_plain(str(error)), detail.get("offset")) from error

@@ -108,9 +108,14 @@ def test_tables_and_views_of_a_session_take_a_user(spark: SparkSession, guarded:
         table(spark, "d.t", cluster=guarded.directory)
 
 
-def test_a_plan_shows_no_password(spark: SparkSession, guarded: RunningCluster) -> None:
+def test_a_plan_shows_no_password(
+    spark: SparkSession, guarded: RunningCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     frame = reader(spark, **options(guarded)).load()
     attach(spark, guarded.directory, user="u", password=PASSWORD)
     for one in (frame, spark.table("d_t")):
-        assert PASSWORD not in one._sc._jvm.PythonSQLUtils.explainString(one._jdf.queryExecution(), "extended")
+        one.explain("extended")
+        plan = capsys.readouterr().out
+        assert "Physical Plan" in plan
+        assert PASSWORD not in plan
     assert PASSWORD not in str(spark.sql("DESCRIBE EXTENDED d_t").collect())

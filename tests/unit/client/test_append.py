@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.flight import FlightServerBase
 
-from leasehold.client.append import _Load, stage  # pyright: ignore[reportPrivateUsage]
+from leasehold.client.append import Load, stage
 from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.plan import put
@@ -21,7 +21,7 @@ from tests.unit.node.cluster import cluster, rows
 
 
 def test_tiny_batches_are_joined_and_lose_no_row() -> None:
-    load = _Load(batches_max=10)
+    load = Load(batches_max=10)
     for number in range(1000):
         load.add(rows(number, 1))
         load.add(rows(0, 0))
@@ -32,7 +32,7 @@ def test_tiny_batches_are_joined_and_lose_no_row() -> None:
 
 
 def test_each_row_goes_to_the_bucket_of_its_key_in_order() -> None:
-    load = _Load()
+    load = Load()
     load.add(rows(0, 500))
     load.add(rows(500, 500))
     shares = load.shares(0, 7)
@@ -47,7 +47,7 @@ def test_each_row_goes_to_the_bucket_of_its_key_in_order() -> None:
 
 
 def test_no_message_is_larger_than_its_bound() -> None:
-    load = _Load(part_bytes=10_000)
+    load = Load(part_bytes=10_000)
     load.add(rows(0, 3 * BATCH_ROWS // 2))
     ((_, share),) = load.shares(None, 1)
     assert all(batch.nbytes <= 10_000 for batch in share)

@@ -14,10 +14,10 @@ from leasehold.client.scan import read_plan
 from leasehold.core import keys
 from leasehold.core.data.asking import Asking
 from leasehold.core.hedging import Ask, GiveUp, Hedging, Wait
-from leasehold.core.messages import ClusterFacts, Execute, Message, WhoAreYou
+from leasehold.core.messages import ClusterFacts, Execute, Message, QueryPlan, WhoAreYou
 from leasehold.core.plan import put
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotLeader, NotWritten, OutcomeUnknown, Unreachable
-from leasehold.ids import ClusterId, Generation, NodeId, StatementId, Term
+from leasehold.ids import ClusterId, Generation, NodeId, Revision, StatementId, Term
 from leasehold.limits.units import SECOND_NS
 from tests.unit.node.cluster import Cluster as Nodes
 from tests.unit.node.cluster import cluster, rows
@@ -83,9 +83,9 @@ class Hanging(Cluster):
     def __init__(self, **given: object) -> None:
         super().__init__("127.0.0.1:1", **given)  # pyright: ignore[reportArgumentType]
         self.asked: list[tuple[Message, int]] = []
-        self._connection.call = self._answer
+        self._connection.call = self.answer
 
-    def _answer(self, request: Message, timeout_ns: int) -> Message:
+    def answer(self, request: Message, timeout_ns: int) -> Message:
         self.asked.append((request, timeout_ns))
         if isinstance(request, WhoAreYou):
             return FACTS
@@ -124,16 +124,17 @@ def test_an_id_is_told_before_anything_is_sent_under_it(nobody: str, two: Nodes)
 
 def test_a_caller_is_told_that_it_is_asked_again_and_that_it_has_answered() -> None:
     told: list[tuple[str | None, float]] = []
-    client = Hanging(on_retry=lambda error, left_s: told.append((error and error.code, left_s)))
     refusals = iter([NotLeader("it does not lead")])
+    plan = QueryPlan(revision=Revision(1), plans=(), views=(), needed=())
 
-    def answer(request: Message, timeout_ns: int) -> Message:
-        for one in refusals:
-            raise one
-        return FACTS
+    class Refusing(Hanging):
+        def answer(self, request: Message, timeout_ns: int) -> Message:
+            for one in refusals:
+                raise one
+            return plan
 
-    client._connection.call = answer  # pyright: ignore[reportPrivateUsage]
-    assert client._look_up(WhoAreYou(), ClusterFacts) == FACTS  # pyright: ignore[reportPrivateUsage]
+    client = Refusing(on_retry=lambda error, left_s: told.append((error and error.code, left_s)))
+    assert client.plan_query(()) == plan
     assert [code for code, _ in told] == ["NOT_LEADER", None]
     assert 29 < told[0][1] <= 30
 

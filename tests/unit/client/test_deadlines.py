@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from leasehold.client import coordinators
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster, Table, connect
 from leasehold.client.insert import insert
@@ -124,7 +125,10 @@ def test_a_table_that_was_dropped_and_made_again_is_another_table(pair: Nodes) -
         assert caught.value.code == "TABLE_DROPPED"
 
 
-def test_an_insert_names_its_text_whenever_it_asks_for_more_time(pair: Nodes) -> None:  # noqa: F811
+def test_an_insert_names_its_text_whenever_it_asks_for_more_time(
+    pair: Nodes,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Leaping(BoottimeClock):
         """Whenever it is looked at, it is time to ask for more."""
 
@@ -134,8 +138,8 @@ def test_an_insert_names_its_text_whenever_it_asks_for_more_time(pair: Nodes) ->
             self.at_ns += TRANSACTION_RENEW_NS
             return self.at_ns
 
+    monkeypatch.setattr(coordinators, "BoottimeClock", Leaping)
     cluster, text = Answering(pair), "INSERT INTO db.t (k) VALUES (7)"
-    cluster._clock = Leaping()
     insert(cluster, text)
     assert cluster.texts == [hash_text(text)] * 2
     assert Table(cluster, pair.facts()).append(pa.table({"k": [8]})) == 1

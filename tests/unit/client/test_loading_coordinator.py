@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.messages import Message, Receipt, WhoAreYou
+from leasehold.core.messages import Message, Receipt
 from leasehold.core.records import Outcome
 from leasehold.errors import LeaseholdError, NotInitialised, NotLeader
 from leasehold.ids import StatementId
@@ -125,7 +125,7 @@ def test_a_coordinator_whose_meta_storage_is_empty_says_so() -> None:
     with started(MemoryStore(), loaded=True) as (_, address), Coordinators(address) as cluster:
         while True:
             try:
-                cluster._call(WhoAreYou(), Message)
+                cluster.status()
             except NotLeader:
                 continue  # it has not read it yet
             except NotInitialised as error:

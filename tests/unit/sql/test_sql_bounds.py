@@ -10,8 +10,9 @@ from leasehold.limits.statements import (
     VIEW_BODY_CHARACTERS_MAX,
     VIEW_NESTING_MAX,
 )
+from leasehold.sql import query
 from leasehold.sql.parse import parse, parses_at_once
-from leasehold.sql.query import _Parser  # pyright: ignore[reportPrivateUsage] - its count of steps is the subject
+from leasehold.sql.query import BoundedParser
 from tests.unit.sql.refusals import refused
 
 
@@ -65,14 +66,14 @@ def test_deep_operators_are_refused_without_running_out_of_stack() -> None:
 @pytest.mark.parametrize("joins", [15, 25, 200])
 def test_joins_without_conditions_do_not_take_exponential_time(joins: int, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
-    advance = _Parser._advance  # pyright: ignore[reportPrivateUsage]
 
-    def counted(self: _Parser, times: int = 1) -> None:
-        nonlocal steps
-        steps += 1
-        advance(self, times)
+    class Counted(BoundedParser):
+        def _advance(self, times: int = 1) -> None:
+            nonlocal steps
+            steps += 1
+            super()._advance(times)
 
-    monkeypatch.setattr(_Parser, "_advance", counted)
+    monkeypatch.setattr(query, "BoundedParser", Counted)
     assert "entangled" in refusal("CREATE VIEW a.b AS SELECT * FROM a " + "JOIN a " * joins + "1")
     assert steps < 6_000 + 10 * joins
 

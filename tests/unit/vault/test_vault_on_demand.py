@@ -1,10 +1,12 @@
 """Segments are read from the vault when they are asked for, and as they were when the process went on from it."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,12 +18,11 @@ from tests.unit.vault.test_vault_crash import digest_of
 from leasehold.core import shelf
 from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
-from leasehold.core.shelf import SEGMENTS, BucketKey
+from leasehold.core.shelf import BucketKey
 from leasehold.errors import Corrupt, Refused
 from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 from leasehold.testing.vault import VaultDisk
-from leasehold.vault import ondemand
 from leasehold.vault.limits import VAULT_LIMITS, VaultLimits
 from leasehold.vault.store import SqliteVault
 from leasehold.wire.ports import Vault
@@ -32,6 +33,25 @@ FIRST = (segment(1, 0, 1), segment(1, 0, 2), segment(1, 3, 3), segment(7, 15, 4)
 
 def bucket(table: int, number: int) -> BucketKey:
     return ObjectId(table), BucketNumber(number)
+
+
+@pytest.fixture
+def selects(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements by which values are read on demand, in their order."""
+    found: list[str] = []
+
+    class Noting(sqlite3.Connection):
+        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+            if "value" in sql:
+                found.append(sql)
+            return super().execute(sql, *arguments)
+
+    def connect(address: Any, **how: Any) -> sqlite3.Connection:
+        return sqlite_connect(address, **how, **({"factory": Noting} if "mode=ro" in str(address) else {}))
+
+    sqlite_connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    return found
 
 
 async def filled(directory: Path, limits: VaultLimits = VAULT_LIMITS) -> SqliteVault:
@@ -129,43 +149,41 @@ async def test_a_change_reads_the_keys_that_it_changes_and_no_bucket(
     await vault.close()
 
 
-async def test_what_a_base_keeps_of_a_bucket_does_not_add_up(tmp_path: Path) -> None:
+async def test_what_a_base_keeps_of_a_bucket_does_not_add_up(tmp_path: Path, selects: list[str]) -> None:
     vault = await filled(tmp_path)
     view = Catalog.reopened(await vault.reopened())
-    base = view.segments._base  # pyright: ignore[reportPrivateUsage]
-    assert isinstance(base, ondemand.FileBase)
-    for number in range(BUCKET_PATCH_KEYS_MAX + 10):
+    selects.clear()
+    for number in range(2 * BUCKET_PATCH_KEYS_MAX):
         await vault.apply((revision(number + 2, segment(1, 0, number + 10)),), HASH)
-    assert base._before == {}  # pyright: ignore[reportPrivateUsage]
+    assert len(selects) == BUCKET_PATCH_KEYS_MAX + 1, "each key by itself, then the bucket as a whole, then nothing"
     assert set(view.segments[bucket(1, 0)]) == {segment_id(1), segment_id(2)}
     await vault.close()
 
 
-async def test_a_base_keeps_nothing_of_tables_that_came_since(tmp_path: Path) -> None:
+async def test_a_base_keeps_nothing_of_tables_that_came_since(tmp_path: Path, selects: list[str]) -> None:
     vault = await filled(tmp_path)
     view = Catalog.reopened(await vault.reopened())
+    selects.clear()
     for table in range(8, 20):
         there = [segment(table, number, number) for number in range(4)]
         await vault.apply((revision(2 * table, *there),), HASH)
         if table % 2:
             await vault.apply((revision(2 * table + 1, *(gone(one) for one in there)),), HASH)
-    for shelf_of in (view.segments, view.replaced):
-        base = shelf_of._base  # pyright: ignore[reportPrivateUsage]
-        assert isinstance(base, ondemand.FileBase)
-        assert base._before == base._kept == {}  # pyright: ignore[reportPrivateUsage]
+    assert selects == [], "what is kept is read first"
     assert view == Catalog.restored(Revision(1), HASH, FIRST)
     assert bucket(8, 0) not in view.segments
     await vault.close()
 
 
 async def test_a_bucket_that_was_read_is_kept_as_it_is_without_reading_its_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, selects: list[str]
 ) -> None:
     vault = await filled(tmp_path)
     view = Catalog.reopened(await vault.reopened())
     read = view.segments[bucket(1, 0)]
-    monkeypatch.setattr(ondemand.FileBase, "_rows", None)
+    selects.clear()
     await vault.apply((revision(2, gone(FIRST[0]), segment(1, 0, 7)),), HASH)
+    assert selects == []
     assert view.segments[bucket(1, 0)] is read
     await vault.close()
 
@@ -181,8 +199,7 @@ async def test_threads_that_read_while_revisions_are_applied_see_their_own_view(
     def read(view: Catalog, rows: int) -> int:
         rounds = 0
         while not (done.is_set() and rounds):
-            fresh = Catalog(segments=type(view.segments)(view.segments._base))  # pyright: ignore[reportPrivateUsage]
-            assert {fresh.segments[one][segment_id(0)].rows for one in buckets} == {rows}
+            assert {view.segments[one][segment_id(0)].rows for one in buckets} == {rows}
             rounds += 1
         return rounds
 
@@ -199,15 +216,14 @@ async def test_threads_that_read_while_revisions_are_applied_see_their_own_view(
     await vault.close()
 
 
-async def test_what_can_be_read_again_is_not_all_kept(tmp_path: Path) -> None:
+async def test_what_can_be_read_again_is_not_all_kept(tmp_path: Path, selects: list[str]) -> None:
     vault = await filled(tmp_path, VaultLimits(buckets_cached_max=2))
     view = Catalog.reopened(await vault.reopened())
+    three = sorted(view.segments)
     for _ in range(2):
-        assert [len(view.segments[one]) for one in sorted(view.segments)] == [2, 1, 1]
-    base = view.segments._base  # pyright: ignore[reportPrivateUsage]
-    assert isinstance(base, ondemand.FileBase)
-    assert base.family == SEGMENTS
-    assert len(base._read) == 2  # pyright: ignore[reportPrivateUsage]
+        selects.clear()
+        assert [len(view.segments[one]) for one in three] == [2, 1, 1]
+        assert len(selects) == 3, "by the time that a bucket is asked for again, two others have taken its place"
     await vault.close()
 
 

@@ -17,6 +17,8 @@ class Call:
 
     def __init__(self) -> None:
         self.is_cancelled = False
+        self.is_watched = threading.Event()
+        """Set once the gate has taken the call in, or let it wait: it hears of its end from then on."""
         self._at_end: list[Callable[[], None]] | None = []
 
     def cancel(self) -> None:
@@ -27,6 +29,7 @@ class Call:
         if self._at_end is None:
             return False
         self._at_end.append(callback)
+        self.is_watched.set()
         return True
 
     def end(self) -> None:
@@ -45,11 +48,10 @@ class Entering:
         self._gate = gate
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self, waiting: int) -> "Entering":
-        """Returns once so many calls wait."""
+    def start(self) -> "Entering":
+        """Returns once the call waits or is inside."""
         self._thread.start()
-        while len(self._gate._waiting) != waiting:  # pyright: ignore[reportPrivateUsage]
-            self._thread.join(0.001)
+        assert self.call.is_watched.wait(20)
         return self
 
     def ended(self) -> bool | None:
@@ -70,7 +72,7 @@ class Ground:
         return Entering(self.gate, self.watch)
 
     def inside(self) -> list[Entering]:
-        found = [self.entering().start(0) for _ in range(2)]
+        found = [self.entering().start() for _ in range(2)]
         assert [one.ended() for one in found] == [True, True]
         return found
 
@@ -84,7 +86,7 @@ def ground() -> Iterator[Ground]:
 
 def test_calls_wait_in_order_and_those_inside_are_few(ground: Ground) -> None:
     first, _ = ground.inside()
-    waiting = [ground.entering().start(count) for count in (1, 2)]
+    waiting = [ground.entering().start() for _ in range(2)]
     assert [one.entered for one in waiting] == [None, None]
     ground.gate.leave(first.watched)
     assert waiting[0].ended()
@@ -95,14 +97,14 @@ def test_calls_wait_in_order_and_those_inside_are_few(ground: Ground) -> None:
 
 def test_with_one_more_the_call_that_waited_longest_gives_way(ground: Ground) -> None:
     ground.inside()
-    waiting = [ground.entering().start(count) for count in (1, 2, 3, 3)]
+    waiting = [ground.entering().start() for _ in range(4)]
     assert waiting[0].ended() is False
     assert [one.entered for one in waiting[1:]] == [None] * 3
 
 
 def test_a_call_that_is_slow_is_cancelled_while_others_wait_and_only_then(ground: Ground) -> None:
     slow = ground.inside()
-    waiting = ground.entering().start(1)
+    waiting = ground.entering().start()
     assert not any(one.call.is_cancelled for one in slow)
     ground.now_ns = PATIENCE_NS
     assert waiting.ended()
@@ -112,7 +114,7 @@ def test_a_call_that_is_slow_is_cancelled_while_others_wait_and_only_then(ground
 def test_a_call_that_is_decided_on_never_gives_way(ground: Ground) -> None:
     decided, slow = ground.inside()
     ground.gate.has_read(decided.watched)
-    waiting = ground.entering().start(1)
+    waiting = ground.entering().start()
     ground.now_ns = PATIENCE_NS
     assert waiting.ended()
     assert [decided.call.is_cancelled, slow.call.is_cancelled] == [False, True]
@@ -120,7 +122,7 @@ def test_a_call_that_is_decided_on_never_gives_way(ground: Ground) -> None:
 
 def test_a_call_that_ends_while_it_waits_is_forgotten(ground: Ground) -> None:
     first, _ = ground.inside()
-    gone, stays = (ground.entering().start(count) for count in (1, 2))
+    gone, stays = (ground.entering().start() for _ in range(2))
     gone.call.end()
     assert gone.ended() is False
     ground.gate.leave(first.watched)
@@ -129,7 +131,7 @@ def test_a_call_that_ends_while_it_waits_is_forgotten(ground: Ground) -> None:
 
 def test_leaving_twice_makes_room_once(ground: Ground) -> None:
     first, _ = ground.inside()
-    waiting = [ground.entering().start(count) for count in (1, 2)]
+    waiting = [ground.entering().start() for _ in range(2)]
     ground.gate.leave(first.watched)
     ground.gate.leave(first.watched)
     assert waiting[0].ended()

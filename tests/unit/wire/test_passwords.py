@@ -8,6 +8,7 @@ import pytest
 from leasehold.errors import Corrupt
 from leasehold.limits.people import PASSWORD_LANES, PASSWORD_MEMORY_KIB, PASSWORD_TIME_COST
 from leasehold.testing.passwords import QuickPasswords
+from leasehold.wire import passwords as real
 from leasehold.wire.passwords import NOBODY, Argon2Passwords
 from leasehold.wire.ports import Passwords
 
@@ -42,17 +43,20 @@ async def test_a_damaged_hash_is_no_wrong_password() -> None:
 
 
 async def test_the_loop_goes_on_while_a_password_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    passwords, loop = Argon2Passwords(), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     began, go_on = asyncio.Event(), threading.Event()
 
     class Held:
+        def __init__(self, **_parameters: int) -> None:
+            pass
+
         def hash(self, _password: str) -> str:
             loop.call_soon_threadsafe(began.set)
             assert go_on.wait(10)
             return "hash"
 
-    monkeypatch.setattr(passwords, "_hasher", Held())
-    hashing = asyncio.ensure_future(passwords.hashed("secret"))
+    monkeypatch.setattr(real, "PasswordHasher", Held)
+    hashing = asyncio.ensure_future(Argon2Passwords().hashed("secret"))
     await began.wait()
     go_on.set()
     assert await hashing == "hash"
