@@ -35,16 +35,18 @@ class Ran(msgspec.Struct, frozen=True):
             assert word in self.err, (word, self.err)
 
 
+def words(*arguments: str, directory: Path | None = None) -> list[str]:
+    """What comes behind `leasehold`."""
+    return [*arguments, *([] if directory is None else ["--dir", str(directory)])]
+
+
 def command(*arguments: str, directory: Path | None = None) -> list[str]:
-    where = [] if directory is None else ["--dir", str(directory)]
-    return [sys.executable, "-m", "leasehold.cli.main", *arguments, *where]
+    return [sys.executable, "-m", "leasehold.cli.main", *words(*arguments, directory=directory)]
 
 
 def leasehold(*arguments: str, directory: Path | None = None, timeout: float = 60, **environment: str) -> Ran:
-    words = command(*arguments, directory=directory)[3:]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        streams = {"stdout": out.fileno(), "stderr": err.fileno()}
-        child = template().start(words, **streams, env=os.environ | environment)
+        child = template().start(words(*arguments, directory=directory), out, err, os.environ | environment)
         try:
             code = child.wait(timeout)
         except subprocess.TimeoutExpired:

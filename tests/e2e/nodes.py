@@ -68,8 +68,7 @@ class Node:
             words += ["--cluster-key", str(self._cluster.directory / self._key)]
         with self._log.open("w") as log:
             if preexec is None:
-                streams = {"stdout": log.fileno(), "stderr": log.fileno()}
-                self._process = template().start(words, **streams, env=os.environ | env)
+                self._process = template().start(words, log, log, os.environ | env)
                 return self
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "leasehold.cli.main", *words],

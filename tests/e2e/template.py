@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 from leasehold.cli.entry import end_quietly_on_interrupt
 from leasehold.cli.main import main
@@ -84,13 +84,15 @@ class Template:
         self._process.wait()
 
     def start(
-        self, words: Sequence[str], *, stdout: int, stderr: int, env: Mapping[str, str], held: int | None = None
+        self, words: Sequence[str], out: IO[Any], err: IO[Any], env: Mapping[str, str], *, held: int | None = None
     ) -> Child:
-        """Runs `leasehold` with these words. With `held` it begins once a line comes from there, in a session of its
-        own."""
+        """Runs `leasehold` with these words. Its stdout goes to `out`, its stderr to `err`.
+
+        With `held` it waits until a line comes from that descriptor, and it begins in a session of its own.
+        """
         ended, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = {"words": words, "env": dict(env), "cwd": str(Path.cwd())}
-        descriptors = [its.fileno(), stdout, stderr, *([] if held is None else [held])]
+        descriptors = [its.fileno(), out.fileno(), err.fileno(), *([] if held is None else [held])]
         with its, self._lock:
             socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
             return Child(int(self._orders.recv(16)), ended)
@@ -98,7 +100,7 @@ class Template:
     def spawn(self, held: int, log: Path, arguments: list[str], environment: Mapping[str, str]) -> int:
         """As `leasehold.local.process.spawn`."""
         with log.open("ab") as out:
-            child = self.start(arguments, stdout=out.fileno(), stderr=out.fileno(), env=environment, held=held)
+            child = self.start(arguments, out, out, environment, held=held)
         child.forget()
         return child.pid
 

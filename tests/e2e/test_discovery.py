@@ -43,9 +43,8 @@ class Started:
         is_node = name.startswith("node")
         kind = ["node", "start", "--name", name] if is_node else ["coordinator"]
         with self._log.open("a") as log:
-            streams = {"stdout": log.fileno(), "stderr": log.fileno()}
             words = (*kind, "--dir", str(self.directory), *words)
-            self.process = template().start(words, **streams, env=os.environ | environment)
+            self.process = template().start(words, log, log, os.environ | environment)
 
     def said(self) -> str:
         return self._log.read_text()

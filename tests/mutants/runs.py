@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         name="a timeout told before it is durable",
         invariant="INV-DDL-1",
-        rule="an end that another leader would not come to by itself is durable before it is told",
+        rule="a rollback or a pending end is durable before its client hears of it: the next leader can't know of it",
         edits=(
             Edit(
                 "StatementRun._on_barrier",
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         name="a pending statement that a later leader finishes",
         invariant="INV-DDL-1",
-        rule="what was told COMMITTED_PENDING stays so: its procedure ends with it",
+        rule="a statement that was answered COMMITTED_PENDING stays so: its procedure ends with that answer",
         edits=(
             Edit(
                 "leave_pending", "_end(ended, procedure, forget)", "(put(keys.statement(procedure.statement), ended),)"
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         name="a rollback told while nodes hide its object",
         invariant="INV-DDL-1",
-        rule="ROLLED_BACK is told once no node hides any more what the statement had hidden",
+        rule="a client hears ROLLED_BACK once no node hides what the statement had hidden",
         edits=(
             Edit(
                 "RunEffects._await_barrier",
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         name="another revision under each leader",
         invariant="INV-DDL-1",
-        rule="the receipt of a statement tells the revision of its first transaction, whoever ends it",
+        rule="the receipt of a statement has the revision of its first transaction, whichever leader ends it",
         edits=(Edit("StatementRun._on_revision", "event.revision, event.bound_ns", "self._elected, event.bound_ns"),),
         hunters=("tests/unit/coordinator/test_procedure_steps.py",),
     ),

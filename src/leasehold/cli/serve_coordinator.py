@@ -76,7 +76,7 @@ async def _coordinator(config: CoordinatorConfig, key: bytes | None) -> None:
 
 
 async def _end(coordinator: Coordinator, leading: asyncio.Task[None], server: GrpcServer) -> None:
-    """Hands over what it leads, so that a successor need not wait, and whoever waits for an answer asks again."""
+    """Hands the leadership over, so that a successor need not wait and clients that wait for an answer ask again."""
     if coordinator.leader is not None:
         coordinator.hand_over()
         await asyncio.wait([leading], timeout=HAND_OVER_NS / SECOND_NS)

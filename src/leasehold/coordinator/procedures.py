@@ -1,4 +1,4 @@
-"""Procedures at the leader: drives the run of each statement (`core/ddl/run.py`), whoever still waits for it."""
+"""Procedures at the leader: drives the run of each statement (`core/ddl/run.py`), even after its client has gone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

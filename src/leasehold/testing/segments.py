@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from leasehold.core.catalog import Catalog
 from leasehold.core.cutoff import rows_taken_away
 from leasehold.core.data.hiding import Hiding
-from leasehold.core.data.segment_files import Stamp
+from leasehold.core.data.segment_files import Stamp, file_of
 from leasehold.core.lease import Pass
 from leasehold.core.messages import ReadTicket
 from leasehold.core.reconcile import OnDisk
@@ -59,7 +59,7 @@ class MemorySegments:
     async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[Part]:
         """The rows from `row` on. Raises `Corrupt` for damaged ones, as the checksums of pages show it."""
         del telling  # a row is its id
-        one = OnDisk(ticket.table, ticket.bucket, ticket.segment)
+        one = file_of(ticket)
         content = self._content(one)
         while row < len(content.rows):
             await self._pass()

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 from leasehold.core.data.runtime import Condition
 from leasehold.limits.sessions import CLOCK_SLEEP_STEP_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.clock import sleep_ns
 
 T = TypeVar("T")
 
@@ -43,9 +44,8 @@ class ThreadRuntime:
 
     async def sleep_until(self, deadline_ns: int) -> None:
         """Blocks this thread; after a suspend of the machine at most CLOCK_SLEEP_STEP_NS longer."""
-        never = threading.Event()
         while (left_ns := deadline_ns - self.now_ns()) > 0:
-            never.wait(min(left_ns, CLOCK_SLEEP_STEP_NS) / SECOND_NS)
+            sleep_ns(min(left_ns, CLOCK_SLEEP_STEP_NS))
 
     def condition(self) -> Condition:
         """A new one."""

@@ -14,8 +14,7 @@ under one hash. Nothing of it is visible: the commit compares what the answer sa
 Each step decides on the view of a guard of its own, by the rules of `core/data/write_access.py`. Between them nothing
 is decided and nothing is released: a fence that begins and ends while rows come costs nothing. The schema that the rows
 were made to fit and the peers that they went to stay those of the first view: the commit compares both with the catalog
-of its moment. Columns are told by their field ids, so what was renamed since the writer looked is written where it
-belongs.
+of its moment. Columns are told by their field ids: a column that was renamed since the writer looked gets its rows.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ import msgspec
 from leasehold.core.data.forwarding import FORWARD_LIMITS, Forwarding, ForwardLimits
 from leasehold.core.data.peers import Chunk, Peers
 from leasehold.core.data.requests import Requests, Slots, check_cluster
-from leasehold.core.data.segment_files import RowBatch, WritesFiles
+from leasehold.core.data.segment_files import RowBatch, WritesFiles, file_of
 from leasehold.core.data.write_access import (
     Admitted,
     admit_forward,
@@ -47,7 +46,6 @@ from leasehold.core.messages import (
     StagedSegment,
     WriteTicket,
 )
-from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import ColumnStatistics, Field, TableRecord
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_WRITES_MAX
@@ -144,7 +142,7 @@ class Appends(Generic[B]):
             min_in_sync=admitted.min_in_sync,
             limits=self._forward_limits,
         )
-        with self._files.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
+        with self._files.create(file_of(ticket)) as file:
             async with forwarding:
 
                 async def hand_on(chunk: bytes) -> None:
@@ -189,7 +187,7 @@ class Appends(Generic[B]):
 
     async def _accept(self, ticket: ForwardTicket, chunks: AsyncGenerator[Chunk | BytesEnd, None]) -> SegmentStored:
         digest = hashlib.sha256()
-        with self._files.create(OnDisk(ticket.table, ticket.bucket, ticket.segment)) as file:
+        with self._files.create(file_of(ticket)) as file:
             end: BytesEnd | None = None
             async with aclosing(chunks):
                 async for chunk in chunks:

@@ -1,8 +1,8 @@
 """Fetching: whole segments from one node to another, when a replica lacks what its bucket should hold.
 
 Segments are immutable and named once, and the manifest says what each byte of them must be, so a copy is right or
-wrong whoever sent it, and whenever: that is why a node without a lease may give one, and take one. Who asks proves by
-his session that he is a node, as last known here: no right covers a whole segment.
+wrong, whoever sent it and whenever. So a node without a lease may give one and take one. No right covers a whole
+segment: the asking process proves by its session that it is a node of the cluster, as last known here.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from leasehold.core.data.peers import Chunk
 from leasehold.core.data.requests import Requests, Serving, Slots, check_cluster, check_node, missing
-from leasehold.core.data.segment_files import GivesFiles, NewFile, WritesFiles
+from leasehold.core.data.segment_files import GivesFiles, NewFile, WritesFiles, file_of
 from leasehold.core.data.write_access import Peer
 from leasehold.core.messages import FetchTicket
 from leasehold.core.reconcile import OnDisk
@@ -46,23 +46,19 @@ class Fetches:
         """Raises what stands against it. No guard: see above. Raises `Forbidden` for who is no node."""
         check_cluster(self._serving, request.cluster_id)
         check_node(request.node, request.session, self._serving.view)
-        if not self._files.exists(_place(request)):
+        if not self._files.exists(file_of(request)):
             raise missing(self._serving, request.segment)
 
     async def give(self, request: FetchTicket) -> AsyncGenerator[bytes, None]:
         """The bytes of a segment, once `open` has found nothing against it."""
         with self._reading.one():
-            async with aclosing(self._files.chunks(_place(request))) as chunks:
+            async with aclosing(self._files.chunks(file_of(request))) as chunks:
                 async for chunk in chunks:
                     with self._counting:
                         self.bytes_given += len(chunk)
                     yield chunk
             with self._counting:
                 self.segments_given += 1
-
-
-def _place(request: FetchTicket) -> OnDisk:
-    return OnDisk(request.table, request.bucket, request.segment)
 
 
 # ---------------------------------------------------------------- taking
@@ -112,7 +108,7 @@ async def fetch_segment(
     """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
 
     A copy that differs from the manifest is thrown away and the next place asked. A file that is there already is never
-    replaced. `on_asked` is told of each place that was asked what was wrong with it, None for a whole copy.
+    replaced. `on_asked` gets each place that was asked, and what was wrong with its copy: None if it was whole.
     Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR for this node's own disk, and `Refused` with
     code BAD_SEGMENT_RECORD or BAD_SEGMENT_NAME for a record that describes no segment.
     """

@@ -58,24 +58,6 @@ class PeerCalls(Protocol):
         ...
 
 
-class Silent:
-    """The peers that did not answer lately: they get nothing, so that no write waits for them, until they answer."""
-
-    def __init__(self) -> None:
-        self._peers: set[NodeId] = set()
-
-    def __contains__(self, node: NodeId) -> bool:
-        return node in self._peers
-
-    def left_out(self, node: NodeId) -> None:
-        """It was silent."""
-        self._peers.add(node)
-
-    def answered(self, node: NodeId) -> None:
-        """Its process answers: the next write is passed on to it."""
-        self._peers.discard(node)
-
-
 class Peers:
     """Which peers are silent: they get nothing until they answer a probe. All writes of a process share it."""
 
@@ -84,7 +66,7 @@ class Peers:
         self.calls = calls
         self._probes_max = probes_max
         self._lock = runtime.condition()
-        self._silent = Silent()
+        self._silent: set[NodeId] = set()
         self._probed: set[NodeId] = set()
         """Those that are being probed."""
 
@@ -102,7 +84,7 @@ class Peers:
     def left_out(self, peer: Peer) -> None:
         """It was silent. It is probed from now on, and gets bytes again as soon as it answers."""
         with self._lock:
-            self._silent.left_out(peer[0])
+            self._silent.add(peer[0])
             if peer[0] in self._probed:
                 return
             self._probed.add(peer[0])
@@ -127,4 +109,4 @@ class Peers:
 
     def _answered(self, peer: Peer) -> None:
         with self._lock:
-            self._silent.answered(peer[0])
+            self._silent.discard(peer[0])

@@ -29,10 +29,9 @@ from leasehold.core.data.hiding import Hidings
 from leasehold.core.data.read_access import authorise, check_sound, is_replaceable
 from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.data.segment_files import B, ReadsSegments, Stamp
+from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
 from leasehold.core.lease import guard
 from leasehold.core.messages import BatchMark, ReadTicket
-from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Field, SegmentRecord, TableRecord
 from leasehold.errors import Corrupt, Definite
 from leasehold.ids import SegmentId
@@ -69,7 +68,7 @@ class Scans(Generic[B]):
         await self._requests.until_shown(ticket.revision, bucket, ticket.generation)
         view = self._requests.guarded(bucket).view
         table = authorise(ticket, view)
-        if not self._files.exists(_place(ticket)):
+        if not self._files.exists(file_of(ticket)):
             raise missing(self._serving, ticket.segment)
         hidings = Hidings(ticket.cutoff)
         return OpenScan(ticket, hidings, hidings.of(table, _segment(ticket, view), view).fields)
@@ -123,18 +122,18 @@ class Scans(Generic[B]):
 
     async def _verify(self, ticket: ReadTicket) -> None:
         """Holds the whole file against its hash, unless that was done."""
-        stamp = self._files.stamp(_place(ticket))
+        stamp = self._files.stamp(file_of(ticket))
         if stamp is None:
             raise missing(self._serving, ticket.segment)
         known = (ticket.segment, ticket.sha256, stamp)
         if known not in self._verified:
-            await self._files.verify(_place(ticket), ticket.sha256)
+            await self._files.verify(file_of(ticket), ticket.sha256)
             self._verified.add(known)
 
     async def _is_damaged(self, ticket: ReadTicket) -> bool:
         """Whether the file is not what the manifest says, all of it read once more."""
         try:
-            await self._files.verify(_place(ticket), ticket.sha256)
+            await self._files.verify(file_of(ticket), ticket.sha256)
         except Corrupt:
             return True
         except Definite:
@@ -148,7 +147,7 @@ class Scans(Generic[B]):
         """
         passed = guard(self._serving, self._requests.runtime.now_ns)
         if passed is not None and is_replaceable(ticket, passed.view, self._serving.node):
-            await self._files.trash(_place(ticket))
+            await self._files.trash(file_of(ticket))
 
 
 class _Verified:
@@ -171,10 +170,6 @@ class _Verified:
             self._known[known] = None
             if len(self._known) > self._most:
                 self._known.popitem(last=False)
-
-
-def _place(ticket: ReadTicket) -> OnDisk:
-    return OnDisk(ticket.table, ticket.bucket, ticket.segment)
 
 
 def _segment(ticket: ReadTicket, view: Catalog) -> SegmentRecord:

@@ -7,12 +7,17 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.data.hiding import Hiding
 from leasehold.core.data.peers import Chunk
 from leasehold.core.lease import Pass
-from leasehold.core.messages import ReadTicket
+from leasehold.core.messages import FetchTicket, ForwardTicket, ReadTicket, WriteTicket
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Field, SegmentRecord
 
 Stamp = tuple[int, ...]
 """Tells one finished file of a name from another one, without reading it."""
+
+
+def file_of(ticket: ReadTicket | WriteTicket | ForwardTicket | FetchTicket) -> OnDisk:
+    """The file that a ticket is about."""
+    return OnDisk(ticket.table, ticket.bucket, ticket.segment)
 
 
 class RowBatch(Protocol):
@@ -48,12 +53,16 @@ class NewFile(Protocol):
         ...
 
 
-class WritesFiles(Protocol):
-    """Takes new files. A name that is none of a segment is `Refused` with code BAD_SEGMENT_NAME."""
+class FindsFiles(Protocol):
+    """Knows which segments are there."""
 
     def exists(self, one: OnDisk) -> bool:
         """Whether a segment is there, finished."""
         ...
+
+
+class WritesFiles(FindsFiles, Protocol):
+    """Takes new files. A name that is none of a segment is `Refused` with code BAD_SEGMENT_NAME."""
 
     def create(self, one: OnDisk) -> NewFile:
         """Begins a file. Raises `AlreadyExists` if it is there or being written."""
@@ -64,24 +73,16 @@ class WritesFiles(Protocol):
         ...
 
 
-class GivesFiles(Protocol):
+class GivesFiles(FindsFiles, Protocol):
     """Gives the bytes of finished files."""
-
-    def exists(self, one: OnDisk) -> bool:
-        """Whether a segment is there, finished."""
-        ...
 
     def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
         """All bytes of a file in their order. Raises `Corrupt` if it can't be read."""
         ...
 
 
-class ReadsSegments(Protocol[B]):
+class ReadsSegments(FindsFiles, Protocol[B]):
     """Reads rows from finished files."""
-
-    def exists(self, one: OnDisk) -> bool:
-        """Whether a segment is there, finished."""
-        ...
 
     def stamp(self, one: OnDisk) -> Stamp | None:
         """Of the file that is there now; None if there is none."""

@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.data.forwarding import Judgement, judge, judge_probed, patience_ns, probe_delay_ns
-from leasehold.core.data.peers import Probed, Silent
+from leasehold.core.data.peers import Peers, Probed
 from leasehold.core.messages import NodeStatus
 from leasehold.limits.replication import (
     FORWARD_PATIENCE_MAX_NS,
@@ -11,6 +11,7 @@ from leasehold.limits.replication import (
     FORWARD_PROBE_DELAY_NS,
     FORWARD_SLOWER,
 )
+from leasehold.wire.steps import ThreadRuntime, run
 
 
 @pytest.mark.parametrize(
@@ -58,9 +59,21 @@ def test_a_peer_that_has_not_said_that_it_takes_the_file_is_probed_early():
 
 
 def test_a_peer_gets_nothing_from_its_silence_to_its_answer():
-    silent = Silent()
-    silent.left_out(3)
-    assert (3 in silent, 1 in silent) == (True, False)
-    silent.answered(3)
-    silent.answered(1)
-    assert 3 not in silent
+    one, three, answering = (1, "one"), (3, "three"), set()
+
+    class Calls:
+        async def is_answering(self, address, timeout_ns):
+            return address in answering
+
+    class AtOnce(ThreadRuntime):
+        def start(self, work, *, name, daemon=False):
+            run(work)
+
+    peers = Peers(AtOnce(lambda: 0), Calls(), probes_max=0)
+    peers.left_out(three)
+    assert run(peers.worth_a_try([one, three], 1)) == [one]
+    answering.add("three")
+    assert run(peers.worth_a_try([one, three], 1)) == [one, three]
+    peers.left_out(one)
+    answering.add("one")
+    assert run(peers.worth_a_try([one, three], 1)) == [one, three]
