@@ -4,8 +4,7 @@ disks and the statements would fire. (Those of the lease are proven by `broken.p
 
 import msgspec
 
-from leasehold.core.queueing import Claim
-from leasehold.core.records import Allocated, Claiming, Joining, Outcome, Step
+from leasehold.core.records import Allocated, Claim, Claiming, Joining, Outcome, Step
 from leasehold.errors import NotFound, Refused
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.vault import VaultStep

@@ -24,8 +24,7 @@ from leasehold.core.explain import Circumstances, explained
 from leasehold.core.messages import Receipt, Rows, WaitingFor
 from leasehold.core.operations import Change
 from leasehold.core.origin import Origin, check_same_asker, hash_text, other_statement
-from leasehold.core.queueing import Claim
-from leasehold.core.records import Outcome
+from leasehold.core.records import Claim, Outcome
 from leasehold.core.rights import check_statement, user_by
 from leasehold.errors import BadStatement, Indefinite, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId, is_hex_128

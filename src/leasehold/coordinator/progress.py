@@ -6,8 +6,8 @@ from leasehold.coordinator.leasing import Leasing, Waiting
 from leasehold.coordinator.running import Running
 from leasehold.core.catalog import Catalog
 from leasehold.core.explain import NodeWait
-from leasehold.core.history import node_name, node_names
 from leasehold.core.messages import Rows, WaitingFor
+from leasehold.core.node_names import node_name, node_names
 from leasehold.core.questions.procedures import RunningStatement, procedures
 from leasehold.ids import NodeId, Revision, StatementId
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from leasehold.coordinator.leasing import Leasing
-from leasehold.core.queueing import Claim, ObjectQueues
+from leasehold.core.queueing import ObjectQueues
+from leasehold.core.records import Claim
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.statements import STATEMENTS_RUNNING_MAX
 from leasehold.wire.ports import Clock

@@ -11,7 +11,7 @@
 
 from typing import Final, assert_never
 
-from leasehold.core.queueing import Claim
+from leasehold.core.records import Claim
 from leasehold.core.statements import (
     AddColumns,
     AlterCluster,

@@ -4,10 +4,10 @@ from collections import Counter
 from heapq import nlargest
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import cleaning
+from leasehold.core.dropped import cleaning
 from leasehold.core.messages import Rows
+from leasehold.core.node_names import node_names
 from leasehold.core.records import StatementRecord
-from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
 from leasehold.limits.statements import HISTORY_ROWS_MAX
 from leasehold.limits.units import MILLISECOND_NS
 
@@ -45,15 +45,3 @@ def _nodes(record: StatementRecord, catalog: Catalog) -> str:
     if cleans:
         parts.append(f"deleting files: {node_names(cleans, catalog)}")
     return ", ".join(parts)
-
-
-def node_names(nodes: tuple[NodeId, ...], catalog: Catalog) -> str:
-    """Nodes by name, for people."""
-    return ", ".join(node_name(one, catalog) for one in nodes)
-
-
-def node_name(node: NodeId, catalog: Catalog) -> str:
-    """One of them; its number where it has none."""
-    if node == STRANGERS:
-        return STRANGERS_NAME
-    return catalog.nodes[node].name if node in catalog.nodes else str(node)

@@ -15,7 +15,7 @@ import msgspec
 
 from leasehold.core import keys
 from leasehold.core.catalog import BucketKey, Catalog
-from leasehold.core.ddl import cleaned
+from leasehold.core.dropped import cleaned
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import BucketRecord, UseState

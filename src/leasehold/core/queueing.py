@@ -11,14 +11,8 @@ they change, however many wait.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from enum import Enum
 
-
-class Claim(Enum):
-    """How an object is used."""
-
-    SHARED = "shared"
-    EXCLUSIVE = "exclusive"
+from leasehold.core.records import Claim
 
 
 class _Queue:

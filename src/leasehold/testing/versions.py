@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from leasehold.core import keys
-from leasehold.core.queueing import Claim
-from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.records import Claim, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.ids import Revision
 from leasehold.testing.history import Committed
 

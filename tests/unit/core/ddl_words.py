@@ -5,8 +5,8 @@ import msgspec
 from leasehold.core import ddl, keys
 from leasehold.core.claims import VIEWS, claims, table_name
 from leasehold.core.codec import decode_record
-from leasehold.core.queueing import Claim
 from leasehold.core.records import (
+    Claim,
     Field,
     HiddenTable,
     HiddenView,

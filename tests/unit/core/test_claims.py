@@ -3,8 +3,7 @@
 import pytest
 
 from leasehold.core.claims import claims
-from leasehold.core.queueing import Claim
-from leasehold.core.records import PrincipalKind, Right
+from leasehold.core.records import Claim, PrincipalKind, Right
 from leasehold.core.statements import (
     AlterCluster,
     AlterDatabase,

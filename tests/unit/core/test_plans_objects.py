@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from leasehold.core import ddl, keys
+from leasehold.core.dropped import cleaned, cleaning
 from leasehold.core.leftovers import leftovers
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
@@ -189,13 +190,13 @@ def test_what_a_statement_dropped_is_told_until_it_is_clean():
     procedure = base.begin(drop_database(cascade=True))
     record = base.catalog.statements[procedure.statement]
     assert record.dropped == (2, 3)
-    assert ddl.cleaning(record, base.catalog) == ()
+    assert cleaning(record, base.catalog) == ()
     base.commit(ddl.finish(procedure, base.catalog))
-    assert ddl.cleaning(record, base.catalog) == (1, 2)
-    base.commit(ddl.cleaned(base.catalog, 2, 1))
-    assert ddl.cleaning(record, base.catalog) == (2,)
-    base.commit(ddl.cleaned(base.catalog, 3, 2))
-    assert ddl.cleaning(record, base.catalog) == ()
+    assert cleaning(record, base.catalog) == (1, 2)
+    base.commit(cleaned(base.catalog, 2, 1))
+    assert cleaning(record, base.catalog) == (2,)
+    base.commit(cleaned(base.catalog, 3, 2))
+    assert cleaning(record, base.catalog) == ()
 
 
 # ---------------------------------------------------------------- CASCADE

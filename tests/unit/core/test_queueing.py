@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.queueing import Claim, ObjectQueues
+from leasehold.core.queueing import ObjectQueues
+from leasehold.core.records import Claim
 
 S, X = Claim.SHARED, Claim.EXCLUSIVE
 

@@ -5,8 +5,7 @@ import pytest
 
 from leasehold.core import ddl, keys
 from leasehold.core.claims import claims
-from leasehold.core.queueing import Claim
-from leasehold.core.records import LargestLeaseRecord
+from leasehold.core.records import Claim, LargestLeaseRecord
 from leasehold.core.settings import SETTINGS as ALL
 from leasehold.core.settings import largest_lease_lowered, settings_changes, settings_rows
 from leasehold.core.statements import AlterCluster

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from leasehold.core import keys
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import cleaned
+from leasehold.core.dropped import cleaned
 from leasehold.core.messages import SegmentsHeld, SegmentsMissing, TableCleaned
 from leasehold.core.operations import Change
 from leasehold.core.plan import put

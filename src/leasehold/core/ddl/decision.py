@@ -11,8 +11,7 @@ from leasehold.core.ddl.receipts import timed_out
 from leasehold.core.operations import Change
 from leasehold.core.origin import Origin
 from leasehold.core.plan import Context
-from leasehold.core.queueing import Claim
-from leasehold.core.records import ProcedureRecord, Waited
+from leasehold.core.records import Claim, ProcedureRecord, Waited
 from leasehold.core.statements import Definition
 from leasehold.ids import Revision, StatementId, Term
 

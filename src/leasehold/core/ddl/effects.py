@@ -9,8 +9,7 @@ import msgspec
 
 from leasehold.core.ddl.decision import Undecided
 from leasehold.core.messages import Receipt
-from leasehold.core.queueing import Claim
-from leasehold.core.records import BarrierReceipt, ProcedureRecord
+from leasehold.core.records import BarrierReceipt, Claim, ProcedureRecord
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import NodeId, Revision
 

@@ -7,8 +7,7 @@ import msgspec
 from leasehold.core.barrier import Fail, Proceed
 from leasehold.core.ddl.decision import Decision
 from leasehold.core.plan import Context
-from leasehold.core.queueing import Claim
-from leasehold.core.records import ProcedureRecord
+from leasehold.core.records import Claim, ProcedureRecord
 from leasehold.core.statements import Definition
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision

@@ -25,9 +25,9 @@ from leasehold.core.operations import Change
 from leasehold.core.origin import other_statement
 from leasehold.core.plan import Context, put
 from leasehold.core.plans import plan, removed, restored
-from leasehold.core.queueing import Claim
 from leasehold.core.records import (
     BarrierReceipt,
+    Claim,
     HiddenTable,
     HiddenView,
     Outcome,
@@ -39,7 +39,7 @@ from leasehold.core.records import (
 from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
 from leasehold.errors import NotFound, Refused
-from leasehold.ids import NodeId, ObjectId, Revision, StatementId, Term, TransactionId
+from leasehold.ids import NodeId, Revision, StatementId, Term, TransactionId
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
@@ -264,20 +264,3 @@ def leader_changes(record: StatementRecord) -> int:
     if record.term == 0 or not record.barriers:
         return 0
     return max(0, record.barriers[-1].term - record.term)
-
-
-def cleaned(catalog: Catalog, table: ObjectId, node: NodeId) -> tuple[Change, ...]:
-    """A node has deleted what it held of a dropped table."""
-    dropped = catalog.dropped.get(table)
-    if dropped is None or node not in dropped.pending:
-        return ()
-    pending = tuple(one for one in dropped.pending if one != node)
-    if not pending:
-        return (Change(keys.dropped(table), None),)
-    return (put(keys.dropped(table), msgspec.structs.replace(dropped, pending=pending)),)
-
-
-def cleaning(record: StatementRecord, catalog: Catalog) -> tuple[NodeId, ...]:
-    """The nodes that have not yet deleted what they hold of the tables that a statement dropped."""
-    dropped = [catalog.dropped.get(table) for table in record.dropped]
-    return tuple(sorted({node for one in dropped if one is not None for node in one.pending}))

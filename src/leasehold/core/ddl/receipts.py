@@ -3,7 +3,8 @@
 import msgspec
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl.procedure import cleaning, leader_changes
+from leasehold.core.ddl.procedure import leader_changes
+from leasehold.core.dropped import cleaning
 from leasehold.core.messages import Receipt
 from leasehold.core.records import BarrierReceipt, Outcome, StatementRecord, Waited
 from leasehold.errors import Refused

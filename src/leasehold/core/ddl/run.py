@@ -100,12 +100,11 @@ from leasehold.core.ddl.events import (
 from leasehold.core.ddl.procedure import ended
 from leasehold.core.ddl.receipts import nothing_to_do, overrun, receipt, settled_as_well, timed_out
 from leasehold.core.ddl.states import LEGAL, RunState
-from leasehold.core.history import node_names
 from leasehold.core.messages import Receipt
+from leasehold.core.node_names import node_names
 from leasehold.core.origin import Origin
 from leasehold.core.plan import Context
-from leasehold.core.queueing import Claim
-from leasehold.core.records import BarrierReceipt, ProcedureRecord, Step, Waited
+from leasehold.core.records import BarrierReceipt, Claim, ProcedureRecord, Step, Waited
 from leasehold.core.statements import Definition
 from leasehold.errors import Definite, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 
 from leasehold.core.catalog import Catalog
-from leasehold.core.ddl import cleaning
-from leasehold.core.history import node_names
+from leasehold.core.dropped import cleaning
 from leasehold.core.messages import Rows
+from leasehold.core.node_names import node_names
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.records import StatementRecord, Step
 from leasehold.ids import NodeId, StatementId

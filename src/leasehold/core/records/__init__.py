@@ -42,6 +42,7 @@ from leasehold.core.records.objects import (
 from leasehold.core.records.principals import GrantRecord, LoginRecord, PrincipalKind, PrincipalRecord, Right
 from leasehold.core.records.statements import (
     BarrierReceipt,
+    Claim,
     ExpiredRows,
     Hidden,
     HiddenColumn,
@@ -67,6 +68,7 @@ __all__ = [
     "AnyRecord",
     "BarrierReceipt",
     "BucketRecord",
+    "Claim",
     "Claiming",
     "ClusterRecord",
     "ColumnStatistics",

@@ -1,14 +1,20 @@
 """Statements: what became of them, and the procedures that run them."""
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import TypeAlias
 
 import msgspec
 
-from leasehold.core.queueing import Claim
 from leasehold.core.records.base import Record
 from leasehold.core.records.principals import Right
 from leasehold.ids import FieldId, NodeId, ObjectId, PrincipalId, Revision, Sequence, StatementId, Term
+
+
+class Claim(Enum):
+    """How a statement uses an object (`core/queueing.py`)."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
 
 
 class SettledHow(StrEnum):

@@ -43,8 +43,7 @@ from leasehold.core.ddl.events import (
 )
 from leasehold.core.ddl.receipts import receipt
 from leasehold.core.messages import Receipt
-from leasehold.core.queueing import Claim
-from leasehold.core.records import Outcome
+from leasehold.core.records import Claim, Outcome
 from leasehold.errors import Indefinite, OutcomeUnknown, Refused
 from tests.unit.core.ddl.lives import (
     ADD,
