@@ -20,8 +20,8 @@ from leasehold.core.records import Outcome
 from leasehold.core.statements import AnyStatement, Definition
 from leasehold.errors import LeaseholdError
 from leasehold.sql.parse import parse
+from tests.documents import ROOT
 
-ROOT = Path(__file__).parents[2]
 BLOCK: Final = re.compile(r"^```(console|python|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE: Final = re.compile(r"(.*?);\n((?:--[^\n]*\n)*)", re.DOTALL)
 

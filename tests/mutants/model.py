@@ -15,7 +15,7 @@ class Mutant(NamedTuple):
 
     name: str
     invariant: str
-    """Its id in DESIGN, section 10: the check that is expected to fire, and that the worlds hunt with first."""
+    """Its id in docs/protocols.md: the check that is expected to fire, and that the worlds hunt with first."""
     rule: str
     """What the sound code does."""
     edits: tuple[Edit, ...]
@@ -34,7 +34,7 @@ INVARIANTS = (
     *("INV-REC-1", "INV-REC-2", "INV-REC-3"),
     *("INV-VIEW-1", "INV-RIGHT-1"),
 )
-"""Every id of DESIGN, section 10."""
+"""Every id of docs/protocols.md."""
 
 FACTS = (
     "deadline from the receive time",

@@ -18,7 +18,7 @@ from tests.sim import recovery_words as recovery
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
 CHANGE_NS = 7_500_000_000
-"""What a change of leader adds at most to a statement's bound (DESIGN section 8)."""
+"""What a change of leader adds at most to a statement's bound (docs/design.md, "Schema changes")."""
 
 
 class Over(Exception):

@@ -1,4 +1,4 @@
-"""Snapshots: all of the watched range at one revision, page by page, for nodes that can't replay (DESIGN section 6, c).
+"""Snapshots: all of the watched range at one revision, page by page, for nodes that can't replay (docs/recovery.md, c).
 
 The revision is the newest one that this leader knows, held against compaction from the same step on. All pages are
 read at it, or where that is compacted at one that is the same, each from the key after the last one (R11), while

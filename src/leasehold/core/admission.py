@@ -1,7 +1,8 @@
-"""Admission: whether the leader gives out an id and lets a process in (DESIGN section 5; theory in `core/identity.py`).
+"""Admission: whether the leader gives out an id and lets a process in.
 
-All decisions are pure; the leader runs them inside its one transaction at a time and answers after it is durable.
-Everything is validated before anything changes, and an id is looked up by its token, so asking twice is harmless.
+The theory is in `core/identity.py`, the design in docs/design.md, "Identity". All decisions are pure; the leader runs
+them inside its one transaction at a time and answers after it is durable. Everything is validated before anything
+changes, and an id is looked up by its token, so asking twice is harmless.
 """
 
 import re

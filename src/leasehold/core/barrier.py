@@ -1,9 +1,9 @@
-"""The barrier: waits until no lease that has not ended is held by a node behind a revision (DESIGN section 8).
+"""The barrier: waits until no lease that has not ended is held by a node behind a revision.
 
-It is opened in the same step in which the floor rises to R, with the bounds that the grantor had noted until then:
-they are **frozen**. From then on a node is settled for good as soon as its incarnation reports R, its frozen bound
-passes, or its incarnation is closed. Every later grant needs R, so later grants can't unsettle it, and the wait ends
-whatever a node does (INV-BARRIER-1).
+The reasons are in docs/design.md, "Schema changes". A barrier is opened in the same step in which the floor rises to R,
+with the bounds that the grantor had noted until then: they are **frozen**. From then on a node is settled for good as
+soon as its incarnation reports R, its frozen bound passes, or its incarnation is closed. Every later grant needs R, so
+later grants can't unsettle it, and the wait ends whatever a node does (INV-BARRIER-1).
 
 | state   | event                          | next    |
 | pending | reported applied >= R          | applied |

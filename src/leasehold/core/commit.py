@@ -1,4 +1,4 @@
-"""Write transactions: OPEN, then COMMITTED or ABORTED, once (DESIGN section 9).
+"""Write transactions: OPEN, then COMMITTED or ABORTED, once (docs/design.md, "Data").
 
 Theory of operation. Nodes stage segments; nothing of them is visible. The commit is one transaction of the leader
 that ends the record and writes the manifest, after comparing all that could have changed since the rows were

@@ -1,4 +1,4 @@
-"""What two drifting clocks can still promise each other (DESIGN section 3).
+"""What two drifting clocks can still promise each other (docs/design.md, "Time").
 
 Every clock gains or loses at most `drift_ppm` parts in a million. A span that a slow clock measures as `n`
 lasts at most n / (1 - d) in real time, in which a fast clock counts at most n x (1 + d) / (1 - d). All

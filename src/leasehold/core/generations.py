@@ -1,4 +1,4 @@
-"""Generations: how a cluster goes on whose newest meta storage is lost (DESIGN section 6; `leasehold recover`).
+"""Generations: how a cluster goes on whose newest meta storage is lost (docs/recovery.md; `leasehold recover`).
 
 An older state of the meta storage, a restored backup, comes back with numbers that were given out since, to nodes,
 tables, incarnations and terms, and revisions that were other ones before. So it begins a new generation:

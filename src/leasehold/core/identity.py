@@ -1,4 +1,4 @@
-"""Identity: how a node gets an id once and is let in at every start (DESIGN section 5).
+"""Identity: how a node gets an id once and is let in at every start (docs/design.md, "Identity").
 
 Theory of operation. The node writes what it is about to ask **before** it asks, and what it was told before it
 acts on it; the leader decides inside one transaction and answers after it. So a crash, or a lost, doubled or late

@@ -1,12 +1,12 @@
 """Leadership: which coordinator leads, by one record that its holder beats and everybody else watches.
 
-Theory of operation (DESIGN section 4). The record says term, holder, beat and duration. The **reign** of a holder
-lasts until the instant at which it sent its last successful beat plus the duration, on its own clock; past that it is
-over for good, whatever answers still come. A **challenger** counts from the answer to its first read of a record, and
-takes it by compare-and-swap, with the next term, once it has seen it unchanged for as long as the fastest clock may
-need for the duration that the slowest one counts, plus a margin. What it read had been written by then, so the beat
-had been sent before: the reign has ended in real time before the challenger's swap is even sent. A swap that loses
-against a beat in flight changes nothing.
+Theory of operation (docs/design.md, "Meta storage"). The record says term, holder, beat and duration. The **reign** of
+a holder lasts until the instant at which it sent its last successful beat plus the duration, on its own clock; past
+that it is over for good, whatever answers still come. A **challenger** counts from the answer to its first read of a
+record, and takes it by compare-and-swap, with the next term, once it has seen it unchanged for as long as the fastest
+clock may need for the duration that the slowest one counts, plus a margin. What it read had been written by then, so
+the beat had been sent before: the reign has ended in real time before the challenger's swap is even sent. A swap that
+loses against a beat in flight changes nothing.
 
 Beats are compare-and-swaps of the record alone; every other transaction of a leader compares the key that only
 elections write (`keys.TERM`), so that beats under way never fail a transaction.

@@ -1,6 +1,6 @@
 """The lease: how a node may serve from its own copy of the catalog, and how a leader knows when it can't any more.
 
-Theory of operation (DESIGN section 7). The **holder** asks; nothing is pushed. It stamps a renewal at local time
+Theory of operation (docs/design.md, "Lease"). The **holder** asks; nothing is pushed. It stamps a renewal at local time
 `s` before the renewal leaves, and a grant that echoes the renewal sets the deadline to at most `s + duration`.
 The **grantor** notes its bound, own receive time plus the duration as the fastest clock would count it plus a
 margin, before it answers. Since it received after `s`, its bound is later than the holder's deadline in real time

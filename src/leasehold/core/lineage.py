@@ -1,4 +1,4 @@
-"""The lineage: a hash chain over every change of the watched range (DESIGN section 2, history hash).
+"""The lineage: a hash chain over every change of the watched range (docs/design.md, "Terms", history hash).
 
 Each leader transaction writes `next_lineage(previous, its changes)` under the key `LINEAGE`, so a watcher
 that lost, doubled or mixed up an event notices at the next one.

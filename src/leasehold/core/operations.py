@@ -1,4 +1,4 @@
-"""The words of the meta storage: changes, compares, transactions, revisions (DESIGN section 4)."""
+"""The words of the meta storage: changes, compares, transactions, revisions (docs/design.md, "Meta storage")."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""Proofs that a process holds the cluster key, which never travels itself (DESIGN section 5).
+"""Proofs that a process holds the cluster key, which never travels itself (docs/design.md, "Identity").
 
 | proof | made by | checked by | covers |
 | --- | --- | --- | --- |

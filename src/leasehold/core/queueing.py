@@ -1,4 +1,4 @@
-"""Queues per object: which statements may run at once (DESIGN section 8).
+"""Queues per object: which statements may run at once (docs/design.md, "Schema changes").
 
 A statement claims each object it touches, exclusively or shared, all at once and in arrival order: it runs when no
 earlier statement, running or waiting, holds a claim that conflicts with one of its own. So statements on one object

@@ -1,4 +1,4 @@
-"""What a node's disk should hold, against what it holds (DESIGN section 6): planned purely, done one step at a time.
+"""What a node's disk should hold, against what it holds (docs/recovery.md): planned purely, done one step at a time.
 
 Plans are made on a **durable** catalog only, so that no effect on disk is ahead of the vault (INV-REC-1), and every
 step is harmless when it is done twice. They are made bucket by bucket, since a node may hold hundreds of thousands of

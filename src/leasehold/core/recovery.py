@@ -1,4 +1,4 @@
-"""Recovery: how a node's projection gets from where its vault left it to where the cluster is (DESIGN section 6).
+"""Recovery: how a node's projection gets from where its vault left it to where the cluster is (docs/recovery.md).
 
 The node subscribes at LV+1 and only then hears LM, so that nothing falls in between (R5). What to do is told from
 four numbers and one hash:
@@ -68,7 +68,7 @@ def decide(
 
 
 def letter(case: Case) -> str:
-    """The name of a case, as DESIGN section 6 and `status` have it."""
+    """The name of a case, as docs/recovery.md and `status` have it."""
     match case:
         case FromVault():
             return "a"

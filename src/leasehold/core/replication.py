@@ -1,4 +1,4 @@
-"""Replication: where buckets live, and who is known to hold all of one (DESIGN section 9).
+"""Replication: where buckets live, and who is known to hold all of one (docs/design.md, "Data").
 
 A bucket is **assigned** to its replica set; the **sync-state set** is the part of it that holds every visible
 segment. Only members with a segment on a synced disk ever count, by node id, never by address (I17). Which nodes a

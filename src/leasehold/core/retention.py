@@ -1,4 +1,4 @@
-"""Retention: how much of the meta storage's history a leader lets be forgotten (DESIGN section 6).
+"""Retention: how much of the meta storage's history a leader lets be forgotten (docs/recovery.md).
 
 What may go, goes by age or by number: revisions older than `retention_ns`, and whatever is more than
 `retention_revisions`. A node that takes a snapshot at S **holds** the revisions from S on, with a TTL that each page

@@ -1,4 +1,4 @@
-"""Rows that are gone while the files still hold them, and rewriting, which takes them out (DESIGN sections 8 and 9).
+"""Rows that are gone while the files still hold them, and rewriting, which takes them out (docs/design.md, "Data").
 
 Theory of operation. A DELETE writes a record that says which rows it takes, and nodes leave them out of every batch
 from then on (`hiding`); the expiry horizon does the same. The files stay as they are until somebody rewrites them: a

@@ -1,4 +1,4 @@
-"""Reading one segment from whichever replica can serve it, no row lost or doubled (DESIGN section 9).
+"""Reading one segment from whichever replica can serve it, no row lost or doubled (docs/design.md, "Data").
 
 A batch's mark names the first row after it, so after a fence, a crash or a cut the reader asks another replica from
 exactly there. While a replica is silent another one is asked as well, from the same row (`core/hedging.py`). Fenced

@@ -1,4 +1,4 @@
-"""What a vault counts of a snapshot while it takes it page by page, and when it may leap to it (DESIGN section 6)."""
+"""What a vault counts of a snapshot while it takes it page by page, and when it may leap to it (docs/recovery.md)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The logical topology: the nodes that have finished their recovery (DESIGN sections 2 and 6).
+"""The logical topology: the nodes that have finished their recovery (docs/recovery.md).
 
 | a node's incarnation | event                                             | next          |
 | let in               | it says that it has recovered, and is near enough | member        |

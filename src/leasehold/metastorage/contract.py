@@ -1,4 +1,4 @@
-"""What every meta storage backend promises (DESIGN section 4); `tests/conformance` holds them to it.
+"""What every meta storage backend promises (docs/design.md, "Meta storage"); `tests/conformance` holds them to it.
 
 Revisions are the store's global counter: every transaction that changes something takes the next one.
 All methods raise `Indefinite` when they cannot tell whether they happened, and `Definite` otherwise.

@@ -1,4 +1,4 @@
-"""Leadership where an exclusive lock proves every predecessor dead (DESIGN section 4).
+"""Leadership where an exclusive lock proves every predecessor dead (docs/design.md, "Meta storage").
 
 The lock is the backend's; here is the order among the candidates it lets in: one leads, the others wait
 until it resigns or its store is closed.

@@ -1,4 +1,4 @@
-"""Standalone mode: a node's directory is looked at, checked and repaired while nothing is served (DESIGN section 6).
+"""Standalone mode: a node's directory is looked at, checked and repaired while nothing is served (docs/recovery.md).
 
 It holds the directory's lock and asks nobody, so all it goes by is the projection in the vault (case a of a recovery):
 what the cluster had said up to the applied revision. It moves only what it has read and found damaged, if by that

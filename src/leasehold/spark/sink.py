@@ -1,4 +1,4 @@
-"""Writing a DataFrame as one write transaction: every row once, or none (DESIGN section 9).
+"""Writing a DataFrame as one write transaction: every row once, or none (docs/design.md, "Data").
 
 The transaction's id is drawn before the tasks start and travels in the sink. Each task stages segments and answers
 with what it staged. `commit` names the answers of the attempts that Spark took: what a lost or doubled attempt staged

@@ -1,5 +1,6 @@
-"""How long a statement may take, by the oracle's own reckoning (DESIGN section 8): from the history of the settings
-and from real time, never from what the code under test says of itself.
+"""How long a statement may take, by the oracle's own reckoning (docs/design.md, "Schema changes").
+
+It is computed from the history of the settings and from real time, never from what the code under test says of itself.
 """
 
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""A leap on the file: what was staged of a snapshot takes the projection's place (DESIGN section 6, case c; R2).
+"""A leap on the file: what was staged of a snapshot takes the projection's place (docs/recovery.md, case c; R2).
 
 Each page is compared with the part of the projection that it stands for, and only what differs is staged: a node that
 was away lacks little of a large catalog. It goes into a temporary table, which ends with the connection: a process that

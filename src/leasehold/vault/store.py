@@ -1,4 +1,4 @@
-"""The vault: a node's durable local state in one SQLite file, `vault.db` (DESIGN sections 5 and 6, INV-REC-1).
+"""The vault: a node's durable local state in one SQLite file, `vault.db` (docs/design.md, "Identity", INV-REC-1).
 
 - One process (`DirectoryLock`), one database thread that writes, WAL. Identity writes commit with synchronous=FULL and
   are then moved from the log into the file itself, so that a damaged log can't take the identity back; every

@@ -1,4 +1,4 @@
-"""Appends: rows of one bucket become one segment, here and on the bucket's other replicas (DESIGN section 9).
+"""Appends: rows of one bucket become one segment, here and on the bucket's other replicas (docs/design.md, "Data").
 
 Rows are encoded once. The bytes go to this disk and, at the same time, to the peers, so all replicas are identical
 under one hash. Nothing of it is visible: the commit compares what the answer says with the catalog of that moment.

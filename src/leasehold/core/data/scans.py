@@ -1,4 +1,6 @@
-"""Scans: the rows of one segment, each batch guarded, authorised and logged before it is released (DESIGN section 7).
+"""Scans: the rows of one segment, each batch guarded, authorised and logged before it is released.
+
+docs/design.md, "Lease", has the reasons.
 
 | step                                    | if it fails |
 | guard, then authorise the ticket        | refused, nothing was read |

@@ -1,4 +1,4 @@
-"""DDL: each statement as a durable, resumable procedure (DESIGN section 8).
+"""DDL: each statement as a durable, resumable procedure (docs/design.md, "Schema changes").
 
 Theory of operation. The first transaction writes the change (or its pre-state), the procedure and the statement
 together, at revision R; then barrier(R) proves that no node serves anything older; then, if the change takes

@@ -1,4 +1,4 @@
-"""Identity and admission (DESIGN section 5)."""
+"""Identity and admission (docs/design.md, "Identity")."""
 
 from leasehold.core.messages.base import Base
 from leasehold.core.operations import Change

@@ -154,7 +154,7 @@ class RecoveryProgress(Base, frozen=True, kw_only=True, tag="recovery-progress/1
     incarnation: Incarnation
     session: Session
     case: str
-    """a, b or c, as DESIGN section 6 names them."""
+    """a, b or c, as docs/recovery.md names them."""
     why: str
     applied: Revision
     target: Revision
