@@ -25,6 +25,7 @@ from typing import Final, NewType
 
 import msgspec
 
+from leasehold.core.backoff import Backoff
 from leasehold.errors import Refused
 from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
@@ -144,13 +145,16 @@ def too_many_passwords() -> Refused:
     return Refused("too many passwords are being checked", code="BUSY", hint="try again in a moment")
 
 
+_NO_REST: Final = Backoff(WRONG_PASSWORD_REST_MIN_NS, WRONG_PASSWORD_REST_MAX_NS)
+
+
 class _Failed(msgspec.Struct):
     """Wrong passwords of one name."""
 
     in_all: int = 0
-    in_row: int = 0
-    """Since the last right one."""
     last_ns: int = 0
+    rest: Backoff = _NO_REST
+    """It grows until the right one comes."""
 
 
 class WrongPasswords:
@@ -170,7 +174,7 @@ class WrongPasswords:
         if not is_user:
             return Lane.STRANGER
         found = self._users.get(name)
-        is_recent = found is not None and found.in_row > 0 and now_ns - found.last_ns < WRONG_PASSWORD_RECENT_NS
+        is_recent = found is not None and found.rest.pause_ns > 0 and now_ns - found.last_ns < WRONG_PASSWORD_RECENT_NS
         return Lane.FAILED if is_recent else Lane.USER
 
     def failed(self, name: NameHash, *, is_user: bool, now_ns: int) -> int:
@@ -180,14 +184,13 @@ class WrongPasswords:
         known.move_to_end(name)
         if len(known) > WRONG_PASSWORDS_KEPT:
             known.popitem(last=False)
-        rest_ns = min(WRONG_PASSWORD_REST_MIN_NS << min(found.in_row, 32), WRONG_PASSWORD_REST_MAX_NS)
         found.in_all += 1
-        found.in_row += 1
         found.last_ns = now_ns
-        return rest_ns
+        found.rest = found.rest.after_failure(now_ns)
+        return found.rest.pause_ns
 
     def succeeded(self, name: NameHash) -> None:
         """A right password: the next wrong one counts as the first again."""
         found = self._users.get(name)
         if found is not None:
-            found.in_row = 0
+            found.rest = _NO_REST

@@ -15,13 +15,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from leasehold.core.backoff import Backoff
 from leasehold.limits.processes import LOG_LINES_KEPT, LOG_REST_MAX_NS, LOG_REST_MIN_NS
+
+_NO_REST = Backoff(LOG_REST_MIN_NS, LOG_REST_MAX_NS)
 
 
 class _Line(msgspec.Struct):
-    written_ns: int
     came_ns: int
-    rest_ns: int = LOG_REST_MIN_NS
+    rest: Backoff
     left_out: int = 0
     """Since it was written."""
 
@@ -42,15 +44,15 @@ class RepeatedLines(logging.Filter):
         line = self._lines.get(key)
         if line is None or now_ns - line.came_ns >= LOG_REST_MAX_NS:
             left_out = 0 if line is None else line.left_out
-            self._lines[key] = _Line(now_ns, now_ns)
-        elif now_ns - line.written_ns < line.rest_ns:
+            self._lines[key] = _Line(now_ns, _NO_REST.after_failure(now_ns))
+        elif not line.rest.is_over(now_ns):
             line.left_out += 1
             line.came_ns = now_ns
             self._lines.move_to_end(key)
             return False
         else:
             left_out = line.left_out
-            self._lines[key] = _Line(now_ns, now_ns, min(2 * line.rest_ns, LOG_REST_MAX_NS))
+            self._lines[key] = _Line(now_ns, line.rest.after_failure(now_ns))
         self._lines.move_to_end(key)
         if len(self._lines) > self._lines_max:
             self._lines.popitem(last=False)

@@ -7,8 +7,7 @@ others, and a client is one causal history: nothing older than what it was told 
 
 from collections.abc import Sequence
 
-import msgspec
-
+from leasehold.core.backoff import Backoff
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.hedging import HEDGE_LIMITS, HedgeLimits, Patience
 from leasehold.core.messages import (
@@ -26,12 +25,7 @@ from leasehold.ids import Generation, Incarnation, NodeId, Revision
 from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS
 
 NOTHING = Revision(0)
-
-
-class _Rest(msgspec.Struct, frozen=True):
-    until_ns: int
-    length_ns: int
-    incarnation: Incarnation
+_NO_REST = Backoff(PLACE_REST_MIN_NS, PLACE_REST_MAX_NS)
 
 
 class _Waiting:
@@ -76,7 +70,7 @@ class Known:
         self._generation = Generation(0)
         self._revision = NOTHING
         self._returned = NOTHING
-        self._rests: dict[NodeId, _Rest] = {}
+        self._rests: dict[NodeId, tuple[Incarnation, Backoff]] = {}
 
     # ------------------------------------------------------------ revisions
 
@@ -131,8 +125,8 @@ class Known:
 
     def is_resting(self, node: NodeId, incarnation: Incarnation) -> bool:
         """Whether it is to be asked last. A node that has started again since does not rest."""
-        rest = self._rests.get(node)
-        return rest is not None and rest.until_ns > self.now_ns() and rest.incarnation >= incarnation
+        met, rest = self._rests.get(node, (incarnation, _NO_REST))
+        return met >= incarnation and not rest.is_over(self.now_ns())
 
     def in_turn(self, nodes: Sequence[tuple[NodeId, Incarnation]]) -> tuple[NodeId, ...]:
         """`nodes` in the order in which to ask them: those that rest come last, and none is left out."""
@@ -148,9 +142,8 @@ class Known:
         """It rests; twice as long as the last time."""
         now_ns = self.now_ns()
         with self._lock:
-            last = self._rests.get(node)
-            if last is None or last.incarnation < incarnation:
-                self._rests[node] = _Rest(now_ns + PLACE_REST_MIN_NS, PLACE_REST_MIN_NS, incarnation)
-            elif last.until_ns <= now_ns:  # else another stream met it in the same state
-                length_ns = min(2 * last.length_ns, PLACE_REST_MAX_NS)
-                self._rests[node] = _Rest(now_ns + length_ns, length_ns, incarnation)
+            met, rest = self._rests.get(node, (incarnation, _NO_REST))
+            if met < incarnation:
+                rest = _NO_REST
+            if rest.is_over(now_ns):  # else another stream met it in the same state
+                self._rests[node] = (incarnation, rest.after_failure(now_ns))
