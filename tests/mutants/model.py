@@ -26,16 +26,6 @@ class Mutant(NamedTuple):
     """Why a random cluster does not show it, where it does not."""
 
 
-INVARIANTS = (
-    *("INV-ID-1", "INV-ID-2", "INV-ID-3"),
-    *("INV-LEASE-1", "INV-LEASE-2", "INV-LEASE-3"),
-    *("INV-BARRIER-1", "INV-SERVE-1", "INV-SCAN-1", "INV-DDL-1", "INV-DROP-1"),
-    *("INV-WRITE-1", "INV-WRITE-2", "INV-REP-1"),
-    *("INV-REC-1", "INV-REC-2", "INV-REC-3"),
-    *("INV-VIEW-1", "INV-RIGHT-1"),
-)
-"""Every id of docs/protocols.md."""
-
 FACTS = (
     "deadline from the receive time",
     "no floor",
