@@ -9,6 +9,8 @@ import shlex
 from enum import IntEnum
 from typing import ClassVar
 
+from leasehold.error_codes import ErrorCode
+
 
 class ExitCode(IntEnum):
     """What a command line ends with; documented in the README and stable."""
@@ -32,9 +34,9 @@ class LeaseholdError(Exception):
     """Root of all errors of this package; use one of its subclasses."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.CHECK_FAILED
-    default_code: ClassVar[str] = "INTERNAL"
+    default_code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
 
-    def __init__(self, text: str, *, code: str | None = None, hint: str = "") -> None:
+    def __init__(self, text: str, *, code: ErrorCode | None = None, hint: str = "") -> None:
         super().__init__(text)
         self.text = text
         self.code = code or self.default_code
@@ -45,14 +47,14 @@ class Definite(LeaseholdError):
     """It did not happen, and this request will never make it happen."""
 
     exit_code = ExitCode.REFUSED
-    default_code = "REFUSED"
+    default_code = ErrorCode.REFUSED
 
 
 class Indefinite(LeaseholdError):
     """It may have happened; look before doing it again."""
 
     exit_code = ExitCode.UNKNOWN
-    default_code = "UNKNOWN"
+    default_code = ErrorCode.UNKNOWN
 
 
 class Refused(Definite):
@@ -62,100 +64,100 @@ class Refused(Definite):
 class BadStatement(Refused):
     """SQL that does not parse, or that is not one of our statements."""
 
-    default_code = "BAD_STATEMENT"
+    default_code = ErrorCode.BAD_STATEMENT
 
 
 class NotFound(Refused):
     """The named object does not exist."""
 
-    default_code = "NOT_FOUND"
+    default_code = ErrorCode.NOT_FOUND
 
 
 class AlreadyExists(Refused):
     """The name is taken."""
 
-    default_code = "ALREADY_EXISTS"
+    default_code = ErrorCode.ALREADY_EXISTS
 
 
 class Forbidden(Refused):
     """Whoever asks lacks a right."""
 
-    default_code = "FORBIDDEN"
+    default_code = ErrorCode.FORBIDDEN
 
 
 class Unauthenticated(Refused):
     """Users exist here, and nobody knows who asks."""
 
-    default_code = "UNAUTHENTICATED"
+    default_code = ErrorCode.UNAUTHENTICATED
 
 
 class WrongPassword(Unauthenticated):
     """No such user, or not his password: which of the two is not told."""
 
-    default_code = "WRONG_PASSWORD"
+    default_code = ErrorCode.WRONG_PASSWORD
 
 
 class Fenced(Definite):
     """The node can't prove that its view is current; another replica may serve."""
 
-    default_code = "FENCED"
+    default_code = ErrorCode.FENCED
 
 
 class Superseded(Definite):
     """A newer incarnation of this node exists: this one ends."""
 
-    default_code = "SUPERSEDED"
+    default_code = ErrorCode.SUPERSEDED
 
 
 class NotInitialised(Definite):
     """The meta storage has no cluster id yet."""
 
-    default_code = "NOT_INITIALISED"
+    default_code = ErrorCode.NOT_INITIALISED
 
 
 class NotLeader(Definite):
     """This coordinator does not lead; nothing was done."""
 
-    default_code = "NOT_LEADER"
+    default_code = ErrorCode.NOT_LEADER
 
 
 class SealUnknown(Definite):
     """Nothing was committed: this leader has not heard yet of a node whose seal it needs. Ask again."""
 
-    default_code = "SEAL_UNKNOWN"
+    default_code = ErrorCode.SEAL_UNKNOWN
 
 
 class BadDirectory(Definite):
     """A data directory that is locked by another process, damaged, or of a newer version."""
 
-    default_code = "BAD_DIRECTORY"
+    default_code = ErrorCode.BAD_DIRECTORY
 
 
 class Corrupt(BadDirectory):
     """Stored bytes do not match their checksum."""
 
-    default_code = "CORRUPT"
+    default_code = ErrorCode.CORRUPT
 
 
 class BadSettings(Definite):
     """A setting, flag or environment variable out of range."""
 
     exit_code = ExitCode.USAGE
-    default_code = "BAD_SETTINGS"
+    default_code = ErrorCode.BAD_SETTINGS
 
 
 class CheckFailed(Definite):
     """A check that a person asked for did not hold."""
 
     exit_code = ExitCode.CHECK_FAILED
-    default_code = "CHECK_FAILED"
+    default_code = ErrorCode.CHECK_FAILED
 
 
 class Unreachable(Indefinite):
     """No answer; for a request that changes something, whether it happened is not known."""
 
     exit_code = ExitCode.UNREACHABLE
-    default_code = "UNREACHABLE"
+    default_code = ErrorCode.UNREACHABLE
 
 
 class NotWritten(Refused):
@@ -163,16 +165,18 @@ class NotWritten(Refused):
     how."""
 
     exit_code = ExitCode.UNREACHABLE
-    default_code = "NOT_WRITTEN"
+    default_code = ErrorCode.NOT_WRITTEN
 
 
 class OutcomeUnknown(Indefinite):
     """A statement or commit whose outcome could not be learned in time. Of a statement, `statement_id` is the id by
     which it can be asked for again."""
 
-    default_code = "UNKNOWN"
+    default_code = ErrorCode.UNKNOWN
 
-    def __init__(self, text: str, *, code: str | None = None, hint: str = "", statement_id: str | None = None) -> None:
+    def __init__(
+        self, text: str, *, code: ErrorCode | None = None, hint: str = "", statement_id: str | None = None
+    ) -> None:
         super().__init__(text, code=code, hint=hint)
         self.statement_id = statement_id
 

@@ -152,7 +152,7 @@ MUTANTS = (
         name="a node that ends because it recovers",
         invariant="INV-ID-2",
         rule="a refusal of a node that recovers is no end: it goes on, and asks again",
-        edits=(Edit("agent.FINAL", '"SUPERSEDED"', '*("RECOVERING", "SUPERSEDED")'),),
+        edits=(Edit("agent.FINAL", "ErrorCode.SUPERSEDED", "*(ErrorCode.RECOVERING, ErrorCode.SUPERSEDED)"),),
         hunters=(f"{RECOVERY}::test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join",),
     ),
     Mutant(

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from leasehold.core.settings import SETTINGS
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
@@ -252,7 +253,7 @@ def _unknown(role: Role, where: str, name: str) -> BadSettings:
 
 
 def _bad(where: str, why: str, *, hint: str) -> BadSettings:
-    return BadSettings(f"{where}: {why}", code="BAD_CONFIG", hint=hint)
+    return BadSettings(f"{where}: {why}", code=ErrorCode.BAD_CONFIG, hint=hint)
 
 
 # ---------------------------------------------------------------- single values

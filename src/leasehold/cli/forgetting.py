@@ -10,6 +10,7 @@ from leasehold.cli.login import connected
 from leasehold.cli.output import Output, say, show_json
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.lost import Forgotten, forget_lost
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
 
 
@@ -22,11 +23,11 @@ def forget(directory: Path, user: str | None, table: str, *, yes: bool, output: 
             return
         if not sys.stdin.isatty():
             text = f"{told}: to give them up wants a yes"
-            raise BadSettings(text, code="NEEDS_YES", hint="run it with --yes, or on a terminal")
+            raise BadSettings(text, code=ErrorCode.NEEDS_YES, hint="run it with --yes, or on a terminal")
         sys.stderr.write(f"{told}; give them up for ever? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
-            raise Refused("nothing was given up", code="NOT_CONFIRMED", hint="answer y to go on")
+            raise Refused("nothing was given up", code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")
 
     with connected(Coordinators, directory, user, timeout=timeout) as cluster:
         done = forget_lost(cluster, table, confirm)

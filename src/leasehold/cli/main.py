@@ -38,6 +38,7 @@ from leasehold.cli.options import (
 )
 from leasehold.cli.output import Output, RowsOutput, note, report, say, show_json
 from leasehold.cli.vault import vault as vault_commands
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import ExitCode, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import StatementId
 
@@ -280,9 +281,9 @@ def _check_paused(process: "Process", number: signal.Signals) -> None:
         return
     if process.is_paused() and number is signal.SIGSTOP:
         hint = f"let it go on with `leasehold chaos resume {process.name}`"
-        raise Refused(f"{process.name} is paused already", code="PAUSED", hint=hint)
+        raise Refused(f"{process.name} is paused already", code=ErrorCode.PAUSED, hint=hint)
     if not process.is_paused() and number is signal.SIGCONT:
-        raise Refused(f"{process.name} is not paused: it runs", code="NOT_PAUSED", hint="nothing to do")
+        raise Refused(f"{process.name} is not paused: it runs", code=ErrorCode.NOT_PAUSED, hint="nothing to do")
 
 
 def _done(name: str, verb: str, output: Output) -> None:
@@ -428,7 +429,7 @@ def _of_this_machine(error: OSError) -> LeaseholdError:
     """A file, disk or descriptor failed where nothing had foreseen it."""
     where = f"{error.filename}: " if error.filename else ""
     hint = "check that path, its permissions and the disk" if error.filename else "check the disk and the limits"
-    return LeaseholdError(f"{where}{error.strerror or error}", code="OS_ERROR", hint=hint)
+    return LeaseholdError(f"{where}{error.strerror or error}", code=ErrorCode.OS_ERROR, hint=hint)
 
 
 if __name__ == "__main__":

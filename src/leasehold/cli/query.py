@@ -21,6 +21,7 @@ from leasehold.cli.login import connected
 from leasehold.cli.output import Reading, RowsOutput, ending_unread, note, show_table
 from leasehold.client.cluster import Cluster
 from leasehold.client.query import QueryResult
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
 from leasehold.limits.queries import QUERY_ROWS_SHOWN_MAX
 
@@ -119,7 +120,7 @@ def _write(answer: QueryResult, output: RowsOutput, out: IO[bytes]) -> int:
                 return _write_arrow(answer, schema, lambda sink: parquet.ParquetWriter(sink, schema), out)
             except pa.ArrowNotImplementedError as error:
                 text = f"Parquet can't hold these rows: {error}"
-                raise Refused(text, code="BAD_TYPE", hint="CAST the column to another type") from error
+                raise Refused(text, code=ErrorCode.BAD_TYPE, hint="CAST the column to another type") from error
 
 
 def _write_arrow(

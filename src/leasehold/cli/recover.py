@@ -6,6 +6,7 @@ from pathlib import Path
 from leasehold.cli.output import Output, milliseconds, note, say, show_json
 from leasehold.cli.statement import read_duration_ns
 from leasehold.coordinator.generation import Begun, begin_generation
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, NotFound
 from leasehold.limits.lease import LEASE_DURATION_MAX_NS
 from leasehold.limits.units import SECOND_NS
@@ -26,7 +27,7 @@ def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
             if (below / FILE_NAME).is_file()
             else "restore a backup of the coordinator's directory there, and name it with --dir"
         )
-        raise NotFound(f"there is no meta storage in {directory}", code="NO_META_STORAGE", hint=hint)
+        raise NotFound(f"there is no meta storage in {directory}", code=ErrorCode.NO_META_STORAGE, hint=hint)
     begun = asyncio.run(_begin(path, longest_ns))
     origin = begun.cluster.origins[-1]
     if output is Output.JSON:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from leasehold.cli.output import Output, note, say, show_json
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, NotFound, Refused, typed
 from leasehold.ids import NodeId
 from leasehold.node.reset import check_node_directory, reset
@@ -35,7 +36,7 @@ def _known(directory: Path) -> NodeId | None:
     except NotFound:
         return None
     except BadDirectory as error:
-        if error.code == "LOCKED":
+        if error.code == ErrorCode.LOCKED:
             raise
         return None  # damaged, of a newer version, or not to be read: it is put aside unread
 
@@ -44,11 +45,11 @@ def _confirm(directory: Path, known: NodeId | None) -> None:
     if not sys.stdin.isatty():
         raise BadSettings(
             f"a reset makes another node of {directory}: that wants a yes",
-            code="NEEDS_YES",
+            code=ErrorCode.NEEDS_YES,
             hint="run it with --yes, or on a terminal",
         )
     who = f", which is node {known}," if known else ""
     sys.stderr.write(f"{directory}{who} gets a new id, and its segments are put aside; go on? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
-        raise Refused("nothing was reset", code="NOT_CONFIRMED", hint="answer y to go on")
+        raise Refused("nothing was reset", code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")

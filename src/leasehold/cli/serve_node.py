@@ -10,6 +10,7 @@ from leasehold.client.locate import CLUSTER_FILE
 from leasehold.core.proofs import derive_keys
 from leasehold.core.records import Allocated, Joining
 from leasehold.core.swim.messages import Role
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NodeId
 from leasehold.local.files import check_not_of_another, make_directory, write_address
@@ -51,7 +52,7 @@ def run_node(config: NodeConfig) -> None:
 def _no_coordinator(config: NodeConfig) -> BadSettings:
     return BadSettings(
         f"node {config.name} knows no coordinator: none was given, and its vault remembers none",
-        code="NO_COORDINATOR",
+        code=ErrorCode.NO_COORDINATOR,
         hint="give --coordinator HOST:PORT, LEASEHOLD_COORDINATORS, or coordinators in its --config file;"
         " or --cluster-key FILE and --seed HOST:PORT, and it finds one",
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from leasehold.cli.output import Line, Output, note, say, show_json, show_table
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, CheckFailed, typed
 from leasehold.ids import SegmentId
 from leasehold.limits.node_disk import CHECK_PROGRESS_NS
@@ -140,7 +141,7 @@ def _check_vault(directory: Path, output: Output) -> None:
             say(one)
     raise CheckFailed(
         f"the vault in {directory} is damaged",
-        code="CORRUPT",
+        code=ErrorCode.CORRUPT,
         hint=f"restore the directory, or begin anew with `leasehold node reset --dir {typed(directory)}`",
     )
 

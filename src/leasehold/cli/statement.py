@@ -3,6 +3,7 @@
 from typing import TextIO
 
 from leasehold.core.durations import parse_duration
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
 from leasehold.limits.statements import STATEMENT_CHARACTERS_MAX
 from leasehold.limits.units import SECOND_NS
@@ -16,7 +17,9 @@ def read_statement(stdin: TextIO) -> str:
     try:
         return stdin.read(STATEMENT_CHARACTERS_MAX + 1)
     except UnicodeDecodeError as error:
-        raise Refused(f"stdin is no text: {error}", code="BAD_TEXT", hint=f"write it in {error.encoding}") from error
+        raise Refused(
+            f"stdin is no text: {error}", code=ErrorCode.BAD_TEXT, hint=f"write it in {error.encoding}"
+        ) from error
 
 
 def read_timeout_ns(text: str) -> int:

@@ -6,6 +6,7 @@ import typer
 
 from leasehold.cli.options import NodeDir, Out
 from leasehold.cli.output import Output, say, show_json, show_table
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, typed
 
 vault = typer.Typer(no_args_is_help=True, help="Look into the vault of a node that does not run.")
@@ -60,6 +61,6 @@ def check(directory: NodeDir, output: Out = Output.TABLE) -> None:
     if checked.findings:
         raise CheckFailed(
             f"the vault in {directory} is damaged",
-            code="CORRUPT",
+            code=ErrorCode.CORRUPT,
             hint=f"restore the directory, or begin anew with `leasehold node reset --dir {typed(directory)}`",
         )

@@ -12,6 +12,7 @@ from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
 from leasehold.core.durations import render_duration
 from leasehold.core.messages import NodeStatus
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable, typed
 from leasehold.limits.processes import NODE_WAIT_POLL_NS
 from leasehold.limits.units import SECOND_NS
@@ -93,7 +94,7 @@ def not_whole(directory: Path, node: NodeStatus, timeout_ns: int) -> Unreachable
     """It serves, and segments of its buckets lack copies."""
     return Unreachable(
         f"{node.name} serves, but after {render_duration(timeout_ns)} copies are missing: {node_copies(node)}",
-        code="NOT_WHOLE",
+        code=ErrorCode.NOT_WHOLE,
         hint=f"`leasehold status --dir {typed(directory)}` shows which nodes are away: start them, or give it time",
     )
 
@@ -121,4 +122,4 @@ def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: st
         case _:
             hint = "its log, on its machine, tells why"
     text = f"{wanted} does not serve after {render_duration(timeout_ns)}: it is {state}"
-    return Unreachable(text, code="NOT_SERVING", hint=hint)
+    return Unreachable(text, code=ErrorCode.NOT_SERVING, hint=hint)

@@ -25,6 +25,7 @@ from leasehold.core.data.places import silent
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
 from leasehold.limits.clients import (
@@ -47,21 +48,21 @@ from leasehold.wire.steps import run
 
 FINAL: Final = frozenset(
     {
-        "ABORTED",
-        "BAD_MESSAGE",
-        "BAD_SEGMENT",
-        "BAD_TICKET",
-        "BAD_TYPE",
-        "FORBIDDEN",
-        "FORKED",
-        "OTHER_CLUSTER",
-        "ROWS_DO_NOT_FIT",
-        "SCHEMA_CHANGED",
-        "SEGMENT_TOO_LARGE",
-        "TABLE_DROPPED",
-        "TRANSACTION_ENDED",
-        "TRANSACTION_UNKNOWN",
-        "UNAUTHENTICATED",
+        ErrorCode.ABORTED,
+        ErrorCode.BAD_MESSAGE,
+        ErrorCode.BAD_SEGMENT,
+        ErrorCode.BAD_TICKET,
+        ErrorCode.BAD_TYPE,
+        ErrorCode.FORBIDDEN,
+        ErrorCode.FORKED,
+        ErrorCode.OTHER_CLUSTER,
+        ErrorCode.ROWS_DO_NOT_FIT,
+        ErrorCode.SCHEMA_CHANGED,
+        ErrorCode.SEGMENT_TOO_LARGE,
+        ErrorCode.TABLE_DROPPED,
+        ErrorCode.TRANSACTION_ENDED,
+        ErrorCode.TRANSACTION_UNKNOWN,
+        ErrorCode.UNAUTHENTICATED,
     }
 )
 """What no other replica would answer differently, for these rows in this transaction."""
@@ -278,7 +279,7 @@ class _Sender:
         """Sends the rows to a replica, on a thread of its own: a call that hangs can't be broken off."""
         address = self._places.address(node)
         if address is None:
-            reasons[node] = Unreachable("nobody knows its address", code="NO_ADDRESS")
+            reasons[node] = Unreachable("nobody knows its address", code=ErrorCode.NO_ADDRESS)
             asking.failed(node)
             return
         began_ns = self._now_ns()
@@ -327,5 +328,5 @@ class _Sender:
             raise Unreachable(f"{address}: the stream ended without an answer", hint="Write the rows again.")
         staged = expect(StagedSegment, answer)
         if (staged.id, staged.bucket, staged.rows) != (segment, bucket, rows) or not staged.holders:
-            raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")
+            raise Refused(f"{address} answered for other rows than it was sent", code=ErrorCode.BAD_ANSWER)
         return staged

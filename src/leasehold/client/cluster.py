@@ -19,6 +19,7 @@ from leasehold.core.messages import (
     ViewFacts,
 )
 from leasehold.core.records import Field, TransactionState, ViewColumn
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
@@ -162,7 +163,7 @@ class Table:
         if facts.table != self._id:
             raise NotFound(
                 f"table {self.name} was dropped, and another table has its name now",
-                code="TABLE_DROPPED",
+                code=ErrorCode.TABLE_DROPPED,
                 hint=f'look the new one up: cluster.table("{self.name}")',
             )
 

@@ -49,6 +49,7 @@ from leasehold.core.messages import (
     WaitingFor,
     WhoAreYou,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
     Indefinite,
     LeaseholdError,
@@ -229,7 +230,7 @@ class Coordinators:
                 self.known.heard(message)
                 return message
             case _:
-                raise Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"answered with {type(message).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
     # ------------------------------------------------------------ tables
 
@@ -363,7 +364,7 @@ class Coordinators:
             try:
                 answer = ask(max(1, deadline_ns - self._clock.now_ns()))
             except retried as error:
-                if error.code == "TRANSACTION_FORGOTTEN":
+                if error.code == ErrorCode.TRANSACTION_FORGOTTEN:
                     raise
                 unsure = unsure or isinstance(error, Indefinite)
                 left_ns = deadline_ns - self._clock.now_ns()
@@ -419,6 +420,6 @@ class Coordinators:
     def _call(self, request: Message, kind: type[M], *, timeout_ns: int = CALL_TIMEOUT_NS) -> M:
         answer = self._connection.call(request, timeout_ns)
         if not isinstance(answer, kind):
-            raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+            raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
         self.known.heard(answer)
         return answer

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from leasehold.core.messages import ScanPlan, ViewBody
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.clients import REASON_CHARACTERS_MAX, SCAN_PAUSE_NS
 from leasehold.limits.processes import END_POLL_NS
@@ -198,10 +199,10 @@ def _refused(error: Exception, prepared: Prepared) -> Refused:
     text = f"this SELECT can't run: {' '.join(said.split())[:REASON_CHARACTERS_MAX]}"
     if isinstance(error, duckdb.OutOfMemoryException):
         more = f"cluster.query(.., memory_bytes=..) allows more than {prepared.memory_bytes} bytes"
-        return Refused(text, code="QUERY_TOO_LARGE", hint=f"{more}; or {prepared.elsewhere}")
+        return Refused(text, code=ErrorCode.QUERY_TOO_LARGE, hint=f"{more}; or {prepared.elsewhere}")
     if isinstance(error, _NO_WORDS):
-        return Refused(text, code="NOT_ON_THIS_ENGINE", hint=prepared.elsewhere)
-    return Refused(text, code="QUERY_FAILED", hint="DuckDB runs a SELECT here: CAST values where types differ")
+        return Refused(text, code=ErrorCode.NOT_ON_THIS_ENGINE, hint=prepared.elsewhere)
+    return Refused(text, code=ErrorCode.QUERY_FAILED, hint="DuckDB runs a SELECT here: CAST values where types differ")
 
 
 class _Scan:

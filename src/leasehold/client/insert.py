@@ -10,6 +10,7 @@ from leasehold.core.nearest import nearest
 from leasehold.core.origin import hash_text
 from leasehold.core.records import Field
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound
 from leasehold.ids import StatementId, TransactionId
 from leasehold.sql.insert import InsertRows, column_count, read_insert
@@ -55,4 +56,4 @@ def _field(column: str, fields: tuple[Field, ...], name: str) -> Field:
     known = ", ".join(field.name for field in fields)
     meant = nearest(column, (field.name for field in fields))
     hint = f"{meant} it has {known}".lstrip()[:500]
-    raise NotFound(f"table {name} has no column {column}", code="NO_SUCH_COLUMN", hint=hint)
+    raise NotFound(f"table {name} has no column {column}", code=ErrorCode.NO_SUCH_COLUMN, hint=hint)

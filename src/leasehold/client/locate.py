@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, typed
 from leasehold.ids import ClusterId
 from leasehold.limits.messages import FORMAT_VERSION
@@ -31,7 +32,7 @@ def read_cluster_file(directory: Path) -> ClusterFile:
     except FileNotFoundError as error:
         text = f"there is no cluster in {directory}"
         raise BadDirectory(
-            text, code="NO_CLUSTER", hint=f"start one with `leasehold up --dir {typed(directory)}`"
+            text, code=ErrorCode.NO_CLUSTER, hint=f"start one with `leasehold up --dir {typed(directory)}`"
         ) from error
     except OSError as error:
         raise BadDirectory(f"{path} can't be read: {error.strerror}", hint="check its permissions") from error
@@ -40,13 +41,13 @@ def read_cluster_file(directory: Path) -> ClusterFile:
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise BadDirectory(
                 f"{directory} is of format {version}, this program reads up to {FORMAT_VERSION}",
-                code="NEWER_VERSION",
+                code=ErrorCode.NEWER_VERSION,
                 hint="run the newer version of leasehold",
             )
         return msgspec.json.decode(blob, type=ClusterFile)
     except (ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise BadDirectory(
-            f"{path} is damaged: {error}", code="CORRUPT", hint="restore it, or use another --dir"
+            f"{path} is damaged: {error}", code=ErrorCode.CORRUPT, hint="restore it, or use another --dir"
         ) from error
 
 

@@ -20,6 +20,7 @@ import msgspec
 from leasehold.client.coordinator_check import CoordinatorCheck
 from leasehold.client.credentials import Credentials
 from leasehold.core.messages import ClientRequest, Execute, LoggedIn, Login, LogOut, Message
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unauthenticated
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
@@ -134,7 +135,7 @@ class LoginConnection:
             login = Login(cluster_id=None, user=user, password=password)
             answer = self._send(login, None, min(CALL_TIMEOUT_NS, timeout_ns))
             if not isinstance(answer, LoggedIn):
-                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
             self.token = answer.token
             self._own = (answer.token, os.getpid())
 

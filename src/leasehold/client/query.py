@@ -20,6 +20,7 @@ from leasehold.core.data.reading import next_plan
 from leasehold.core.messages import QueryPlan, ScanPlan
 from leasehold.core.records import Field
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.sql.binder import words
 from leasehold.sql.select import Bound, Select, bind, key_of, spark_line, written
@@ -129,7 +130,9 @@ class _Query:
         except NotFound as error:
             raise self._gone(error) from error
         if now.revision < returned:
-            raise Refused("a coordinator answered on an older revision", code="BEHIND", hint="run the query again")
+            raise Refused(
+                "a coordinator answered on an older revision", code=ErrorCode.BEHIND, hint="run the query again"
+            )
         check_still(self._pinned, self._prepared.plans.values(), now)
         self._judged = returned
 
@@ -140,7 +143,7 @@ class _Query:
             try:
                 self._plan([name])
             except NotFound:
-                code = "VIEW_DROPPED" if key_of(name) in views else "TABLE_DROPPED"
+                code = ErrorCode.VIEW_DROPPED if key_of(name) in views else ErrorCode.TABLE_DROPPED
                 return NotFound(f"{name} was dropped or renamed", code=code, hint=error.hint)
         return error
 
@@ -155,17 +158,19 @@ def check_still(pinned: QueryPlan, read: Iterable[ScanPlan], now: QueryPlan) -> 
     views = {view.view for view in now.views}
     for view in pinned.views:
         if view.view not in views:
-            raise Refused(f"{view.name} was dropped", code="VIEW_DROPPED", hint="SHOW VIEWS lists those that are there")
+            raise Refused(
+                f"{view.name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists those that are there"
+            )
     tables = {plan.facts.table: plan for plan in now.plans}
     for plan in read:
         name, left = plan.facts.name, tables.get(plan.facts.table)
         if left is None:
-            raise Refused(f"{name} was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what is there")
+            raise Refused(f"{name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what is there")
         there = {field.id for field in left.fields}
         for field in plan.fields:
             if field.id not in there:
                 text = f"column {field.name} of {name} was dropped"
-                raise Refused(text, code="COLUMN_DROPPED", hint="run the query again")
+                raise Refused(text, code=ErrorCode.COLUMN_DROPPED, hint="run the query again")
         if plan.cutoff is not None and left.cutoff is not None and left.cutoff.deletes != plan.cutoff.deletes:
             raise rows_taken_away(name, "rows were deleted or a TTL was shortened")
 

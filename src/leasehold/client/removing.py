@@ -7,6 +7,7 @@ import msgspec
 from leasehold.client.login import LoginConnection
 from leasehold.core.data.asking import Asking
 from leasehold.core.messages import AskStatus, ClusterStatus, Message, NodeRemoved, RemoveNode, WaitingFor
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import NodeId
 from leasehold.limits.clients import CALL_TIMEOUT_NS, RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
@@ -69,4 +70,4 @@ def _number(connection: LoginConnection, name: str, asking: Asking) -> NodeId | 
 
 
 def _strange(message: Message) -> Refused:
-    return Refused(f"answered with {type(message).__name__}", code="BAD_MESSAGE", hint="upgrade")
+    return Refused(f"answered with {type(message).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")

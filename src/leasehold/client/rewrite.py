@@ -16,6 +16,7 @@ import msgspec
 from leasehold.client.rows import RowAccess
 from leasehold.core.messages import Replaced, ScanPlan
 from leasehold.core.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.upkeep import (
@@ -27,7 +28,15 @@ from leasehold.limits.upkeep import (
 )
 from leasehold.wire.clock import sleep_ns
 
-CHANGED: Final = frozenset({"COLUMN_DROPPED", "REWRITE_STALE", "ROWS_TAKEN_AWAY", "SCHEMA_CHANGED", "SEGMENT_UNKNOWN"})
+CHANGED: Final = frozenset(
+    {
+        ErrorCode.COLUMN_DROPPED,
+        ErrorCode.REWRITE_STALE,
+        ErrorCode.ROWS_TAKEN_AWAY,
+        ErrorCode.SCHEMA_CHANGED,
+        ErrorCode.SEGMENT_UNKNOWN,
+    }
+)
 """What a rewrite is told whose table changed since it was planned."""
 
 
@@ -68,7 +77,7 @@ def rewrite(
                 if on_progress is not None:
                     on_progress(done)
         except Refused as error:
-            if error.code == "UNDER_WAY" and waited_ns < REWRITE_WAIT_NS:
+            if error.code == ErrorCode.UNDER_WAY and waited_ns < REWRITE_WAIT_NS:
                 waited_ns += RETRY_PAUSE_NS
                 sleep(RETRY_PAUSE_NS)
             elif error.code in CHANGED and failures < REWRITE_ATTEMPTS - 1:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,6 @@ def ending_the_statement() -> Generator[None]:
         log.exception("a statement is refused, since this program fails on it")
         raise Refused(
             f"the coordinator failed on this statement ({type(fault).__name__}); nothing changed",
-            code="INTERNAL",
+            code=ErrorCode.INTERNAL,
             hint="its log says why: report it, and write the statement in another way",
         ) from fault

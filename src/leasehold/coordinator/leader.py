@@ -87,6 +87,7 @@ from leasehold.core.statements import (
     ShowHistory,
     ShowProcedures,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import ClusterId, NodeId, Term
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
@@ -284,7 +285,7 @@ class Leader:
                 async with contextlib.aclosing(self.stream(request)) as answers:
                     return await anext(answers)
             case _:
-                raise Refused(f"not a request: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Runs a statement, or tells what became of one: progress, then the answer."""
@@ -314,7 +315,7 @@ class Leader:
                 async for message in self._executed(request):
                     yield message
             case _:
-                raise Refused(f"not a statement: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"not a statement: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
     async def _executed(self, request: Execute) -> AsyncIterator[Message]:
         asking = check_request(request, self._writer.catalog)
@@ -390,7 +391,7 @@ class Leader:
         ):
             raise Refused(
                 f"this is cluster {self._cluster.cluster_id}, the request is for {asked[:64]}",
-                code="OTHER_CLUSTER",
+                code=ErrorCode.OTHER_CLUSTER,
                 hint="connect again: another cluster has taken this address",
             )
 
@@ -435,7 +436,7 @@ class Leader:
         try:
             await self._storage.status()
         except Refused as error:
-            if error.code != "BUSY":
+            if error.code != ErrorCode.BUSY:
                 raise
             log.warning("housekeeping: %s", error)
         except Indefinite as error:

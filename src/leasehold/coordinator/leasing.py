@@ -25,6 +25,7 @@ from leasehold.core.grantor import (
 from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Message, Renewal, RenewalRefused, SurrenderAccepted
 from leasehold.core.records import BarrierReceipt, SettingsRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits.lease import LINEAGES_KEPT
 from leasehold.wire.ports import Clock, Timer
@@ -110,7 +111,7 @@ class Leasing:
         expected = self._lineages.get(renewal.applied)
         if expected is not None and expected != renewal.lineage:
             text = f"another history than the cluster's at revision {renewal.applied}"
-            reply(RenewalRefused(request=renewal.request, code="DIVERGED", text=text))
+            reply(RenewalRefused(request=renewal.request, code=ErrorCode.DIVERGED, text=text))
             return
         self.step(RenewalReceived(renewal=renewal), reply)
 

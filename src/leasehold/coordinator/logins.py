@@ -18,6 +18,7 @@ from leasehold.core.messages import LoggedIn, LoggedOut, Login, LogOut
 from leasehold.core.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
 from leasehold.core.records import PrincipalRecord
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import LoginToken
 from leasehold.limits.people import LOGIN_TTL_NS, PASSWORD_CHARACTERS_MAX
@@ -51,7 +52,7 @@ class Logins:
         """What to store of a new password. Raises `Refused` with code BUSY, or BAD_PASSWORD if it is too long."""
         if not 0 < len(password) <= PASSWORD_CHARACTERS_MAX:
             text = f"a password has 1 to {PASSWORD_CHARACTERS_MAX} characters"
-            raise Refused(text, code="BAD_PASSWORD", hint="choose another one")
+            raise Refused(text, code=ErrorCode.BAD_PASSWORD, hint="choose another one")
         async with self._turn(Lane.USER, "", _NEW_PASSWORD):
             return await self._passwords.hashed(password)
 
@@ -63,7 +64,7 @@ class Logins:
         """
         if not self._writer.catalog.users:
             text = "this cluster has no users: everybody may do everything"
-            raise Refused(text, code="NO_USERS", hint="connect without a user, or CREATE USER first")
+            raise Refused(text, code=ErrorCode.NO_USERS, hint="connect without a user, or CREATE USER first")
         user, name = find_user(request.user, self._writer.catalog), _hash_name(request.user)
         lane = self._wrong.lane(name, is_user=user is not None, now_ns=self._clock.now_ns())
         async with self._turn(lane, peer, name):

@@ -26,6 +26,7 @@ from leasehold.core.operations import Change
 from leasehold.core.origin import Origin, check_same_asker, hash_text, other_statement
 from leasehold.core.records import Claim, Outcome
 from leasehold.core.rights import check_statement, user_by
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Indefinite, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
 from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENT_TEXT_KEPT, STATEMENTS_RUNNING_MAX
@@ -78,7 +79,7 @@ class Procedures:
         if not is_hex_128(asked.id):
             raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
         if asked.timeout_ns is not None and asked.timeout_ns <= 0:
-            raise Refused("a timeout is more than nothing", code="BAD_TIMEOUT", hint="give it some seconds")
+            raise Refused("a timeout is more than nothing", code=ErrorCode.BAD_TIMEOUT, hint="give it some seconds")
         known = self.origin(asked.id)
         if known is None:
             origin, used = self._admit(asked)
@@ -115,7 +116,7 @@ class Procedures:
         if record is None:
             raise NotFound(
                 f"no statement {statement[:64]} is known: it never changed anything, or ended long ago",
-                code="NO_STATEMENT",
+                code=ErrorCode.NO_STATEMENT,
                 hint="look with SHOW TABLES or DESCRIBE before you run it again",
             )
         yield receipt(record, self._writer.catalog)
@@ -228,7 +229,7 @@ class Procedures:
                 used = claims(asked.statement)
             if len(self._running) >= STATEMENTS_RUNNING_MAX:
                 text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
-                raise Refused(text, code="BUSY", hint="try again in a moment")
+                raise Refused(text, code=ErrorCode.BUSY, hint="try again in a moment")
         except Refused as error:
             self._unrecorded.refused(asked.id, origin, error)
             raise

@@ -43,6 +43,7 @@ from leasehold.core.operations import Change, RevisionChanges
 from leasehold.core.plan import put
 from leasehold.core.removal import tombstone
 from leasehold.core.topology import counted
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
 from leasehold.limits.membership import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS, UNJOINED_KEPT_NS
@@ -305,7 +306,7 @@ def _unreadable(error: Definite) -> Indefinite:
 def _never_applied(revision: Revision) -> Corrupt:
     return Corrupt(
         f"revision {revision} is not one that a node could have applied",
-        code="DIVERGED",
+        code=ErrorCode.DIVERGED,
         hint="restore this node's own directory, or start with an empty one and another --name",
     )
 

@@ -30,6 +30,7 @@ from leasehold.core.removal import (
     tombstone,
 )
 from leasehold.core.rights import check_request
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotLeader, Refused, Unreachable
 from leasehold.ids import NodeId, StatementId
 from leasehold.limits.membership import RECOUNTED_MAX, REMOVAL_CENSUSES_MAX, REMOVALS_MAX
@@ -107,7 +108,7 @@ class Removal:
     def _begin(self, node: NodeId, request: RemoveNode) -> "asyncio.Future[NodeRemoved]":
         if len(self._running) >= REMOVALS_MAX:
             text = f"{REMOVALS_MAX} nodes are being removed"
-            raise Refused(text, code="BUSY", hint="try again in a moment")
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again in a moment")
         answer: asyncio.Future[NodeRemoved] = asyncio.get_running_loop().create_future()
         work = self._run(node, request, answer)
         try:
@@ -173,7 +174,7 @@ class Removal:
                 break
         else:
             text = f"the tables of node {node} change faster than its segments are counted"
-            raise Refused(text, code="BUSY", hint="try again when less is written")
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again when less is written")
         counted = lost or found
         log.info("node %d (%s) was removed at revision %d", node, record.name, revision)
         return NodeRemoved(
@@ -207,6 +208,6 @@ def _being_removed(node: NodeRecord) -> Unreachable:
 def _removed(node: NodeRecord) -> Refused:
     return Refused(
         f"node {node.id} ({node.name}) is removed from the cluster",
-        code="REMOVED",
+        code=ErrorCode.REMOVED,
         hint="move this directory away and start with an empty one: the machine is another node then",
     )

@@ -11,6 +11,7 @@ from leasehold.coordinator.turns import Turn
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.messages import Receipt
 from leasehold.core.origin import Origin
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, LeaseholdError, Unauthenticated
 from leasehold.ids import StatementId
 from leasehold.limits.statements import STATEMENTS_KEPT
@@ -60,7 +61,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
     kind: type[Definite]
     text: str
-    code: str
+    code: ErrorCode
     hint: str
 
     @classmethod

@@ -20,6 +20,7 @@ from leasehold.core.operations import Change, Missing, Txn
 from leasehold.core.proofs import ProofKeys
 from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
 from leasehold.core.shelf import Holding
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
 from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS, LEADER_RETRY_NS, LEASE_DURATION_NS, LEASE_MARGIN_NS
@@ -247,7 +248,7 @@ class Coordinator:
 
     async def _initialise(self, request: Initialise) -> ClusterFacts:
         if not is_hex_128(request.cluster_id):
-            raise Refused("a cluster id is 128 bits in hex", code="BAD_CLUSTER_ID", hint="draw a random one")
+            raise Refused("a cluster id is 128 bits in hex", code=ErrorCode.BAD_CLUSTER_ID, hint="draw a random one")
         leadership = self._leadership
         if leadership is None:
             raise self._does_not_lead()
@@ -260,7 +261,7 @@ class Coordinator:
             if standing != request.cluster_id:
                 self._initialised.set()  # an earlier request whose answer was lost
                 text = "this meta storage belongs to a cluster already"
-                raise Refused(text, code="INITIALISED", hint="use another directory for a second cluster")
+                raise Refused(text, code=ErrorCode.INITIALISED, hint="use another directory for a second cluster")
         in_office = self._in_office
         self._initialised.set()
         await in_office.wait()  # whoever asked goes on to ask more
@@ -307,7 +308,7 @@ async def read_catalog(storage: MetaStorage) -> Catalog:
     if catalog.cluster is not None and catalog.cluster.format_version > FORMAT_VERSION:
         raise Corrupt(
             f"the meta storage is of format {catalog.cluster.format_version}, this program reads {FORMAT_VERSION}",
-            code="NEWER_VERSION",
+            code=ErrorCode.NEWER_VERSION,
             hint="run the newer version of leasehold",
         )
     return catalog

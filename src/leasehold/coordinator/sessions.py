@@ -36,6 +36,7 @@ from leasehold.core.messages import (
     WatchFailed,
 )
 from leasehold.core.speaker import check_speaker
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
@@ -222,9 +223,9 @@ class Sessions:
                     opening = await duplex.receive()
         except TimeoutError as error:
             text = "nobody has said whose session this is"
-            raise Unreachable(text, code="SILENT", hint="the node asks again") from error
+            raise Unreachable(text, code=ErrorCode.SILENT, hint="the node asks again") from error
         if not isinstance(opening, OpenSession):
-            raise Refused("a session begins with who speaks", code="BAD_MESSAGE", hint="upgrade the node")
+            raise Refused("a session begins with who speaks", code=ErrorCode.BAD_MESSAGE, hint="upgrade the node")
         return opening
 
     def _register(self, opening: OpenSession, one: _Open, status: StorageStatus, leasing: Leasing) -> None:
@@ -234,7 +235,7 @@ class Sessions:
         if opening.watch_from > status.latest + 1:
             raise Refused(
                 f"a watch from revision {opening.watch_from}, the newest one is {status.latest}",
-                code="AHEAD_OF_CLUSTER",
+                code=ErrorCode.AHEAD_OF_CLUSTER,
                 hint="the meta storage may have been restored from an older backup",
             )
         assert catalog.settings is not None
@@ -271,7 +272,7 @@ class Sessions:
             if message is None:
                 break
             if not isinstance(message, Spoken):
-                raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"a {type(message).__name__} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
             _check_own(message, opening)
             await self._take(message, leasing, one)
         one.ended.set()
@@ -293,7 +294,7 @@ class Sessions:
             case SegmentsHeld() | SegmentsMissing() | TableCleaned():
                 if not isinstance(message, TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
                     text = f"a report of {len(message.segments)} segments, over {SEGMENTS_PER_REPORT_MAX}"
-                    raise Refused(text, code="BAD_MESSAGE", hint="upgrade")
+                    raise Refused(text, code=ErrorCode.BAD_MESSAGE, hint="upgrade")
                 if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
                     await one.reports.put(message)
             case _:
@@ -335,13 +336,17 @@ class Sessions:
                     await self._acknowledge(message)
                     return
                 except StoreDeclined as error:
-                    waits = isinstance(message, SegmentsMissing) and error.code != "TOO_LARGE"
+                    waits = isinstance(message, SegmentsMissing) and error.code != ErrorCode.TOO_LARGE
                     if not waits or self._topology.has_entered(message.node):
                         raise
                     log.warning("what node %d lacks of table %d waits: %s", message.node, message.table, error)
                     await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
         except Definite as error:
-            if not isinstance(message, TableCleaned) and len(message.segments) > 1 and error.code == "TOO_LARGE":
+            if (
+                not isinstance(message, TableCleaned)
+                and len(message.segments) > 1
+                and error.code == ErrorCode.TOO_LARGE
+            ):
                 half = len(message.segments) // 2
                 for part in (message.segments[:half], message.segments[half:]):
                     await self._acknowledge_whole(msgspec.structs.replace(message, segments=part))
@@ -391,7 +396,7 @@ def _asking_the_store() -> Generator[None]:
 def _check_own(message: Spoken, opening: OpenSession) -> None:
     speaker = (message.node, message.incarnation, message.session)
     if speaker != (opening.node, opening.incarnation, opening.session):
-        raise Refused("a message of another process on this session", code="BAD_MESSAGE", hint="upgrade")
+        raise Refused("a message of another process on this session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
 
 async def _forward(one: _Open, duplex: Duplex) -> None:

@@ -14,6 +14,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.messages import AskSnapshot, Message, SnapshotBegin, SnapshotEnd, SnapshotPage
 from leasehold.core.operations import Change, Page
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import LineageHash, NodeId, Revision
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES, RANGE_PAGE_MAX, RETENTION_HOLD_NS
@@ -47,7 +48,7 @@ class Snapshots:
             self._end_slow()
         if request.node not in self._places and len(self._places) >= SNAPSHOTS_AT_ONCE:
             text = f"{SNAPSHOTS_AT_ONCE} nodes take a snapshot at this moment"
-            raise Refused(text, code="BUSY", hint="the node asks again")
+            raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again")
         revision, lineage = catalog.revision, catalog.lineage
         self._retaining.hold(request.node, revision)
         place = self._places[request.node] = _Place()  # an older one of that node ends
@@ -73,7 +74,7 @@ class Snapshots:
     def _check_has(self, node: NodeId, place: _Place) -> None:
         if self._places.get(node) is not place:
             text = f"node {node} has asked for another snapshot, or was too slow to take this one"
-            raise Refused(text, code="BUSY", hint="the node asks again")
+            raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again")
 
     async def _messages(self, node: NodeId, revision: Revision, lineage: LineageHash) -> AsyncGenerator[Message, None]:
         yield SnapshotBegin(revision=revision, keys=self._live_keys())
@@ -117,7 +118,7 @@ class Snapshots:
         except Compacted as error:
             # Another leader holds nothing for those of this one, or somebody compacts by hand.
             text = f"revision {revision} was compacted while it was sent: the oldest kept is {error.minimum}"
-            raise Refused(text, code="BUSY", hint="the node asks again") from error
+            raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again") from error
         except Definite as error:  # a store that has failed says so definitely, but not about this node
             text = f"the meta storage can't be read: {error.text}"
             raise Indefinite(text, hint="the node asks again") from error

@@ -20,6 +20,7 @@ from leasehold.core.operations import Change
 from leasehold.core.origin import Origin
 from leasehold.core.records import TransactionState
 from leasehold.core.rights import check_request
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.ids import Revision, StatementId, TransactionId
 from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
@@ -50,7 +51,7 @@ class WriteTransactions:
         """
         if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
             text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
-            raise Refused(text, code="BUSY", hint="commit or abort some, or wait until they expire")
+            raise Refused(text, code=ErrorCode.BUSY, hint="commit or abort some, or wait until they expire")
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_request(request, catalog)
@@ -93,7 +94,9 @@ class WriteTransactions:
         record = catalog.transactions.get(transaction)
         if record is None:
             text = f"write transaction {transaction[:64]} is not known any more"
-            raise OutcomeUnknown(text, code="TRANSACTION_FORGOTTEN", hint="count the rows before you write them again")
+            raise OutcomeUnknown(
+                text, code=ErrorCode.TRANSACTION_FORGOTTEN, hint="count the rows before you write them again"
+            )
         return TransactionFacts(
             transaction=transaction,
             state=record.state,

@@ -14,6 +14,7 @@ from leasehold.core import keys
 from leasehold.core.catalog import Catalog
 from leasehold.core.lineage import GENESIS, next_lineage
 from leasehold.core.operations import Change, Missing, RevisionChanges, Txn, ValueIs
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits.messages import VALUE_BYTES_MAX
@@ -24,7 +25,7 @@ from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStora
 Decide = Callable[[Catalog], tuple[Change, ...]]
 """Looks at the catalog, says what to change; raises a `Definite` error to refuse. May be called more than once."""
 
-STORE_DECLINES = frozenset({"DISK_FULL", "BUSY", "CLOSED"})
+STORE_DECLINES = frozenset({ErrorCode.DISK_FULL, ErrorCode.BUSY, ErrorCode.CLOSED})
 """Codes with which a meta storage declines a transaction for what it is itself, and not for what is in it."""
 
 LINEAGE_BYTES = len(keys.LINEAGE) + len(GENESIS) + CHANGE_FRAMING_BYTES
@@ -186,7 +187,7 @@ def _check_size(changes: tuple[Change, ...]) -> None:
         text = f"it would write {_size(changes)} bytes at once, over {TRANSACTION_BYTES_MAX}"
     else:
         return
-    raise Refused(text, code="TOO_LARGE", hint="do it in smaller parts")
+    raise Refused(text, code=ErrorCode.TOO_LARGE, hint="do it in smaller parts")
 
 
 def _size(changes: tuple[Change, ...]) -> int:

@@ -17,6 +17,7 @@ from leasehold.core.identity import hash_secret
 from leasehold.core.messages import Allocate, AskIncarnation, Join
 from leasehold.core.proofs import ProofKeys, is_of_member
 from leasehold.core.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
+from leasehold.error_codes import ErrorCode
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
 from leasehold.limits.membership import CAPABILITIES_MAX, GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
 from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
@@ -35,7 +36,7 @@ RESTORE: Final = "restore the newest meta storage; if that is lost, `leasehold r
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
     """A definite no; the node ends and shows it."""
 
-    code: str
+    code: ErrorCode
     text: str
     hint: str
 
@@ -49,7 +50,7 @@ def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys |
         return None
     why = "carries no proof of the cluster key" if request.proof is None else "was made with another cluster key"
     return Reject(
-        code="NOT_A_MEMBER",
+        code=ErrorCode.NOT_A_MEMBER,
         text=f"the request to take part in this cluster {why}",
         hint="start the node with `--cluster-key FILE` (or cluster_key = 'FILE' in its --config file), where FILE is a"
         " copy of the coordinator's; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
@@ -76,7 +77,7 @@ def decide_allocate(
     if request.cluster_id != cluster.cluster_id:
         return _other_cluster(request.cluster_id, cluster)
     if not is_hex_128(request.token):
-        return Reject(code="BAD_TOKEN", text="the token is not 128 bits in hex", hint="upgrade the node")
+        return Reject(code=ErrorCode.BAD_TOKEN, text="the token is not 128 bits in hex", hint="upgrade the node")
     token_hash = hash_secret(request.token)
     known = sorted(nodes, key=lambda one: one.id)
     for node in known:
@@ -84,10 +85,10 @@ def decide_allocate(
             return _removed(node) if node.removed else Known(node=node.id)
     if sum(not node.removed for node in known) >= NODES_MAX:
         hint = "take nodes out with `leasehold node remove`; ids whose nodes never joined become free by themselves"
-        return Reject(code="TOO_MANY_NODES", text=f"the cluster has {NODES_MAX} nodes", hint=hint)
+        return Reject(code=ErrorCode.TOO_MANY_NODES, text=f"the cluster has {NODES_MAX} nodes", hint=hint)
     if len(known) >= NODE_IDS_MAX:
         text = f"the cluster has given out {NODE_IDS_MAX} ids, which are never used again"
-        return Reject(code="TOO_MANY_NODES", text=text, hint="start a second cluster")
+        return Reject(code=ErrorCode.TOO_MANY_NODES, text=text, hint="start a second cluster")
     rejected = _bad_attributes(request, None, known)
     if rejected is not None:
         return rejected
@@ -195,7 +196,7 @@ def decide_join(
                 " that the cluster knows: it was recovered from an older state, or this is a copy"
             )
         return Reject(
-            code="STALE_COPY",
+            code=ErrorCode.STALE_COPY,
             text=f"node {node.id} has reached incarnation {node.incarnation}, this directory says"
             f" {request.previous}: it is a copy, or was restored from a backup",
             hint=f"start the newest directory of node {node.id}; to run this machine as another node, move this"
@@ -285,7 +286,9 @@ def _invalid(
             f"this program speaks the protocol versions {request.protocol_min} to {request.protocol}, this"
             f" coordinator {PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}"
         )
-        return Reject(code="OTHER_PROTOCOL", text=text, hint="run versions of leasehold that lie next to each other")
+        return Reject(
+            code=ErrorCode.OTHER_PROTOCOL, text=text, hint="run versions of leasehold that lie next to each other"
+        )
     rejected = _bad_capabilities(request, required)
     if rejected is not None:
         return rejected
@@ -296,7 +299,9 @@ def _invalid(
     if node.removed:
         return _removed(node)
     if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
-        return Reject(code="BAD_NONCE", text="nonce and session must be 128 bits in hex", hint="upgrade the node")
+        return Reject(
+            code=ErrorCode.BAD_NONCE, text="nonce and session must be 128 bits in hex", hint="upgrade the node"
+        )
     return _bad_attributes(request, node, known)
 
 
@@ -304,18 +309,20 @@ def _bad_capabilities(request: Join, required: frozenset[str]) -> Reject | None:
     given = request.capabilities
     if len(given) > CAPABILITIES_MAX or not all(CAPABILITY.fullmatch(one) for one in given):
         text = f"capabilities are at most {CAPABILITIES_MAX} words of lower-case letters, digits and '-'"
-        return Reject(code="BAD_CAPABILITIES", text=text, hint="upgrade the node")
+        return Reject(code=ErrorCode.BAD_CAPABILITIES, text=text, hint="upgrade the node")
     lacking = sorted(required.difference(given))
     if lacking:
         text = f"this program lacks what the cluster needs of each node: {', '.join(lacking)}"
-        return Reject(code="LACKS_CAPABILITY", text=text, hint="run a newer version of leasehold on this machine")
+        return Reject(
+            code=ErrorCode.LACKS_CAPABILITY, text=text, hint="run a newer version of leasehold on this machine"
+        )
     return None
 
 
 def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Reject | None:
     if request.generation > cluster.generation:
         text = f"this directory follows generation {request.generation}, the cluster is at {cluster.generation}"
-        return Reject(code="AHEAD_OF_CLUSTER", text=text, hint=RESTORE)
+        return Reject(code=ErrorCode.AHEAD_OF_CLUSTER, text=text, hint=RESTORE)
     if is_beyond(cluster, request.generation, request.applied, request.lineage):
         end = end_of(cluster, request.generation)
         known = "knows nothing of that" if end is None else f"keeps of that what was there up to {end.revision}"
@@ -325,10 +332,10 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Rej
         )
     expected = history.lineage_at_applied
     if request.applied > history.latest:
-        code = "AHEAD_OF_CLUSTER"
+        code = ErrorCode.AHEAD_OF_CLUSTER
         text = f"this directory has applied revision {request.applied}, the cluster is only at {history.latest}"
     elif expected is not None and expected != request.lineage:
-        code = "DIVERGED"
+        code = ErrorCode.DIVERGED
         text = f"this directory has another history than the cluster at revision {request.applied}"
     else:
         return None
@@ -339,7 +346,7 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: History) -> Rej
 
 def _beyond_recovery(text: str) -> Reject:
     hint = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
-    return Reject(code="BEYOND_RECOVERY", text=text, hint=hint)
+    return Reject(code=ErrorCode.BEYOND_RECOVERY, text=text, hint=hint)
 
 
 def _bad_attributes(request: Allocate | Join, own: NodeRecord | None, known: Iterable[NodeRecord]) -> Reject | None:
@@ -347,23 +354,23 @@ def _bad_attributes(request: Allocate | Join, own: NodeRecord | None, known: Ite
     if name.isascii() and name.isdigit() and (own is None or own.name != name):
         # People name a node by either, to remove it for good (`core.removal.find_node`).
         text = f"{name[:80]!r} is not a node name: it would pass for the number of another node"
-        return Reject(code="BAD_NAME", text=text, hint="choose a name with a letter in it, with --name")
+        return Reject(code=ErrorCode.BAD_NAME, text=text, hint="choose a name with a letter in it, with --name")
     if NODE_NAME.fullmatch(name) is None:
         text = f"{name[:80]!r} is not a node name"
-        return Reject(code="BAD_NAME", text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
+        return Reject(code=ErrorCode.BAD_NAME, text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
     if NODE_ADDRESS.fullmatch(request.address) is None:
         text = f"{request.address[:80]!r} is not an address"
-        return Reject(code="BAD_ADDRESS", text=text, hint="a node is reached at host:port")
+        return Reject(code=ErrorCode.BAD_ADDRESS, text=text, hint="a node is reached at host:port")
     for node in known:
         if node.name == name and node is not own and not node.removed:
             text = f"the name {name!r} belongs to node {node.id} at {node.address}"
-            return Reject(code="NAME_TAKEN", text=text, hint="choose another name with --name")
+            return Reject(code=ErrorCode.NAME_TAKEN, text=text, hint="choose another name with --name")
     return None
 
 
 def _other_cluster(asked: str, cluster: ClusterRecord) -> Reject:
     return Reject(
-        code="OTHER_CLUSTER",
+        code=ErrorCode.OTHER_CLUSTER,
         text=f"this is cluster {cluster.cluster_id}, the request is for {asked[:64]}",
         hint="check the coordinator's address; a directory belongs to the cluster it was first used with",
     )
@@ -375,7 +382,7 @@ def _removed(node: NodeRecord) -> Reject:
         minutes = UNJOINED_KEPT_NS // (60 * SECOND_NS)
         text += f": an id is given up if its node has not joined within {minutes} minutes, and this one never joined"
     return Reject(
-        code="REMOVED",
+        code=ErrorCode.REMOVED,
         text=text,
         hint="move this directory away and start with an empty one: the node gets a new id",
     )
@@ -383,7 +390,7 @@ def _removed(node: NodeRecord) -> Reject:
 
 def _unknown(node: NodeId) -> Reject:
     return Reject(
-        code="UNKNOWN_NODE",
+        code=ErrorCode.UNKNOWN_NODE,
         text=f"no node has the id {node} here",
         hint="the meta storage may have been restored from an older backup",
     )
@@ -391,12 +398,12 @@ def _unknown(node: NodeId) -> Reject:
 
 def _wrong_token(node: NodeRecord) -> Reject:
     text = f"the token does not belong to node {node.id}"
-    return Reject(code="WRONG_TOKEN", text=text, hint="start this node from its own directory")
+    return Reject(code=ErrorCode.WRONG_TOKEN, text=text, hint="start this node from its own directory")
 
 
 def _alive_elsewhere(node: NodeRecord, how: str) -> Reject:
     return Reject(
-        code="ALIVE_ELSEWHERE",
+        code=ErrorCode.ALIVE_ELSEWHERE,
         text=f"node {node.id} ({node.name}) is alive at {node.address} and {how}: this directory is a copy of it",
         hint="stop one of the two; to run this machine as another node, start with an empty directory and"
         " another --name",

@@ -43,6 +43,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.shelf import BucketKey, Holding, Reopened, Shelf
 from leasehold.core.statements import TableName, fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, NotFound
 from leasehold.ids import (
     BucketNumber,
@@ -65,7 +66,7 @@ GrantMap: TypeAlias = "HashTrieMap[PrincipalId, GrantRecord]"
 class Diverged(Corrupt):
     """A revision whose lineage does not follow from ours: an event was lost, doubled or changed."""
 
-    default_code = "DIVERGED"
+    default_code = ErrorCode.DIVERGED
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +141,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             self.database(name.database)
             if self.find_view(name) is not None:
-                raise NotFound(f"{name} is a view, not a table", code="IS_VIEW", hint=f"SHOW TABLES IN {name.database}")
+                raise NotFound(
+                    f"{name} is a view, not a table", code=ErrorCode.IS_VIEW, hint=f"SHOW TABLES IN {name.database}"
+                )
             raise NotFound(f"no table {name}", hint=f"SHOW TABLES IN {name.database} lists them")
         return found
 
@@ -156,7 +159,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             self.database(name.database)
             if self.find_table(name) is not None:
-                raise NotFound(f"{name} is a table, not a view", code="IS_TABLE", hint=f"SHOW VIEWS IN {name.database}")
+                raise NotFound(
+                    f"{name} is a table, not a view", code=ErrorCode.IS_TABLE, hint=f"SHOW VIEWS IN {name.database}"
+                )
             raise NotFound(f"no view {name}", hint=f"SHOW VIEWS IN {name.database} lists them")
         return found
 
@@ -294,4 +299,6 @@ def check_through(through: Iterable[ObjectId], catalog: Catalog) -> None:
         view = catalog.views.get(one)
         if view is None or view.state is not UseState.IN_USE:
             name = f"view {one}" if view is None else f"view {catalog.table_name(view)}"
-            raise NotFound(f"{name} was dropped", code="VIEW_DROPPED", hint="SHOW VIEWS lists those that are there")
+            raise NotFound(
+                f"{name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists those that are there"
+            )

@@ -6,6 +6,7 @@ import msgspec
 
 from leasehold.core.messages import Message
 from leasehold.core.records import AnyRecord, Record
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 
@@ -38,8 +39,8 @@ def decode_record(kind: type[R], blob: bytes) -> R:
 def decode_message(blob: bytes | bytearray) -> Message:
     """The message in `blob`; raises `Refused` with code BAD_MESSAGE if it is not one of ours."""
     if len(blob) > MESSAGE_BYTES_MAX:
-        raise Refused(f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code="BAD_MESSAGE")
+        raise Refused(f"a message of {len(blob)} bytes, over {MESSAGE_BYTES_MAX}", code=ErrorCode.BAD_MESSAGE)
     try:
         return _message.decode(blob)
     except UNREADABLE as error:
-        raise Refused(f"a message that can't be read: {error}", code="BAD_MESSAGE") from error
+        raise Refused(f"a message that can't be read: {error}", code=ErrorCode.BAD_MESSAGE) from error

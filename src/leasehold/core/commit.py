@@ -39,6 +39,7 @@ from leasehold.core.replication import after_commit, after_replacement, holders_
 from leasehold.core.rewrite import replacing
 from leasehold.core.rights import user_of
 from leasehold.core.seals import is_sealed
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
     BucketNumber,
@@ -65,16 +66,16 @@ def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Orig
     by are of the history that was kept: it goes on, and no ticket to write needs a generation of its own.
     """
     if not is_hex_128(request.transaction):
-        raise Refused("a transaction id is 128 bits in hex", code="BAD_TRANSACTION", hint="draw a random one")
+        raise Refused("a transaction id is 128 bits in hex", code=ErrorCode.BAD_TRANSACTION, hint="draw a random one")
     if len(request.text_sha256) not in (0, SHA256_BYTES):
-        raise Refused("the hash of the text is no SHA-256", code="BAD_TRANSACTION", hint="upgrade the client")
+        raise Refused("the hash of the text is no SHA-256", code=ErrorCode.BAD_TRANSACTION, hint="upgrade the client")
     known = catalog.transactions.get(request.transaction)
     if known is not None:
         check_same_insert(known, request.login, request.text_sha256, catalog)
         if known.table != request.table:
             raise Refused(
                 f"write transaction {request.transaction} is one of another table",
-                code="TRANSACTION_USED",
+                code=ErrorCode.TRANSACTION_USED,
                 hint="draw a new id for other rows",
             )
         return ()
@@ -120,7 +121,7 @@ def commit_transaction(
     if record.state is TransactionState.COMMITTED:
         return ()
     if record.state is TransactionState.ABORTED:
-        raise Refused("the write was aborted or has expired", code="ABORTED", hint="write the rows again")
+        raise Refused("the write was aborted or has expired", code=ErrorCode.ABORTED, hint="write the rows again")
     table = _writable(record.table, record.schema_version, catalog)
     assert catalog.settings is not None
     _check_segments(request.segments, record, table)
@@ -137,7 +138,7 @@ def commit_transaction(
         if len(holders) < needed:
             raise Refused(
                 f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed",
-                code="TOO_FEW_HOLDERS",
+                code=ErrorCode.TOO_FEW_HOLDERS,
                 hint="write the rows again; `leasehold status` shows which nodes are away, and SHOW CLUSTER the setting"
                 " min_in_sync",
             )
@@ -188,7 +189,7 @@ def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
         # It may have been committed and forgotten since: only an indefinite answer is true.
         raise OutcomeUnknown(
             f"write transaction {transaction[:64]} is not known (any more)",
-            code="TRANSACTION_FORGOTTEN",
+            code=ErrorCode.TRANSACTION_FORGOTTEN,
             hint="count the table's rows before you write them again",
         )
     return record
@@ -202,10 +203,12 @@ def _writable(table_id: ObjectId, schema_version: SchemaVersion, catalog: Catalo
     """
     table = catalog.tables.get(table_id)
     if table is None or table.state is not UseState.IN_USE:
-        raise NotFound("the table was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what there is")
+        raise NotFound("the table was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what there is")
     if schema_version > table.schema_version or schema_version < 1:
         raise Refused(
-            f"schema version {schema_version} of {table.name} is not known", code="SCHEMA_CHANGED", hint="write again"
+            f"schema version {schema_version} of {table.name} is not known",
+            code=ErrorCode.SCHEMA_CHANGED,
+            hint="write again",
         )
     return table
 
@@ -215,30 +218,32 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
     if len(listed) > SEGMENTS_PER_COMMIT_MAX:
         raise Refused(
             f"{len(listed)} segments, at most {SEGMENTS_PER_COMMIT_MAX} fit one commit",
-            code="TOO_MANY_SEGMENTS",
+            code=ErrorCode.TOO_MANY_SEGMENTS,
             hint="write fewer, larger parts: coalesce before the write",
         )
     if len({segment.id for segment in listed}) != len(listed):
-        raise Refused("a segment is named twice", code="BAD_SEGMENT", hint="write the rows again")
+        raise Refused("a segment is named twice", code=ErrorCode.BAD_SEGMENT, hint="write the rows again")
     alive = {field.id: soundness(field.type) for field in table.fields if field.state is UseState.IN_USE}
     for segment in listed:
         sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
         sound = sound and 1 <= segment.schema_version <= table.schema_version and 0 <= segment.rows <= SEGMENT_ROWS_MAX
         sound = sound and 0 < segment.size_bytes <= SEGMENT_BYTES_MAX and len(segment.sha256) == SHA256_BYTES
         if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
-            raise Refused(f"segment {segment.id[:80]} is not of this write", code="BAD_SEGMENT", hint="write again")
+            raise Refused(
+                f"segment {segment.id[:80]} is not of this write", code=ErrorCode.BAD_SEGMENT, hint="write again"
+            )
         gone = [one.field for one in segment.statistics if one.field not in alive]
         if gone:
             raise Refused(
                 f"a column of {table.name} was dropped while rows were written to it",
-                code="SCHEMA_CHANGED",
+                code=ErrorCode.SCHEMA_CHANGED,
                 hint="write the rows again without it",
             )
         once = len({one.field for one in segment.statistics}) == len(segment.statistics)
         if not once or not all(alive[one.field](one, segment.rows) for one in segment.statistics):
             raise Refused(
                 f"segment {segment.id}: its rows can't have the bounds that are told of them",
-                code="BAD_SEGMENT",
+                code=ErrorCode.BAD_SEGMENT,
                 hint="upgrade the client and write the rows again",
             )
 
@@ -253,7 +258,7 @@ def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
         name = catalog.table_name(table)
         raise Refused(
             f"table {name} has {count} segments, and this write adds {added}: at most {TABLE_SEGMENTS_MAX} can be read",
-            code="TOO_MANY_SEGMENTS",
+            code=ErrorCode.TOO_MANY_SEGMENTS,
             hint=f"`leasehold rewrite {name}` joins small segments; then write fewer, larger appends",
         )
 
@@ -279,7 +284,7 @@ def _proven_holders(
         if not is_sealed(named[node], seal_keys[node], segment, record.order):
             raise Refused(
                 f"node {node} has not said this of segment {segment.id}: its seal does not fit",
-                code="BAD_SEAL",
+                code=ErrorCode.BAD_SEAL,
                 hint="commit what the nodes answered, unchanged; upgrade the node if it seals nothing",
             )
     return tuple(heard)

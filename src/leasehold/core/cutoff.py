@@ -28,6 +28,7 @@ from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import HorizonRecord, QueryRecord, TableRecord, UseState
 from leasehold.core.rewrite import unspent
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import is_hex_128
 from leasehold.limits.queries import QUERIES_MAX, QUERY_KEPT_NS
@@ -55,15 +56,15 @@ def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
     table = catalog.tables.get(request.table)
     if table is None or table.state is not UseState.IN_USE:
         raise NotFound(
-            f"table {request.table} was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what is there"
+            f"table {request.table} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what is there"
         )
     if not is_hex_128(request.query):
-        raise Refused("the id of a query is 128 bits in hex", code="BAD_MESSAGE", hint="upgrade the client")
+        raise Refused("the id of a query is 128 bits in hex", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
     if keys.query_name(request.table, request.query) in catalog.queries:
         return ()
     if len(catalog.queries) >= QUERIES_MAX:
         text = f"{QUERIES_MAX} queries of Spark were begun within {QUERY_KEPT_NS // SECOND_NS} s, the most there may be"
-        raise Refused(text, code="BUSY", hint="run the query again later")
+        raise Refused(text, code=ErrorCode.BUSY, hint="run the query again later")
     gone = cutoff(table, catalog)
     record = QueryRecord(
         table=table.id,
@@ -105,6 +106,6 @@ def rows_taken_away(table: str, what: str) -> Refused:
     """The error of a query that would otherwise show a part of what was taken away."""
     return Refused(
         f"{what} while table {table} was read, and the query may have shown some of those rows",
-        code="ROWS_TAKEN_AWAY",
+        code=ErrorCode.ROWS_TAKEN_AWAY,
         hint="Run the query again.",
     )

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import DURATION_CHARACTERS_MAX, DURATION_NS_MAX
 
@@ -67,7 +68,7 @@ def _unit_ns(unit: str) -> int | None:
 
 
 def _bad(text: str, hint: str) -> Refused:
-    return Refused(text, code="BAD_DURATION", hint=hint)
+    return Refused(text, code=ErrorCode.BAD_DURATION, hint=hint)
 
 
 def render_duration(duration_ns: int) -> str:

@@ -11,6 +11,7 @@ Users without a waiting ticket are not remembered, so memory is bounded by the t
 
 from collections import OrderedDict, deque
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import (
     PARSE_COUNTED_CHARACTERS,
@@ -40,7 +41,7 @@ class FairQueue:
         is_too_much = len(mine) >= PARSES_PER_USER_MAX and whole > PARSE_INLINE_CHARACTERS
         if is_too_much or len(self) >= PARSES_WAITING_MAX:
             text = f"{len(mine)} statements of this user wait to be read"
-            raise Refused(text, code="BUSY", hint="try again in some seconds")
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again in some seconds")
         self._last += 1
         self._waiting.setdefault(user, deque()).append(self._last)
         self._characters[self._last] = counted

@@ -25,6 +25,7 @@ from leasehold.core.catalog import Catalog
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import ClusterRecord, LargestLeaseRecord, LeaderRecord, NodeRecord, Origin
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Term
 from leasehold.limits.membership import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
@@ -66,7 +67,7 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
     if wall_s <= began:
         raise Refused(
             f"this machine's clock says {wall_s} s since 1970, the cluster's generation began at {began} or later",
-            code="CLOCK_SET_BACK",
+            code=ErrorCode.CLOCK_SET_BACK,
             hint="set the clock, then run it again",
         )
     generation = Generation(wall_s)
@@ -142,6 +143,6 @@ def generation_changed(known: Generation, now: Generation) -> Refused:
     """The error for what was looked up in another generation than the present one."""
     return Refused(
         f"the table was looked up in generation {known} of the cluster, which is generation {now} now",
-        code="GENERATION_CHANGED",
+        code=ErrorCode.GENERATION_CHANGED,
         hint="Look the table up again and start anew: the cluster was recovered from an older state.",
     )

@@ -45,6 +45,7 @@ from leasehold.core.granting import (
 from leasehold.core.lease import TimePassed
 from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.core.records import SettingsRecord, SettledHow
+from leasehold.error_codes import ErrorCode
 from leasehold.ids import STRANGERS, Incarnation, NodeId, Revision, Sequence, Session, Term
 
 __all__ = [
@@ -203,7 +204,7 @@ class Grantor:
         held = self._held.get(renewal.node)
         refusal = self._refusal(renewal, held, now_ns)
         if refusal is not None or held is None:
-            code, text = refusal or ("NOT_JOINED", "this node has not joined")
+            code, text = refusal or (ErrorCode.NOT_JOINED, "this node has not joined")
             return RefuseRenewal(
                 node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text=text)
             )
@@ -230,28 +231,28 @@ class Grantor:
         )
         return SendGrant(node=renewal.node, grant=grant)
 
-    def _refusal(self, renewal: Renewal, held: Held | None, now_ns: int) -> tuple[str, str] | None:
+    def _refusal(self, renewal: Renewal, held: Held | None, now_ns: int) -> tuple[ErrorCode, str] | None:
         """Why this renewal is not heard at all, if so (INV-ID-2, INV-LEASE-3)."""
         if not self._leads(now_ns):
-            return "NOT_LEADER", f"the leadership of term {self._term} has ended"
+            return ErrorCode.NOT_LEADER, f"the leadership of term {self._term} has ended"
         if held is None or renewal.incarnation > held.incarnation:
-            return "NOT_JOINED", f"incarnation {renewal.incarnation} has not joined"
+            return ErrorCode.NOT_JOINED, f"incarnation {renewal.incarnation} has not joined"
         if renewal.incarnation < held.incarnation:
-            return "SUPERSEDED", f"incarnation {held.incarnation} has joined since"
+            return ErrorCode.SUPERSEDED, f"incarnation {held.incarnation} has joined since"
         if self._hash_session(renewal.session) != held.session_hash:
-            return "SUPERSEDED", f"incarnation {held.incarnation} belongs to another session"
+            return ErrorCode.SUPERSEDED, f"incarnation {held.incarnation} belongs to another session"
         if held.closed is not None:
-            return "SUPERSEDED", f"incarnation {held.incarnation} is closed ({held.closed})"
+            return ErrorCode.SUPERSEDED, f"incarnation {held.incarnation} is closed ({held.closed})"
         return None
 
-    def _not_yet(self, renewal: Renewal, held: Held) -> tuple[str, str] | None:
+    def _not_yet(self, renewal: Renewal, held: Held) -> tuple[ErrorCode, str] | None:
         """Why this renewal is heard, and gets no grant (INV-LEASE-2, INV-REC-3)."""
         if held.required is None:
-            return "RECOVERING", f"incarnation {renewal.incarnation} is not in the logical topology"
+            return ErrorCode.RECOVERING, f"incarnation {renewal.incarnation} is not in the logical topology"
         if renewal.applied < held.required:
-            return "RECOVERING", f"applied {renewal.applied}, {held.required} was required"
+            return ErrorCode.RECOVERING, f"applied {renewal.applied}, {held.required} was required"
         if renewal.applied < self._floor:
-            return "BEHIND", f"applied {renewal.applied}, the floor is {self._floor}"
+            return ErrorCode.BEHIND, f"applied {renewal.applied}, the floor is {self._floor}"
         return None
 
     def _on_surrender(self, surrender: Surrender, now_ns: int) -> tuple[GrantorEffect, ...]:

@@ -21,6 +21,7 @@ from typing import Final
 
 from leasehold.core.statements import Literal
 from leasehold.core.types import Decimal, Plain, parse_type
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import DECIMAL_PRECISION_MAX, LITERAL_CHARACTERS_MAX
 
@@ -75,7 +76,7 @@ def fit(literal: Literal, type_text: str, *, column: str) -> str | None:
 def _bad(literal: Literal, type_text: str, column: str, hint: str) -> Refused:
     shown = literal.text if len(literal.text) <= _SHOWN else literal.text[:_SHOWN] + ".."
     text = f"{literal.kind} {shown!r} is no value of column {column}, which is {type_text}"
-    return Refused(text, code="BAD_VALUE", hint=hint)
+    return Refused(text, code=ErrorCode.BAD_VALUE, hint=hint)
 
 
 def render(text: str | None, type_text: str) -> str:

@@ -27,6 +27,7 @@ from leasehold.core.identity import hash_secret
 from leasehold.core.records import StatementRecord, TransactionRecord
 from leasehold.core.rights import check_history, user_by
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused
 from leasehold.ids import LoginToken
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
@@ -108,4 +109,4 @@ def other_statement() -> Refused:
 
 
 def _id_used(text: str) -> Refused:
-    return Refused(text, code="STATEMENT_ID_USED", hint="use a new id for each statement; nothing was changed")
+    return Refused(text, code=ErrorCode.STATEMENT_ID_USED, hint="use a new id for each statement; nothing was changed")

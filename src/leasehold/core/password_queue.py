@@ -26,6 +26,7 @@ from typing import Final, NewType
 import msgspec
 
 from leasehold.core.backoff import Backoff
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.people import (
     PASSWORDS_AT_ONCE,
@@ -142,7 +143,7 @@ class PasswordQueue:
 
 def too_many_passwords() -> Refused:
     """Why a password was not looked at."""
-    return Refused("too many passwords are being checked", code="BUSY", hint="try again in a moment")
+    return Refused("too many passwords are being checked", code=ErrorCode.BUSY, hint="try again in a moment")
 
 
 _NO_REST: Final = Backoff(WRONG_PASSWORD_REST_MIN_NS, WRONG_PASSWORD_REST_MAX_NS)

@@ -18,6 +18,7 @@ from leasehold.core.records import (
     ViewColumn,
     ViewRecord,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import NodeId, ObjectId
 from leasehold.limits.statements import DESCRIPTION_BYTES_MAX
@@ -76,7 +77,7 @@ def put_bounded(key: bytes, record: DatabaseRecord | TableRecord | ViewRecord) -
     size = len(change.value or b"")
     if size > DESCRIPTION_BYTES_MAX:
         text = f"the description of {record.name} would take {size} bytes, over {DESCRIPTION_BYTES_MAX}"
-        raise Refused(text, code="TOO_LARGE", hint="shorten comments, defaults and properties")
+        raise Refused(text, code=ErrorCode.TOO_LARGE, hint="shorten comments, defaults and properties")
     return change
 
 

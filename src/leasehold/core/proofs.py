@@ -18,11 +18,11 @@ import msgspec
 
 from leasehold.core.codec import encode
 from leasehold.core.messages import Allocate, AskIncarnation, ChallengeCoordinator, CoordinatorProof, Join, Message
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Nonce
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
 
-UNPROVEN: Final = "COORDINATOR_UNPROVEN"
 _MEMBER: Final = b"leasehold member proof/1"
 _COORDINATOR: Final = b"leasehold coordinator proof/1"
 
@@ -70,13 +70,13 @@ def prove_coordinator(
     if keys is None:
         raise Refused(
             "this coordinator has no cluster key, so it can't prove that it is of the cluster",
-            code="NO_CLUSTER_KEY",
+            code=ErrorCode.NO_CLUSTER_KEY,
             hint="start it again with --cluster-key FILE; `leasehold down`, then `leasehold up` does that",
         )
     if challenge.address not in addresses:
         raise Refused(
             f"this coordinator is not at {challenge.address[:80]!r}",
-            code="OTHER_ADDRESS",
+            code=ErrorCode.OTHER_ADDRESS,
             hint="connect to the address that it listens on or advertises",
         )
     return CoordinatorProof(proof=coordinator_proof(challenge, keys))
@@ -107,7 +107,7 @@ class Challenge:
         return Refused(
             f"the process at {self.request.address} does not prove that it is the coordinator of cluster"
             f" {self.request.cluster_id}, so nothing secret was sent to it: {why}",
-            code=UNPROVEN,
+            code=ErrorCode.COORDINATOR_UNPROVEN,
             hint="see which process listens there, as with `ss -ltnp`; if it is the coordinator, start it again with"
             " --cluster-key FILE and the key of this cluster, as `leasehold up` does",
         )

@@ -23,6 +23,7 @@ from leasehold.core.census import Census
 from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import NodeRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import NodeId, ObjectId
 from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
@@ -60,13 +61,13 @@ def check_enough_left(found: Census, catalog: Catalog) -> None:
         return  # it has never joined: no bucket lies there
     hint = "start another node first, or `--force` if there will be none"
     if found.left == 0:
-        raise Refused(f"{node.name} is the last node of the cluster", code="LAST_NODE", hint=hint)
+        raise Refused(f"{node.name} is the last node of the cluster", code=ErrorCode.LAST_NODE, hint=hint)
     if found.short:
         short = sorted(found.short)
         names = _names(short, catalog)
         raise Refused(
             f"{found.left} nodes would be left, and {_count(short, 'table')} want more replicas: {names}",
-            code="TOO_FEW_NODES",
+            code=ErrorCode.TOO_FEW_NODES,
             hint=hint,
         )
 
@@ -79,7 +80,7 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
         segments = f"{found.lost} segment{'' if found.lost == 1 else 's'}"
         raise Refused(
             f"{record.name} is the only holder of {segments} of {_count(lost, 'table')}: {_names(lost, catalog)}",
-            code="ONLY_HOLDER",
+            code=ErrorCode.ONLY_HOLDER,
             hint="start it, and wait until other replicas have fetched them; `--force` gives these rows up for ever",
         )
 

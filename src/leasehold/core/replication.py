@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.core.catalog import Catalog
 from leasehold.core.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.limits.statements import REPLICATION_FOR_TWO
@@ -34,7 +35,7 @@ def place(
     if len(members) < replication:
         raise Refused(
             f"replication {replication} needs {replication} nodes, the cluster has {len(members)}",
-            code="TOO_FEW_NODES",
+            code=ErrorCode.TOO_FEW_NODES,
             hint="start more nodes, or set TBLPROPERTIES ('replication' = '1')",
         )
     load = {node: catalog.loads.get(node, 0) for node in members}

@@ -38,6 +38,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.replication import is_present
 from leasehold.core.shelf import Shelf
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, ObjectId
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
@@ -220,7 +221,7 @@ def worth_rewriting(
     if hidden or (horizon is not None and horizon.hidden_us is not None):
         raise Refused(
             f"a statement that takes something away from {table.name} is under way",
-            code="UNDER_WAY",
+            code=ErrorCode.UNDER_WAY,
             hint="SHOW PROCEDURES tells which; rewrite the table again once it has ended",
         )
     horizon_us = None if horizon is None else horizon.horizon_us
@@ -278,7 +279,9 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
     if not request.replaces:
         return ()
     if len(request.replaces) > SEGMENTS_PER_COMMIT_MAX or len(set(request.replaces)) != len(request.replaces):
-        raise Refused("a rewrite names too many segments, or one twice", code="BAD_SEGMENT", hint="upgrade the client")
+        raise Refused(
+            "a rewrite names too many segments, or one twice", code=ErrorCode.BAD_SEGMENT, hint="upgrade the client"
+        )
     if request.forgets:
         return _forgetting(request, table, catalog)
     if request.deletes != table.deletes:
@@ -301,13 +304,13 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
 def _forgetting(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Takes lost segments out of the manifest: no scan can read them, so nothing is kept for any."""
     if request.segments:
-        raise Refused("who forgets lost segments writes none", code="BAD_SEGMENT", hint="upgrade the client")
+        raise Refused("who forgets lost segments writes none", code=ErrorCode.BAD_SEGMENT, hint="upgrade the client")
     for one in request.replaces:
         entry = catalog.segments.get((table.id, one.bucket), {}).get(one.segment)
         if entry is None or any(is_present(node, catalog) for node in entry.holders):
             raise Refused(
                 f"segment {one.segment[:80]} of {table.name} is not lost, or was forgotten before: nothing changes",
-                code="NOT_LOST",
+                code=ErrorCode.NOT_LOST,
                 hint="look again which segments are lost",
             )
     return tuple(Change(keys.segment(table.id, one.bucket, one.segment), None) for one in request.replaces)
@@ -316,6 +319,6 @@ def _forgetting(request: CommitTransaction, table: TableRecord, catalog: Catalog
 def _stale(table: TableRecord, why: str) -> Refused:
     return Refused(
         f"the rows of {table.name} can't be replaced by what was read of them: {why}",
-        code="REWRITE_STALE",
+        code=ErrorCode.REWRITE_STALE,
         hint="rewrite the table again",
     )

@@ -95,6 +95,7 @@ from leasehold.core.statements import (
     WidenColumn,
     fold,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, ObjectId, PrincipalId
 from leasehold.limits.statements import QUERY_TABLES_MAX
@@ -160,7 +161,7 @@ def keeps_administrator(catalog: Catalog, *, dropped: PrincipalId | None = None)
     if any(one != dropped for one in catalog.users) and not _has_administrator(catalog):
         raise Refused(
             "nobody would be left who may grant rights: this is the last user with ALTER ON CLUSTER",
-            code="LAST_ADMINISTRATOR",
+            code=ErrorCode.LAST_ADMINISTRATOR,
             hint="GRANT ALTER ON CLUSTER TO another user first",
         )
 
@@ -378,7 +379,7 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
         case Execute() | AskOutcome() | AbortTransaction():
             pass
         case _:
-            raise Refused(f"not a request: {type(request).__name__}", code="BAD_MESSAGE", hint="upgrade")
+            raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
     return user
 
 

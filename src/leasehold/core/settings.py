@@ -16,6 +16,7 @@ from leasehold.core.drift import MILLION
 from leasehold.core.durations import parse_duration, render_duration
 from leasehold.core.operations import Change
 from leasehold.core.records import LargestLeaseRecord, SettingsRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import FIRST_GENERATION
 from leasehold.limits.lease import (
@@ -149,8 +150,8 @@ def setting_named(name: str) -> Setting:
     because = _FIXED.get(name.casefold())
     hint = "the settings are " + ", ".join(one.name for one in SETTINGS) + "; SHOW CLUSTER tells their ranges"
     if because is not None:
-        raise Refused(f"{name} can't be set: {because}", code="FIXED_SETTING", hint=hint)
-    raise Refused(f"there is no setting {name[:_SHOWN]!r}", code="NO_SUCH_SETTING", hint=hint)
+        raise Refused(f"{name} can't be set: {because}", code=ErrorCode.FIXED_SETTING, hint=hint)
+    raise Refused(f"there is no setting {name[:_SHOWN]!r}", code=ErrorCode.NO_SUCH_SETTING, hint=hint)
 
 
 def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
@@ -161,21 +162,23 @@ def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
     if setting.is_duration:
         if not quoted:
             text = f"{setting.name} is a duration, a number with a unit in quotes, and not {wrote}"
-            raise Refused(text, code="BAD_SETTING", hint=hint)
+            raise Refused(text, code=ErrorCode.BAD_SETTING, hint=hint)
         try:
             value = parse_duration(text)
         except Refused as error:
-            raise Refused(f"{setting.name}: {error.text}", code="BAD_SETTING", hint=hint) from error
+            raise Refused(f"{setting.name}: {error.text}", code=ErrorCode.BAD_SETTING, hint=hint) from error
     elif setting.automatic and quoted and text.casefold() == AUTO:
         return 0
     elif text.isascii() and text.isdigit() and len(text) <= len(str(setting.largest)):
         value = int(text)
     else:
-        raise Refused(f"{setting.name}: {wrote} is not a whole number in its range", code="BAD_SETTING", hint=hint)
+        raise Refused(
+            f"{setting.name}: {wrote} is not a whole number in its range", code=ErrorCode.BAD_SETTING, hint=hint
+        )
     if not setting.smallest <= value <= setting.largest:
         shown = str(value) if setting.automatic else setting.shown(value)
         text = f"{setting.name} can't be {shown}: its range is {setting.range}"
-        raise Refused(text, code="BAD_SETTING", hint=hint)
+        raise Refused(text, code=ErrorCode.BAD_SETTING, hint=hint)
     return value
 
 

@@ -5,6 +5,7 @@ from leasehold.core.generations import is_beyond, is_older
 from leasehold.core.identity import hash_secret
 from leasehold.core.messages import AskSnapshot, OpenSession
 from leasehold.core.records import ClusterRecord, NodeRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotLeader, Refused, Superseded
 from leasehold.ids import Revision
 
@@ -13,12 +14,12 @@ def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
     """Raises unless the newest process of a node speaks; `NotLeader` where this leader can't know of it yet."""
     node = catalog.nodes.get(speaker.node)
     if catalog.cluster is None or speaker.cluster_id != catalog.cluster.cluster_id:
-        raise Refused("a session for another cluster", code="OTHER_CLUSTER", hint="check the address")
+        raise Refused("a session for another cluster", code=ErrorCode.OTHER_CLUSTER, hint="check the address")
     if isinstance(speaker, OpenSession) and _left_behind(speaker, catalog.cluster, node):
         raise Refused(
             f"the cluster was recovered from an older state and goes on as generation {catalog.cluster.generation};"
             f" this process is of generation {speaker.generation}",
-            code="OTHER_GENERATION",
+            code=ErrorCode.OTHER_GENERATION,
             hint="start this node again: it comes back, or says what to do",
         )
     if node is None or speaker.incarnation > node.incarnation:
@@ -29,7 +30,7 @@ def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
     if node.removed:
         raise Refused(
             f"node {speaker.node} was removed",
-            code="REMOVED",
+            code=ErrorCode.REMOVED,
             hint="start with an empty directory and another --name",
         )
     if speaker.incarnation < node.incarnation or hash_secret(speaker.session) != node.session_hash:

@@ -7,6 +7,7 @@ import msgspec
 from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.operations import Change
 from leasehold.core.shelf import on_demand
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits.vault import VAULT_STAGED_KEYS_MAX
@@ -53,9 +54,9 @@ class Staged(msgspec.Struct, frozen=True):
         if digest_bytes(self.digest) != digest:
             raise bad_snapshot(f"the {self.keys} items that came are not those that were sent")
         if target[0] < applied[0]:
-            raise Refused(f"a leap to revision {target[0]} from {applied[0]}", code="NOT_ASCENDING")
+            raise Refused(f"a leap to revision {target[0]} from {applied[0]}", code=ErrorCode.NOT_ASCENDING)
         if target[0] == applied[0] and target[1] != applied[1]:
-            raise Refused(f"a leap to another history of revision {target[0]}", code="NOT_ASCENDING")
+            raise Refused(f"a leap to another history of revision {target[0]}", code=ErrorCode.NOT_ASCENDING)
 
 
 def check_same(changes: Sequence[Change]) -> None:
@@ -66,4 +67,4 @@ def check_same(changes: Sequence[Change]) -> None:
 
 def bad_snapshot(why: str) -> Refused:
     """What refuses a snapshot."""
-    return Refused(f"bad snapshot: {why}", code="BAD_SNAPSHOT", hint="the node asks for a new one")
+    return Refused(f"bad snapshot: {why}", code=ErrorCode.BAD_SNAPSHOT, hint="the node asks for a new one")

@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import DECIMAL_PRECISION_MAX
 
@@ -56,7 +57,7 @@ def parse_type(text: str) -> ColumnType:
             return Decimal(precision, scale)
     raise Refused(
         f"unknown column type {text[:100]!r}",
-        code="BAD_TYPE",
+        code=ErrorCode.BAD_TYPE,
         hint="use one of " + ", ".join(sorted(PLAIN_NAMES)) + ", DECIMAL(precision,scale)",
     )
 

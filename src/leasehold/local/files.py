@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.durable import sync_folder
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, typed
 
 COORDINATOR: Final = "coordinator"
@@ -71,13 +72,13 @@ def check_not_writable_by_others(directory: Path) -> None:
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadDirectory(
             f"other users may write to {directory}: its mode is {stat.S_IMODE(found.st_mode):04o}",
-            code="WRITABLE_BY_OTHERS",
+            code=ErrorCode.WRITABLE_BY_OTHERS,
             hint=f"`chmod go-w {typed(directory)}` takes that right from them; or choose another --dir",
         )
     if os.geteuid() not in {0, found.st_uid}:
         raise BadDirectory(
             f"{directory} belongs to another user (uid {found.st_uid}), who may write to it",
-            code="WRITABLE_BY_OTHERS",
+            code=ErrorCode.WRITABLE_BY_OTHERS,
             hint="choose a --dir of your own",
         )
 

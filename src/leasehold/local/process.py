@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.processes import END_POLL_NS, STOP_WAIT_NS
 from leasehold.local.files import (
@@ -90,7 +91,7 @@ class Process:
         if self.running() is None:
             raise Refused(
                 f"{self.name} ended at once: {self.last_words()}",
-                code="DID_NOT_START",
+                code=ErrorCode.DID_NOT_START,
                 hint=f"{self._last_hint()}the whole log is {self.log}",
             )
 
@@ -114,7 +115,7 @@ class Process:
         if process is None:
             raise Refused(
                 f"{self.name} does not run",
-                code="NOT_RUNNING",
+                code=ErrorCode.NOT_RUNNING,
                 hint=f"start it with `leasehold chaos start {self.name}`",
             )
         process.send_signal(number)

@@ -21,6 +21,7 @@ import psutil
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile, read_cluster_file
 from leasehold.core.messages import ClusterStatus
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
 from leasehold.limits.messages import FORMAT_VERSION
@@ -100,7 +101,7 @@ class LocalCluster:
                 if all(process.running() and read_address(process.directory) for process in processes):
                     raise Refused(
                         f"a cluster runs in {self.directory} already",
-                        code="RUNNING",
+                        code=ErrorCode.RUNNING,
                         hint="use another --dir for a second one, or `leasehold down` to stop it",
                     )
             make_key(self.directory)
@@ -181,7 +182,7 @@ class LocalCluster:
     def restart_coordinator(self) -> str:
         """Starts a coordinator that does not run, under its old address. Raises `Refused` if it runs."""
         if self.coordinator.running() is not None:
-            raise Refused("the coordinator runs already", code="RUNNING", hint="nothing to do")
+            raise Refused("the coordinator runs already", code=ErrorCode.RUNNING, hint="nothing to do")
         return self.start_coordinator(read_cluster_file(self.directory).coordinator)
 
     def start_node(self, process: Process) -> str:
@@ -192,7 +193,7 @@ class LocalCluster:
         (DID_NOT_START) with what it said last if it ends: what a coordinator refuses ends a process at once.
         """
         if process.running() is not None:
-            raise Refused(f"{process.name} runs already", code="RUNNING", hint="nothing to do")
+            raise Refused(f"{process.name} runs already", code=ErrorCode.RUNNING, hint="nothing to do")
         coordinator = read_cluster_file(self.directory).coordinator
         self._spawn_node(process, coordinator)
         patience = self._patience()
@@ -252,7 +253,7 @@ class LocalCluster:
                 try:
                     return cluster.whoami().cluster_id if known else cluster.initialise().cluster_id
                 except LeaseholdError as error:
-                    if error.code == "INITIALISED":
+                    if error.code == ErrorCode.INITIALISED:
                         known = True  # an earlier `up` was cut off after this step
                         continue
                     why = error.text
@@ -267,7 +268,7 @@ class LocalCluster:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 text = f"another `leasehold up` is at work in {self.directory}"
-                raise Refused(text, code="RUNNING", hint="wait for it, or use another --dir") from error
+                raise Refused(text, code=ErrorCode.RUNNING, hint="wait for it, or use another --dir") from error
             yield
         finally:
             os.close(descriptor)

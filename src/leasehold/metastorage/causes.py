@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, Refused
 
 
@@ -22,7 +23,7 @@ def unclear(path: Path, error: sqlite3.Error) -> Indefinite:
     """A commit, or its undoing, that failed half way."""
     return Indefinite(
         f"a commit to {path} may or may not have happened: {error}",
-        code="STORAGE_FAILED",
+        code=ErrorCode.STORAGE_FAILED,
         hint="check the disk, restart the coordinator, then look whether it happened",
     )
 
@@ -33,7 +34,7 @@ def explain(path: Path, error: sqlite3.Error) -> LeaseholdError:
         sqlite3.SQLITE_CORRUPT: lambda: corrupt(path, str(error)),
         sqlite3.SQLITE_NOTADB: lambda: corrupt(path, str(error)),
         sqlite3.SQLITE_FULL: lambda: Refused(
-            f"no space for {path}", code="DISK_FULL", hint=f"free space under {path.parent}, then ask again"
+            f"no space for {path}", code=ErrorCode.DISK_FULL, hint=f"free space under {path.parent}, then ask again"
         ),
         sqlite3.SQLITE_BUSY: lambda: BadDirectory(
             f"another program has {path} open", hint="close that program, then start again"

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from leasehold.core.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Revision, Term
 
@@ -17,7 +18,7 @@ from leasehold.ids import ClusterId, Revision, Term
 class Compacted(Definite):
     """The revision asked for can no longer be read; `minimum` is the oldest that still can."""
 
-    default_code = "COMPACTED"
+    default_code = ErrorCode.COMPACTED
 
     def __init__(self, minimum: Revision) -> None:
         super().__init__(f"compacted: the oldest revision is {minimum}")
@@ -27,13 +28,13 @@ class Compacted(Definite):
 class FutureRevision(Definite):
     """The revision asked for does not exist yet."""
 
-    default_code = "FUTURE_REVISION"
+    default_code = ErrorCode.FUTURE_REVISION
 
 
 class LeadershipLost(Definite):
     """The candidate does not lead (any more)."""
 
-    default_code = "LEADERSHIP_LOST"
+    default_code = ErrorCode.LEADERSHIP_LOST
 
 
 class StorageStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import COMPACTION_PAUSE_NS, META_STORAGE_BYTES_MAX
@@ -175,14 +176,16 @@ class SqliteMetaStorage:
         self._check_open()
         if self._waiting >= COMMAND_QUEUE_MAX:
             raise Refused(
-                f"{COMMAND_QUEUE_MAX} requests wait for the meta storage already", code="BUSY", hint="ask again later"
+                f"{COMMAND_QUEUE_MAX} requests wait for the meta storage already",
+                code=ErrorCode.BUSY,
+                hint="ask again later",
             )
         self._waiting += 1
         self._queue.put(command)
 
     def _check_open(self) -> None:
         if self._ending:
-            raise Refused(f"the meta storage {self._path} {self._why()}", code="CLOSED", hint="open it again")
+            raise Refused(f"the meta storage {self._path} {self._why()}", code=ErrorCode.CLOSED, hint="open it again")
 
     def _deliver(self, sayings: list[Say], batches: list[RevisionChanges]) -> None:
         """Everything one group has to say, in a single wake-up of the loop."""
@@ -210,7 +213,7 @@ class SqliteMetaStorage:
     def _unanswered(self) -> LeaseholdError:
         return Indefinite(
             f"no answer: the meta storage {self._path} {self._why()}",
-            code="CLOSED",
+            code=ErrorCode.CLOSED,
             hint="open it again and look whether it happened",
         )
 

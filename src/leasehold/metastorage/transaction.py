@@ -22,6 +22,7 @@ from leasehold.core.operations import (
     ValueIs,
 )
 from leasehold.core.records import ClusterRecord, LeaderRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Generation, Revision, Term
 from leasehold.limits.messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
@@ -65,7 +66,7 @@ def check_txn(txn: Txn) -> None:
 def check_key(key: bytes) -> None:
     """Raises `Refused` unless the key has 1 to `KEY_BYTES_MAX` bytes."""
     if not key:
-        raise Refused("an empty key", code="BAD_KEY", hint="name the key")
+        raise Refused("an empty key", code=ErrorCode.BAD_KEY, hint="name the key")
     if len(key) > KEY_BYTES_MAX:
         raise _too_large(f"a key of {len(key)} bytes, over {KEY_BYTES_MAX}")
 
@@ -79,7 +80,7 @@ def check_span(start: bytes, end: bytes) -> None:
 def check_limit(limit: int) -> int:
     """The size of a page: `limit` cut to `RANGE_PAGE_MAX`. Raises `Refused` below 1."""
     if limit < 1:
-        raise Refused(f"a page of {limit} keys", code="BAD_LIMIT", hint="ask for at least one key")
+        raise Refused(f"a page of {limit} keys", code=ErrorCode.BAD_LIMIT, hint="ask for at least one key")
     return min(limit, RANGE_PAGE_MAX)
 
 
@@ -186,7 +187,9 @@ def _check_branch(branch: tuple[Change, ...]) -> None:
         raise _too_large(f"a transaction of {size} bytes, over {TRANSACTION_BYTES_MAX}")
     if len({change.key for change in branch}) < len(branch):
         raise Refused(
-            "a transaction changes a key twice", code="DUPLICATE_KEY", hint="keep one change for each key of a branch"
+            "a transaction changes a key twice",
+            code=ErrorCode.DUPLICATE_KEY,
+            hint="keep one change for each key of a branch",
         )
 
 
@@ -196,4 +199,4 @@ def _check_value(value: bytes) -> None:
 
 
 def _too_large(text: str) -> Refused:
-    return Refused(text, code="TOO_LARGE", hint="split it into smaller parts")
+    return Refused(text, code=ErrorCode.TOO_LARGE, hint="split it into smaller parts")

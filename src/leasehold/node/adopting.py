@@ -24,6 +24,7 @@ from leasehold.core.generations import generation_of
 from leasehold.core.messages import AskIncarnation, ClusterFacts, JoinWait, Message, NewestIncarnation, WhoAreYou
 from leasehold.core.proofs import ProofKeys, with_proof
 from leasehold.core.records import Allocated, Claiming, Joining
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, NotLeader, Refused, Unreachable
 from leasehold.ids import Generation, Incarnation, NodeId
 from leasehold.limits.clients import RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
@@ -119,7 +120,7 @@ class Adopting:
         if not self._coordinators:
             hint = "give --coordinator HOST:PORT, or LEASEHOLD_COORDINATORS"
             raise BadSettings(
-                "no coordinator was given, and the vault remembers none", code="NO_COORDINATOR", hint=hint
+                "no coordinator was given, and the vault remembers none", code=ErrorCode.NO_COORDINATOR, hint=hint
             )
         before = record.previous if isinstance(record, Joining) else record.incarnation
         generation = await self._generation(record)
@@ -129,7 +130,7 @@ class Adopting:
         if newest.incarnation < before and not lost:
             raise Refused(
                 f"this directory has reached incarnation {before}, the cluster says {newest.incarnation}",
-                code="AHEAD_OF_CLUSTER",
+                code=ErrorCode.AHEAD_OF_CLUSTER,
                 hint="the meta storage was restored from an older backup: restore the newest one; if that is lost, stop"
                 " the coordinator and run `leasehold recover` on its directory",
             )
@@ -165,7 +166,7 @@ class Adopting:
         if facts.cluster_id != record.cluster_id:
             raise Refused(
                 f"this directory belongs to cluster {record.cluster_id}, the coordinator serves {facts.cluster_id}",
-                code="OTHER_CLUSTER",
+                code=ErrorCode.OTHER_CLUSTER,
                 hint="check the coordinator's address",
             )
         return facts.generation
@@ -210,12 +211,12 @@ class Adopting:
 
 
 def _not_an_answer(answer: Message) -> Refused:
-    return Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+    return Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
 
 def _no_identity(directory: Path) -> NotFound:
     return NotFound(
         f"the vault of {directory} holds no id of a node: there is nothing to go on with",
-        code="NO_IDENTITY",
+        code=ErrorCode.NO_IDENTITY,
         hint="start it as a new node; where its old name is taken, `leasehold node remove NAME` frees that",
     )

@@ -57,6 +57,7 @@ from leasehold.core.recovery_events import (
     StreamBroken,
 )
 from leasehold.core.seals import seal_key
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
 from leasehold.ids import Revision, Session, Term
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
@@ -72,7 +73,9 @@ from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
 
-FINAL = frozenset({"SUPERSEDED", "REMOVED", "DIVERGED", "OTHER_CLUSTER", "NOT_JOINED"})
+FINAL = frozenset(
+    {ErrorCode.SUPERSEDED, ErrorCode.REMOVED, ErrorCode.DIVERGED, ErrorCode.OTHER_CLUSTER, ErrorCode.NOT_JOINED}
+)
 """Refusals of a renewal after which this process must not go on."""
 
 
@@ -353,7 +356,9 @@ class Agent(Reporter):
                     if not self._recovering.leaping:
                         self._recovering.overtaken(message)
                 case _:
-                    raise Refused(f"a {type(message).__name__} on a session", code="BAD_MESSAGE", hint="upgrade")
+                    raise Refused(
+                        f"a {type(message).__name__} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade"
+                    )
 
     def _on_refused(self, refused: RenewalRefused) -> None:
         assert self._holder is not None
@@ -361,10 +366,10 @@ class Agent(Reporter):
         if not self._holder.awaits(refused.request):
             return  # not an answer to anything that this process asked
         if refused.code in FINAL:
-            raise Superseded(refused.text, code=refused.code, hint="`leasehold status` shows who serves")
-        if refused.code == "NOT_LEADER":
+            raise Superseded(refused.text, code=ErrorCode(refused.code), hint="`leasehold status` shows who serves")
+        if refused.code == ErrorCode.NOT_LEADER:
             raise Unreachable(refused.text, hint="the node asks another coordinator")
-        if refused.code == "RECOVERING":
+        if refused.code == ErrorCode.RECOVERING:
             self._recovering.step(Excluded(request=refused.request))
 
     async def _apply(self, batch: RevisionChanges) -> None:

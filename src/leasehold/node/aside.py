@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.durable import sync_folder
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
 from leasehold.node.reset import next_folder
 from leasehold.storage.mounts import check_one_mount
@@ -46,7 +47,7 @@ def set_aside(directory: Path) -> Path:
     except OSError as error:
         raise BadDirectory(
             f"{error.filename or directory}: {error.strerror or error}; nothing was adopted",
-            code="NOT_SET_ASIDE",
+            code=ErrorCode.NOT_SET_ASIDE,
             hint="look at the disk and the rights there, then run the same command again",
         ) from error
     return folder

@@ -5,7 +5,8 @@ import logging
 from typing import TypeVar
 
 from leasehold.core.messages import Message
-from leasehold.core.proofs import UNPROVEN, ProofKeys
+from leasehold.core.proofs import ProofKeys
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId
 from leasehold.limits.clients import RETRY_PAUSE_NS
@@ -119,8 +120,8 @@ class Coordinators:
         prove that it is a coordinator. Only a node that `is_new` ends on that, for a person who has just given it the
         wrong address or key: the true coordinator may come back.
         """
-        is_unproven = refusal.code == UNPROVEN
-        if not is_unproven and refusal.code not in {"OTHER_CLUSTER", "NOT_A_MEMBER"}:
+        is_unproven = refusal.code == ErrorCode.COORDINATOR_UNPROVEN
+        if not is_unproven and refusal.code not in {ErrorCode.OTHER_CLUSTER, ErrorCode.NOT_A_MEMBER}:
             return False
         if self._asked in self._given and (is_new or not is_unproven):
             return False
@@ -166,5 +167,5 @@ class Coordinators:
             finally:
                 await connection.close()
             if not isinstance(answer, kinds):
-                raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
             return answer

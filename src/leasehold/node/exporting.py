@@ -10,6 +10,7 @@ import msgspec
 from leasehold.core.catalog import live_fields
 from leasehold.core.data.hiding import Hidings
 from leasehold.durable import sync_folder
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Corrupt, NotFound, Refused
 from leasehold.ids import SegmentId
 from leasehold.node.hiding import shown
@@ -78,7 +79,7 @@ def _check_no_node(target: Path) -> None:
         if os.path.lexists(folder / FILE_NAME):
             raise Refused(
                 f"{target} lies in the directory of a node, {folder}",
-                code="NOT_WRITTEN",
+                code=ErrorCode.NOT_WRITTEN,
                 hint="choose another --to, outside of it",
             )
 
@@ -115,7 +116,7 @@ def _whole(target: Path) -> Generator[_File]:
         raise _exists(Path(str(error.filename2 or error.filename))) from error
     except OSError as error:
         raise Refused(
-            f"{target} can't be written: {error.strerror}", code="NOT_WRITTEN", hint="choose another --to"
+            f"{target} can't be written: {error.strerror}", code=ErrorCode.NOT_WRITTEN, hint="choose another --to"
         ) from error
 
 

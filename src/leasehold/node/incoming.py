@@ -8,6 +8,7 @@ import pyarrow as pa
 from leasehold.core.data.appends import EncodedSegment, HandOn
 from leasehold.core.messages import BytesEnd, RowsEnd
 from leasehold.core.records import Field, TableRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
@@ -84,4 +85,4 @@ def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
 
 
 def _malformed() -> Refused:
-    return Refused("the stream does not carry a segment's bytes", code="BAD_MESSAGE", hint="upgrade the sender")
+    return Refused("the stream does not carry a segment's bytes", code=ErrorCode.BAD_MESSAGE, hint="upgrade the sender")

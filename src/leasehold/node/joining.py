@@ -21,6 +21,7 @@ from leasehold.core.identity import (
 )
 from leasehold.core.messages import AllocateAnswer, ClusterFacts, Join, JoinAnswer, JoinWait, WhoAreYou
 from leasehold.core.proofs import ProofKeys, with_proof
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Nonce, Session, Token
 from leasehold.limits.clients import RETRY_PAUSE_NS
@@ -80,7 +81,7 @@ class Joiner:
                 while not isinstance(effect, Joined):
                     effect = await self._carry_out(claim, effect)
             except Refused as refusal:
-                if refusal.code == "NOT_A_MEMBER" and self._coordinators.asked == told_by:
+                if refusal.code == ErrorCode.NOT_A_MEMBER and self._coordinators.asked == told_by:
                     raise  # a coordinator of this very cluster says so
                 if not await self._coordinators.passes_over(refusal, is_new=not claim.has_id):
                     raise
@@ -103,7 +104,7 @@ class Joiner:
             case WrongCluster(ours=ours, theirs=theirs):
                 raise Refused(
                     f"this directory belongs to cluster {ours}, the coordinator serves {theirs}",
-                    code="OTHER_CLUSTER",
+                    code=ErrorCode.OTHER_CLUSTER,
                     hint="check the coordinator's address; to move this machine, start with an empty directory",
                 )
             case Joined():

@@ -35,6 +35,7 @@ from leasehold.core.recovery_events import (
 )
 from leasehold.core.replication import is_present
 from leasehold.core.shelf import BucketKey
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import NodeId, ObjectId, SegmentId
 from leasehold.limits.recovery import COMPARISON_POLL_NS
@@ -64,7 +65,7 @@ log = logging.getLogger(__name__)
 FETCHING: Final = "fetching"
 PLANNING: Final = "comparing this disk with the catalog"
 EMPTYING: Final = "emptying the trash"
-AWAY: Final = frozenset({"BUSY", "NOT_JOINED"})
+AWAY: Final = frozenset({ErrorCode.BUSY, ErrorCode.NOT_JOINED})
 """What a place says that will be the same for the next segment."""
 
 
@@ -318,7 +319,7 @@ class Reconciler:
                 return
         except LeaseholdError as error:
             self._leave(entry.id, f"segment {entry.id} of table {entry.table}", error)
-            if error.code == "DISK_FULL":
+            if error.code == ErrorCode.DISK_FULL:
                 self._published.disk_full = True
                 self._failed.begin(FETCHING)
             return
@@ -370,7 +371,9 @@ class Reconciler:
         here = await self._disk.fetch(record, self._places(record.holders), self._published.cluster_id, on_asked)
         if errors and not here:
             said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
-            raise Refused(f"no replica gave it: {said}", code="NOT_FETCHED", hint="SHOW NODES tells which nodes are up")
+            raise Refused(
+                f"no replica gave it: {said}", code=ErrorCode.NOT_FETCHED, hint="SHOW NODES tells which nodes are up"
+            )
         if here and asked:
             self._agent.counted(fetched=1)
         return here

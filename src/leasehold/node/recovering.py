@@ -41,6 +41,7 @@ from leasehold.core.recovery_events import (
 )
 from leasehold.core.staging import bad_snapshot
 from leasehold.core.tally import in_words, segments_in_words
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Unreachable
 from leasehold.ids import Revision, Session
 from leasehold.limits.recovery import (
@@ -108,10 +109,10 @@ class Recovering:
 
     def overtaken(self, failed: WatchFailed) -> None:
         """The watch can't go on; a snapshot is taken. Raises `Refused` where none helps."""
-        if failed.code != "COMPACTED":
+        if failed.code != ErrorCode.COMPACTED:
             shown = self._published.view.revision
             text = f"this directory has applied revision {shown}, the cluster has not come so far"
-            raise Refused(text, code="AHEAD_OF_CLUSTER")
+            raise Refused(text, code=ErrorCode.AHEAD_OF_CLUSTER)
         self.step(Overtaken(minimum=failed.minimum))
 
     def answered(self, answer: RecoveryAccepted | RecoveryBehind) -> None:
@@ -161,7 +162,7 @@ class Recovering:
                     self._renew()
                 case EndAhead(applied=applied, latest=latest):
                     text = f"this directory has applied revision {applied}, the cluster is only at {latest}"
-                    raise Refused(text, code="AHEAD_OF_CLUSTER")
+                    raise Refused(text, code=ErrorCode.AHEAD_OF_CLUSTER)
                 case _:
                     assert_never(effect)
         due = self.recovery.comparison_due
@@ -185,10 +186,10 @@ class Recovering:
 
     async def _rest_after(self, refused: Refused) -> None:
         """Returns when to ask again; raises what can't be helped by that."""
-        if refused.code == "BUSY":
+        if refused.code == ErrorCode.BUSY:
             await self._clock.sleep_until(self._clock.now_ns() + SNAPSHOT_BUSY_REST_NS)
             return
-        if refused.code == "BAD_SNAPSHOT":
+        if refused.code == ErrorCode.BAD_SNAPSHOT:
             self._bad_snapshots += 1
             if self._bad_snapshots < BAD_SNAPSHOTS_MAX:
                 log.warning("%s; asking for a new one", refused.text)
@@ -227,7 +228,9 @@ class Recovering:
                     self._check(begin, message)
                     return message
                 case _:
-                    raise Refused(f"a {type(message).__name__} in a snapshot", code="BAD_MESSAGE", hint="upgrade")
+                    raise Refused(
+                        f"a {type(message).__name__} in a snapshot", code=ErrorCode.BAD_MESSAGE, hint="upgrade"
+                    )
         raise Unreachable("the snapshot stopped before its end", hint="the node asks for a new one")
 
     def _check(self, begin: SnapshotBegin, end: SnapshotEnd) -> None:

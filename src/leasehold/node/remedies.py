@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, typed
 
 RESET: Final = "`leasehold node reset --dir {directory}` puts what is in it aside; its next start gets a new id"
@@ -10,28 +11,31 @@ RESTORE: Final = (
     " `leasehold recover` on its directory"
 )
 REMEDIES: Final = {
-    "AHEAD_OF_CLUSTER": f"{RESTORE}; else {RESET}",
-    "DIVERGED": f"{RESTORE}; else {RESET}",
-    "NOT_ASCENDING": RESET,
-    "BAD_SNAPSHOT": f"check memory, disk and network of this machine and the leader's, start it again; else {RESET}",
-    "OTHER_CLUSTER": f"check the coordinator's address; to move this machine to that cluster: {RESET}",
-    "NOT_A_MEMBER": "name the key file of the coordinator's cluster with `--cluster-key FILE`, or as cluster_key in its"
-    " --config file; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
-    "COORDINATOR_UNPROVEN": "see which process listens there, as with `ss -ltnp`; if it is the coordinator, name the"
-    " key file of its cluster with `--cluster-key FILE`, here and there, and an address that it listens on or"
+    ErrorCode.AHEAD_OF_CLUSTER: f"{RESTORE}; else {RESET}",
+    ErrorCode.DIVERGED: f"{RESTORE}; else {RESET}",
+    ErrorCode.NOT_ASCENDING: RESET,
+    ErrorCode.BAD_SNAPSHOT: "check memory, disk and network of this machine and the leader's, start it again;"
+    f" else {RESET}",
+    ErrorCode.OTHER_CLUSTER: f"check the coordinator's address; to move this machine to that cluster: {RESET}",
+    ErrorCode.NOT_A_MEMBER: "name the key file of the coordinator's cluster with `--cluster-key FILE`, or as"
+    " cluster_key in its --config file; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
+    ErrorCode.COORDINATOR_UNPROVEN: "see which process listens there, as with `ss -ltnp`; if it is the coordinator,"
+    " name the key file of its cluster with `--cluster-key FILE`, here and there, and an address that it listens on or"
     " advertises",
-    "REMOVED": RESET,
-    "WRONG_TOKEN": f"start this node from its own directory, or {RESET}",
-    "UNKNOWN_NODE": f"the meta storage may be a backup from before this node: restore the newest; else {RESET}",
-    "STALE_COPY": "start the newest directory of this node; if it is lost, `leasehold node adopt --dir {directory}`"
-    f" goes on with this copy; to run this machine as another node, {RESET}",
-    "BEYOND_RECOVERY": "`leasehold node adopt --dir {directory}` lets it go on as this node with what the cluster"
-    " knows, each segment verified; all that it holds now stays in {directory}/before-adopt-<n>, from which"
+    ErrorCode.REMOVED: RESET,
+    ErrorCode.WRONG_TOKEN: f"start this node from its own directory, or {RESET}",
+    ErrorCode.UNKNOWN_NODE: f"the meta storage may be a backup from before this node: restore the newest; else {RESET}",
+    ErrorCode.STALE_COPY: "start the newest directory of this node; if it is lost, `leasehold node adopt --dir"
+    f" {{directory}}` goes on with this copy; to run this machine as another node, {RESET}",
+    ErrorCode.BEYOND_RECOVERY: "`leasehold node adopt --dir {directory}` lets it go on as this node with what the"
+    " cluster knows, each segment verified; all that it holds now stays in {directory}/before-adopt-<n>, from which"
     " `leasehold node start --standalone --export` gets rows; the rest of it the node deletes",
-    "OTHER_GENERATION": "start this node again: it comes back by itself, or says what to do",
-    "ALIVE_ELSEWHERE": f"stop one of the two; to run this machine as another node, {RESET}, with another --name",
-    "NAME_TAKEN": "choose another --name; if that node is gone for good, `leasehold node remove {name}` frees its name",
-    "SUPERSEDED": "`leasehold status` shows which process serves; this one ends",
+    ErrorCode.OTHER_GENERATION: "start this node again: it comes back by itself, or says what to do",
+    ErrorCode.ALIVE_ELSEWHERE: "stop one of the two; to run this machine as another node,"
+    f" {RESET}, with another --name",
+    ErrorCode.NAME_TAKEN: "choose another --name; if that node is gone for good, `leasehold node remove {name}` frees"
+    " its name",
+    ErrorCode.SUPERSEDED: "`leasehold status` shows which process serves; this one ends",
 }
 
 

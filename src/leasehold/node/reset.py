@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from leasehold.durable import sync_folder
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, NotFound, Refused, typed
 from leasehold.limits.node_disk import RESET_MARKER_BYTES_MAX, RESETS_MAX
 from leasehold.storage.files import SegmentFiles
@@ -39,7 +40,7 @@ def check_no_reset(directory: Path) -> None:
     if _is_marked(directory):
         raise BadDirectory(
             f"a reset of {directory} was cut off",
-            code="RESET_UNFINISHED",
+            code=ErrorCode.RESET_UNFINISHED,
             hint=f"finish it with `leasehold node reset --dir {typed(directory)}`",
         )
 
@@ -51,7 +52,7 @@ def check_node_directory(directory: Path) -> None:
     """
     if not _is_marked(directory) and not _vault_files(directory) and not _has_segments(directory):
         raise NotFound(
-            f"there is no node in {directory}", code="NO_NODE", hint="name the directory of one node with --dir"
+            f"there is no node in {directory}", code=ErrorCode.NO_NODE, hint="name the directory of one node with --dir"
         )
 
 
@@ -67,7 +68,7 @@ def check_vault_or_new(directory: Path) -> None:
         return
     raise Corrupt(
         f"{directory / found} is not empty, and there is no vault in {directory}",
-        code="NO_VAULT",
+        code=ErrorCode.NO_VAULT,
         hint=f"restore the vault, then `leasehold node adopt --dir {typed(directory)}`, or begin anew with"
         f" `leasehold node reset --dir {typed(directory)}`"
         if _has_segments(directory)
@@ -98,7 +99,7 @@ def reset(directory: Path) -> Moved:
     except OSError as error:
         raise BadDirectory(
             f"{error.filename or directory}: {error.strerror}; the reset is not finished",
-            code="RESET_UNFINISHED",
+            code=ErrorCode.RESET_UNFINISHED,
             hint="look at the disk and the rights there, then run the same command again",
         ) from error
     finally:
@@ -112,7 +113,7 @@ def next_folder(directory: Path, prefix: str) -> Path:
     if name is None:
         raise Refused(
             f"{directory} holds {RESETS_MAX} {prefix}* folders already",
-            code="TOO_MANY_RESETS",
+            code=ErrorCode.TOO_MANY_RESETS,
             hint=f"delete the {prefix}* folders that nobody misses",
         )
     return directory / name
@@ -125,7 +126,9 @@ def _is_marked(directory: Path) -> bool:
         return (directory / MARKER).exists()
     except OSError as error:
         raise BadDirectory(
-            f"can't use the directory {directory}: {error.strerror}", code="NO_ACCESS", hint="check its owner and mode"
+            f"can't use the directory {directory}: {error.strerror}",
+            code=ErrorCode.NO_ACCESS,
+            hint="check its owner and mode",
         ) from error
 
 
@@ -149,7 +152,9 @@ def _holds_anything(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise BadDirectory(f"{folder}: {error.strerror}", code="NO_ACCESS", hint="check its owner and mode") from error
+        raise BadDirectory(
+            f"{folder}: {error.strerror}", code=ErrorCode.NO_ACCESS, hint="check its owner and mode"
+        ) from error
 
 
 def _marked(directory: Path) -> Path:
@@ -175,7 +180,7 @@ def _read(marker: Path) -> str:
     if not name.startswith(FOLDER) or not name.removeprefix(FOLDER).isdigit():
         raise BadDirectory(
             f"{marker} names no folder: {name!r}",
-            code="CORRUPT",
+            code=ErrorCode.CORRUPT,
             hint=f"write {FOLDER}N into it, with the number of the folder that the reset had begun to fill",
         )
     return name
@@ -185,7 +190,7 @@ def _move(source: Path, target: Path) -> None:
     if os.path.lexists(target):
         raise Refused(
             f"{target} is there already, and {source} too",
-            code="RESET_UNFINISHED",
+            code=ErrorCode.RESET_UNFINISHED,
             hint="something was written here during the reset: move one of them elsewhere, then run it again",
         )
     source.rename(target)

@@ -23,6 +23,7 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.core.rights import user_of
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
 from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS
@@ -147,7 +148,7 @@ class NodeFlight:
     def act(self, action: str) -> bytes:
         """The action `health`."""
         if action != HEALTH:
-            raise Refused(f"no action {action[:64]!r}", code="BAD_ACTION", hint=f"The one action is {HEALTH}.")
+            raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"The one action is {HEALTH}.")
         return msgspec.json.encode(self.health())
 
     def health(self) -> NodeStatus:
@@ -172,4 +173,4 @@ def _given(steps: AsyncGenerator[bytes, None]) -> Iterator[tuple[pa.RecordBatch,
 
 
 def _no_ticket(way: str) -> Refused:
-    return Refused(f"that message is not a ticket to {way}", code="BAD_TICKET", hint="upgrade the client")
+    return Refused(f"that message is not a ticket to {way}", code=ErrorCode.BAD_TICKET, hint="upgrade the client")

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final, NoReturn
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.node_disk import DISK_TRIAL_BYTES, DISK_TRIAL_NS
 from leasehold.node.published import Published
@@ -29,7 +30,7 @@ def noting(published: Published) -> Generator[None]:
     try:
         yield
     except Refused as error:
-        if error.code == "DISK_FULL":
+        if error.code == ErrorCode.DISK_FULL:
             published.disk_full = True
         raise
 

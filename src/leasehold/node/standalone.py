@@ -18,6 +18,7 @@ from leasehold.core.catalog import BucketKey, Catalog
 from leasehold.core.operations import StoredProjection
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, SegmentRecord, TransactionState
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.ids import ClusterId, Incarnation, NodeId, ObjectId, Revision, SegmentId, segment_transaction
 from leasehold.limits.node_disk import REPAIRS_MAX, SEGMENTS_LISTED_MAX
@@ -216,7 +217,7 @@ class Standalone:
                 return record
         raise NotFound(
             f"no segment {segment[:80]} at revision {self.catalog.revision}",
-            code="NO_SEGMENT",
+            code=ErrorCode.NO_SEGMENT,
             hint="its id is its file's name without .parquet",
         )
 
@@ -316,7 +317,7 @@ class Standalone:
                 return folder
         raise Refused(
             f"{self.directory} was repaired {REPAIRS_MAX} times",
-            code="TOO_MANY_REPAIRS",
+            code=ErrorCode.TOO_MANY_REPAIRS,
             hint=f"delete the {REPAIRED}* folders once the node serves again",
         )
 

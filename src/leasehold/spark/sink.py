@@ -24,6 +24,7 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.known import of_process
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import StagedSegment, TableFacts
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import LoginToken, Revision, TransactionId
 
@@ -37,7 +38,7 @@ def readable(table: str) -> Generator[None]:
         yield
     except LeaseholdError as error:
         text = error.text if table in error.text else f"{table}: {error.text}"
-        hint = f'read it with leasehold.spark.view(spark, "{table}")' if error.code == "IS_VIEW" else error.hint
+        hint = f'read it with leasehold.spark.view(spark, "{table}")' if error.code == ErrorCode.IS_VIEW else error.hint
         line = " ".join(f"{text} [{error.code}]; {hint}".rstrip("; ").split())
         kind = Indefinite if isinstance(error, Indefinite) else Definite
         # The way it took through us says nothing to whom it concerns.
@@ -98,7 +99,7 @@ def _segments(messages: Sequence[WriterCommitMessage | None]) -> list[StagedSegm
     segments: list[StagedSegment] = []
     for message in messages:
         if not isinstance(message, Staged):
-            raise Refused("a task did not say what it wrote", code="INCOMPLETE", hint="write the rows again")
+            raise Refused("a task did not say what it wrote", code=ErrorCode.INCOMPLETE, hint="write the rows again")
         for blob in message.segments:
             segment = decode_message(blob)
             assert isinstance(segment, StagedSegment), "write() made it"

@@ -31,6 +31,7 @@ from leasehold.core.codec import decode_message, encode
 from leasehold.core.cutoff import rows_taken_away
 from leasehold.core.messages import ScanPlan
 from leasehold.core.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
 from leasehold.ids import LoginToken, ObjectId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN
@@ -94,7 +95,7 @@ class LeaseholdSource(DataSource):
             if overwrite:
                 raise Refused(
                     "rows are only ever added to a table, not replaced",
-                    code="OVERWRITE",
+                    code=ErrorCode.OVERWRITE,
                     hint='write with mode("append"), or DROP and CREATE the table first',
                 )
             facts = cluster.facts(table)

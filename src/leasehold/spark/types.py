@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 from leasehold.core.records import Field
 from leasehold.core.statements import fold
 from leasehold.core.types import Decimal, parse_type
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.storage.schema import arrow_type, cast_exactly
 
@@ -82,7 +83,9 @@ def select_fields(names: Iterable[str], fields: Sequence[Field], *, table: str) 
         )
     chosen = tuple(by_name[fold(name)] for name in wanted)
     if len({one.id for one in chosen}) != len(chosen):
-        raise Refused(f"a column of {table} is asked for twice", code="BAD_SCHEMA", hint="name each column once")
+        raise Refused(
+            f"a column of {table} is asked for twice", code=ErrorCode.BAD_SCHEMA, hint="name each column once"
+        )
     return chosen
 
 
@@ -102,7 +105,7 @@ def check_readable(declared: StructType, fields: Sequence[Field], *, table: str)
     if problems:
         raise Refused(
             f"{table} is not as it was loaded: {'; '.join(problems[:NAMES_SHOWN])}",
-            code="BAD_SCHEMA",
+            code=ErrorCode.BAD_SCHEMA,
             hint="load it again; a .schema(..) needs the table's own types, to be cast afterwards",
         )
 
@@ -132,7 +135,7 @@ def check_writable(rows: StructType, fields: Sequence[Field], *, table: str) -> 
     if problems:
         raise Refused(
             f"the rows do not fit {table}: {'; '.join(problems[:NAMES_SHOWN])}",
-            code="ROWS_DO_NOT_FIT",
+            code=ErrorCode.ROWS_DO_NOT_FIT,
             hint=f"select and cast the columns before the write; {_columns(fields)}",
         )
 

@@ -18,6 +18,7 @@ from leasehold.core.statements import (
     WidenColumn,
     fold,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.databases import DATABASE
@@ -87,7 +88,7 @@ def _other(cursor: Cursor, old: TableName) -> TableName:
     if fold(new.database) != fold(old.database):
         raise Refused(
             f"{old} can't go to another database, {new.database}",
-            code="OTHER_DATABASE",
+            code=ErrorCode.OTHER_DATABASE,
             hint=f"write RENAME TO {old.database}.{new.table}",
         )
     return new
@@ -101,7 +102,7 @@ def _add(cursor: Cursor, table: TableName) -> AddColumns:
         if not column.nullable and (column.default is None or column.default.kind == "null"):
             raise Refused(
                 f"column {column.name} can't be added as NOT NULL: the rows that are there have no value for it",
-                code="NOT_NULL_ADDED",
+                code=ErrorCode.NOT_NULL_ADDED,
                 hint=f"give them one: {column.name} .. NOT NULL DEFAULT value",
             )
     return AddColumns(table=table, columns=columns, if_not_exists=if_not_exists)

@@ -15,6 +15,7 @@ from sqlglot.schema import MappingSchema
 
 from leasehold.core.nearest import nearest
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
 
 Engine: TypeAlias = Literal["spark", "duckdb"]
@@ -122,7 +123,7 @@ def qualified(tree: exp.Query, names: Names) -> exp.Query:
         if left != right:
             raise Refused(
                 f"the SELECTs of a UNION have {left} and {right} columns",
-                code="COLUMN_COUNT",
+                code=ErrorCode.COLUMN_COUNT,
                 hint="name as many columns in each of them",
             )
     return whole
@@ -142,10 +143,10 @@ def _unresolved(said: str, names: Names) -> Refused:
         else:
             meant = nearest(column, (one for own in names.values() for one in own))
             text, hint = f"nothing that the SELECT reads has a column {column!r}", f"{meant} {hint}".lstrip()
-        return NotFound(text, code="NO_SUCH_COLUMN", hint=hint)
+        return NotFound(text, code=ErrorCode.NO_SUCH_COLUMN, hint=hint)
     text = "in the SELECT: " + said.split(" Line:", maxsplit=1)[0].rstrip(". ")[:300]
     if "olumn" in text:
-        return NotFound(text, code="NO_SUCH_COLUMN", hint=hint)
+        return NotFound(text, code=ErrorCode.NO_SUCH_COLUMN, hint=hint)
     return BadStatement(text, hint=hint)
 
 

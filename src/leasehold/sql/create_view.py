@@ -1,6 +1,7 @@
 """CREATE VIEW and DROP VIEW."""
 
 from leasehold.core.statements import CreateView, DropView
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import COLUMNS_MAX
 from leasehold.sql.cursor import Cursor
@@ -44,6 +45,8 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
     while cursor.choose(",", ")") == ",":
         names.append(cursor.column())
     if len(names) > COLUMNS_MAX:
-        raise Refused(f"{len(names)} columns, over {COLUMNS_MAX}", code="TOO_MANY_COLUMNS", hint="name fewer of them")
+        raise Refused(
+            f"{len(names)} columns, over {COLUMNS_MAX}", code=ErrorCode.TOO_MANY_COLUMNS, hint="name fewer of them"
+        )
     check_distinct(names)
     return tuple(names)

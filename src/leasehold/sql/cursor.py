@@ -6,6 +6,7 @@ from typing import Final
 from sqlglot.tokenizer_core import Token, TokenType
 
 from leasehold.core.statements import Literal, TableName
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import COMMENT_CHARACTERS_MAX
 from leasehold.sql.front import Source, check_name, short
@@ -104,7 +105,7 @@ class Cursor:
         if len(parts) != 1:
             raise Refused(
                 f"a {kind} has a name of one part, not {'.'.join(parts)[:300]!r}",
-                code="BAD_IDENTIFIER",
+                code=ErrorCode.BAD_IDENTIFIER,
                 hint=self.source.hint,
             )
         return check_name(parts[0])
@@ -115,7 +116,7 @@ class Cursor:
         if self.form == ".":
             raise Refused(
                 "a column's name has no dot: there are no nested columns",
-                code="BAD_IDENTIFIER",
+                code=ErrorCode.BAD_IDENTIFIER,
                 hint=self.source.hint,
             )
         return check_name(name)
@@ -160,7 +161,7 @@ class Cursor:
         if len(text) > COMMENT_CHARACTERS_MAX:
             raise Refused(
                 f"a comment of {len(text)} characters, over {COMMENT_CHARACTERS_MAX}",
-                code="BAD_COMMENT",
+                code=ErrorCode.BAD_COMMENT,
                 hint="shorten it",
             )
         return text
@@ -229,7 +230,7 @@ def qualified(parts: list[str]) -> TableName:
     if len(parts) != 2:
         raise Refused(
             f"a table is named by its database and its own name, not {'.'.join(parts)[:300]!r}",
-            code="BAD_IDENTIFIER",
+            code=ErrorCode.BAD_IDENTIFIER,
             hint=f"write database.{parts[-1][:100]}" if len(parts) == 1 else "write database.table, without a catalog",
         )
     return TableName(check_name(parts[0]), check_name(parts[1]))

@@ -12,6 +12,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import IDENTIFIER
 from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, STATEMENT_CHARACTERS_MAX, STATEMENT_WORDS_MAX
@@ -155,7 +156,7 @@ def check_name(name: str) -> str:
     if IDENTIFIER.fullmatch(name) is None or len(name) > IDENTIFIER_CHARACTERS_MAX:
         raise Refused(
             f"{short(name)!r} can't be a name",
-            code="BAD_IDENTIFIER",
+            code=ErrorCode.BAD_IDENTIFIER,
             hint=f"use letters, digits and _, no digit first, at most {IDENTIFIER_CHARACTERS_MAX} characters",
         )
     return name

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from leasehold.core.statements import Literal, TableName
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import INSERT_ROWS_MAX
 from leasehold.sql.cursor import Cursor
@@ -41,7 +42,7 @@ def read_insert(text: str) -> InsertRows:
         if len(rows) == INSERT_ROWS_MAX:
             raise Refused(
                 f"more than {INSERT_ROWS_MAX} rows in one INSERT",
-                code="TOO_MANY_ROWS",
+                code=ErrorCode.TOO_MANY_ROWS,
                 hint=f'insert fewer, or append them as Arrow: cluster.table("{table}").append(..)',
             )
         rows.append(_row(cursor))
@@ -57,7 +58,7 @@ def column_count(number: int, values: int, columns: int) -> Refused:
     """The error for a row that has more or fewer values than there are columns."""
     return Refused(
         f"row {number} has {values} values, for {columns} columns",
-        code="COLUMN_COUNT",
+        code=ErrorCode.COLUMN_COUNT,
         hint="give each column one value, NULL among them, or name the columns: INSERT INTO database.table (a, b) ..",
     )
 

@@ -18,6 +18,7 @@ from leasehold.core.statements import (
     RevokeRole,
     SetPassword,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.sql.cursor import Cursor
@@ -114,7 +115,7 @@ def _password(cursor: Cursor) -> str:
     if not 1 <= len(password) <= PASSWORD_CHARACTERS_MAX:
         raise Refused(
             f"a password of {len(password)} characters",
-            code="BAD_PASSWORD",
+            code=ErrorCode.BAD_PASSWORD,
             hint=f"use 1 to {PASSWORD_CHARACTERS_MAX} characters",
         )
     return password

@@ -9,6 +9,7 @@ import msgspec
 from leasehold.core.durations import parse_duration
 from leasehold.core.statements import ColumnDefinition, fold
 from leasehold.core.types import Plain
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import PROPERTIES_MAX, PROPERTY_CHARACTERS_MAX, REPLICATION_MAX
 from leasehold.sql.cursor import Cursor
@@ -162,4 +163,4 @@ def _others(found: Mapping[str, str], *known: str) -> dict[str, str]:
 
 
 def _bad(text: str, hint: str) -> Refused:
-    return Refused(text, code="BAD_PROPERTY", hint=hint)
+    return Refused(text, code=ErrorCode.BAD_PROPERTY, hint=hint)

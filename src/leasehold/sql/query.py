@@ -17,6 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token
 
 from leasehold.core.statements import TableName, fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.statements import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX
 from leasehold.sql.cursor import qualified
@@ -230,7 +231,7 @@ def _check_size(characters: int) -> None:
     if characters > VIEW_BODY_CHARACTERS_MAX:
         raise Refused(
             f"a SELECT of {characters} characters, over {VIEW_BODY_CHARACTERS_MAX}",
-            code="SELECT_TOO_LONG",
+            code=ErrorCode.SELECT_TOO_LONG,
             hint="split it into several views",
         )
 

@@ -1,6 +1,7 @@
 """DELETE FROM."""
 
 from leasehold.core.statements import Condition, DeleteRows, Literal
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.sql.cursor import Cursor
 
@@ -42,5 +43,5 @@ def _conditions(cursor: Cursor) -> tuple[Condition, ...]:
 
 def _value(cursor: Cursor) -> Literal:
     if cursor.form == "NULL":
-        raise Refused("NULL is equal to nothing", code="BAD_VALUE", hint="compare with a value")
+        raise Refused("NULL is equal to nothing", code=ErrorCode.BAD_VALUE, hint="compare with a value")
     return cursor.literal()

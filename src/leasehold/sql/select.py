@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
 from leasehold.core.statements import TableName, fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
 from leasehold.sql.binder import (
     DIALECT,
@@ -108,7 +109,7 @@ def not_here(what: str, tree: exp.Query, cluster: str) -> Refused:
     """The error for what DuckDB can't run, with the line that runs it in Spark."""
     return Refused(
         f"this SELECT can't run here, in DuckDB: {what}",
-        code="NOT_ON_THIS_ENGINE",
+        code=ErrorCode.NOT_ON_THIS_ENGINE,
         hint=spark_line(tree, cluster),
     )
 
@@ -185,7 +186,7 @@ def _check_stars(source: Source, tree: exp.Query) -> None:
     for star in tree.find_all(exp.Star):
         if star.parent is not None and not isinstance(star.parent, exp.Count):
             text = f"the SELECT reads no table or view of that name: {star.parent.sql(DIALECT)[:_NAME_SHOWN]}"
-            raise NotFound(text, code="NO_SUCH_COLUMN", hint=source.hint)
+            raise NotFound(text, code=ErrorCode.NO_SUCH_COLUMN, hint=source.hint)
 
 
 def _placed(error: NotFound, source: Source) -> NotFound:

@@ -5,6 +5,7 @@ from typing import Final
 
 from leasehold.core.statements import ColumnDefinition, CreateTable, Literal, fold
 from leasehold.core.types import PLAIN_NAMES, ColumnType, Plain, parse_type
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import BUCKETS_MAX, COLUMNS_MAX
 from leasehold.sql.cursor import Cursor
@@ -69,7 +70,9 @@ def check_columns(columns: Sequence[ColumnDefinition]) -> None:
     """Raises `Refused` with code TOO_MANY_COLUMNS or DUPLICATE_COLUMN."""
     if len(columns) > COLUMNS_MAX:
         raise Refused(
-            f"{len(columns)} columns, over {COLUMNS_MAX}", code="TOO_MANY_COLUMNS", hint="split the table into several"
+            f"{len(columns)} columns, over {COLUMNS_MAX}",
+            code=ErrorCode.TOO_MANY_COLUMNS,
+            hint="split the table into several",
         )
     check_distinct([column.name for column in columns])
 
@@ -81,7 +84,7 @@ def check_distinct(names: Sequence[str]) -> None:
         if fold(name) in seen:
             raise Refused(
                 f"column {name} is there twice",
-                code="DUPLICATE_COLUMN",
+                code=ErrorCode.DUPLICATE_COLUMN,
                 hint="give each column its own name; upper and lower case don't tell names apart",
             )
         seen.add(fold(name))
@@ -129,7 +132,7 @@ def read_type(cursor: Cursor, column: str) -> ColumnType:
         return parse_type(spelling)
     except Refused as error:
         where = cursor.source.place(cursor.source.tokens[first].start)
-        raise Refused(f"column {column}: {error.text} {where}", code="BAD_TYPE", hint=error.hint) from error
+        raise Refused(f"column {column}: {error.text} {where}", code=ErrorCode.BAD_TYPE, hint=error.hint) from error
 
 
 def _type_words(cursor: Cursor) -> list[str]:
@@ -157,14 +160,14 @@ def _clustering(cursor: Cursor, columns: Sequence[ColumnDefinition]) -> tuple[st
     if column is None:
         raise Refused(
             f"CLUSTERED BY names {short(name)}, which is not a column of the table",
-            code="NO_SUCH_COLUMN",
+            code=ErrorCode.NO_SUCH_COLUMN,
             hint="name one of the columns in the parentheses",
         )
     digits = cursor.token().text if cursor.form == "9" else ""
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and 1 <= int(digits) <= BUCKETS_MAX):
         raise Refused(
             f"a table has 1 to {BUCKETS_MAX} buckets",
-            code="BAD_BUCKETS",
+            code=ErrorCode.BAD_BUCKETS,
             hint="write INTO n BUCKETS, n a whole number",
         )
     cursor.expect("BUCKETS")

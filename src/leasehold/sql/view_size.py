@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX, VIEW_NODES_MAX
 
@@ -158,7 +159,7 @@ def _checked(weight: int) -> int:
     if weight > VIEW_NODES_MAX:
         raise Refused(
             "the SELECT becomes too large once its names and aliases are written out",
-            code="SELECT_TOO_LONG",
+            code=ErrorCode.SELECT_TOO_LONG,
             hint="make several views",
         )
     return weight
@@ -168,7 +169,7 @@ def _check_expanded(columns: int) -> None:
     if columns > VIEW_COLUMNS_EXPANDED_MAX:
         raise Refused(
             f"* stands for more than {VIEW_COLUMNS_EXPANDED_MAX} columns in all subqueries",
-            code="TOO_MANY_COLUMNS",
+            code=ErrorCode.TOO_MANY_COLUMNS,
             hint="name the columns instead of *",
         )
 
@@ -177,6 +178,6 @@ def _check_joined(columns: int) -> None:
     if columns > VIEW_COLUMNS_JOINED_MAX:
         raise Refused(
             f"what the SELECT reads has more than {VIEW_COLUMNS_JOINED_MAX} columns, counted each time that it is read",
-            code="TOO_MANY_COLUMNS",
+            code=ErrorCode.TOO_MANY_COLUMNS,
             hint="make several views",
         )

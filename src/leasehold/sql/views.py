@@ -17,6 +17,7 @@ from leasehold.core.plan import ResolvedView
 from leasehold.core.records import Need, TableRecord, ViewColumn, ViewRecord
 from leasehold.core.statements import CreateView, TableName, fold
 from leasehold.core.types import parse_type
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import FieldId, ObjectId
 from leasehold.limits.statements import COLUMNS_MAX
@@ -76,7 +77,7 @@ def written(body: str, words: Mapping[str, str], engine: Engine) -> str:
         return written_for(_read(body), words, engine)
     except UnsupportedError as error:
         raise Refused(
-            f"{engine} can't run the view: {str(error)[:200]}", code="NOT_ON_THIS_ENGINE", hint=_other(engine)
+            f"{engine} can't run the view: {str(error)[:200]}", code=ErrorCode.NOT_ON_THIS_ENGINE, hint=_other(engine)
         ) from error
 
 
@@ -125,7 +126,7 @@ def _check_parts(tree: exp.Query) -> None:
     if found is not None:
         what, shown = found
         text = f"{what} ({shown.sql(DIALECT)[:80]}) can't stand in a view"
-        raise Refused(text, code="NOT_IN_A_VIEW", hint="a view is made of tables, columns and known functions")
+        raise Refused(text, code=ErrorCode.NOT_IN_A_VIEW, hint="a view is made of tables, columns and known functions")
 
 
 def _check_named(tree: exp.Query) -> None:
@@ -133,7 +134,7 @@ def _check_named(tree: exp.Query) -> None:
         if not select.is_star and not select.output_name:
             raise Refused(
                 f"column {place} of the view has no name: {select.sql(DIALECT)[:80]}",
-                code="NO_COLUMN_NAME",
+                code=ErrorCode.NO_COLUMN_NAME,
                 hint="write AS name after it, or all names after the view's: CREATE VIEW d.v (a, b) AS ..",
             )
 
@@ -220,19 +221,21 @@ def _columns(names: Sequence[str], types: Sequence[str], given: tuple[str, ...])
     if given and len(given) != len(names):
         raise Refused(
             f"the view is given {len(given)} names, and its SELECT has {len(names)} columns",
-            code="COLUMN_COUNT",
+            code=ErrorCode.COLUMN_COUNT,
             hint="give each column one name",
         )
     if len(names) > COLUMNS_MAX:
         raise Refused(
-            f"{len(names)} columns, over {COLUMNS_MAX}", code="TOO_MANY_COLUMNS", hint="name the columns instead of *"
+            f"{len(names)} columns, over {COLUMNS_MAX}",
+            code=ErrorCode.TOO_MANY_COLUMNS,
+            hint="name the columns instead of *",
         )
     columns: dict[str, ViewColumn] = {}
     for name, kind in zip(given or names, types, strict=True):
         if fold(name) in columns:
             raise Refused(
                 f"the view would have two columns {name[:100]}",
-                code="DUPLICATE_COLUMN",
+                code=ErrorCode.DUPLICATE_COLUMN,
                 hint="write AS name after one of them; upper and lower case don't tell names apart",
             )
         columns[fold(name)] = ViewColumn(name=check_name(name), type=kind)

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
 from leasehold.limits.statements import BUCKETS_MAX
@@ -96,7 +97,7 @@ def _hashes(column: pa.Array) -> Hashes:
         return _of_decimals(column)
     raise Refused(
         f"rows can't be put into buckets by a column of type {kind}",
-        code="BAD_TYPE",
+        code=ErrorCode.BAD_TYPE,
         hint="choose CLUSTERED BY a column of another type",
     )
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from leasehold.core.catalog import live_fields
 from leasehold.core.records import Field, TableRecord
 from leasehold.core.statements import fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.storage.literals import column_of
 from leasehold.storage.schema import arrow_schema, cast_exactly, field_number, is_plain
@@ -85,7 +86,7 @@ def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
     if gone:
         raise Refused(
             f"column {gone[0][:100]!r} of table {table.name} was dropped",
-            code="SCHEMA_CHANGED",
+            code=ErrorCode.SCHEMA_CHANGED,
             hint="Write the rows again without it.",
         )
     written = tuple(field for field in fields if field.id in numbers)
@@ -148,4 +149,4 @@ def _reason(error: pa.ArrowException) -> str:
 
 
 def _unfit(text: str, hint: str) -> Refused:
-    return Refused(text, code="ROWS_DO_NOT_FIT", hint=hint)
+    return Refused(text, code=ErrorCode.ROWS_DO_NOT_FIT, hint=hint)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Self
 
 from leasehold.core.reconcile import Emptied
 from leasehold.durable import NO_SPACE, sync_folder
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Definite, Refused
 from leasehold.ids import BucketNumber, ObjectId, SegmentId, is_segment_id
 from leasehold.limits.statements import BUCKETS_MAX
@@ -93,7 +94,7 @@ class SegmentFiles:
         if table < 1 or not 0 <= bucket < BUCKETS_MAX or not is_segment_id(segment):
             raise Refused(
                 f"table {table}, bucket {bucket}, segment {segment[:80]!r} name no segment file",
-                code="BAD_SEGMENT_NAME",
+                code=ErrorCode.BAD_SEGMENT_NAME,
                 hint="a segment id is 32 hex digits, a hyphen and 32 hex digits",
             )
         return self._segments / str(table) / str(bucket) / f"{segment}{SUFFIX}"
@@ -147,7 +148,9 @@ class SegmentFiles:
     def trash_table(self, table: ObjectId) -> bool:
         """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
         if table < 1:
-            raise Refused(f"table {table} has no folder", code="BAD_SEGMENT_NAME", hint="table ids count from 1")
+            raise Refused(
+                f"table {table} has no folder", code=ErrorCode.BAD_SEGMENT_NAME, hint="table ids count from 1"
+            )
         # A dropped table may come back for a moment, by a write that was under way; its second folder needs a name.
         with self._choosing:
             with _naming(self._trash):
@@ -339,11 +342,11 @@ def _naming(path: Path) -> Generator[None]:
         if error.errno in NO_SPACE:
             raise Refused(
                 f"no space is left to write {named}: {error.strerror}",
-                code="DISK_FULL",
+                code=ErrorCode.DISK_FULL,
                 hint="free space on this disk or give the node a larger one, then try again",
             ) from error
         raise Definite(
-            f"{named}: {error.strerror}", code="DISK_ERROR", hint="look at the disk and the rights on this path"
+            f"{named}: {error.strerror}", code=ErrorCode.DISK_ERROR, hint="look at the disk and the rights on this path"
         ) from error
 
 

@@ -4,6 +4,7 @@ from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.storage.schema import TIMESTAMP, arrow_type
 
@@ -20,7 +21,7 @@ def scalar(text: str | None, type_text: str) -> pa.Scalar:
         return _value(text, kind)
     except (ValueError, InvalidOperation, OverflowError, pa.ArrowException) as error:
         raise Refused(
-            f"{text[:100]!r} is no value of a {type_text} column", code="BAD_VALUE", hint="upgrade the client"
+            f"{text[:100]!r} is no value of a {type_text} column", code=ErrorCode.BAD_VALUE, hint="upgrade the client"
         ) from error
 
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
 
 FOLDERS: Final = ("segments", "staging", "trash")
@@ -21,12 +22,14 @@ def check_one_mount(directory: Path) -> None:
             if folder.exists() and (folder.stat().st_dev != device or folder.resolve() in mounts):
                 raise BadDirectory(
                     f"{folder} is not on the same mount as {directory}: nothing can be moved between them",
-                    code="OTHER_DISK",
+                    code=ErrorCode.OTHER_DISK,
                     hint=f"mount the disk at {directory} itself, with all that is in it",
                 )
     except OSError as error:
         raise BadDirectory(
-            f"{error.filename or directory}: {error.strerror}", code="NO_ACCESS", hint="check its owner and mode"
+            f"{error.filename or directory}: {error.strerror}",
+            code=ErrorCode.NO_ACCESS,
+            hint="check its owner and mode",
         ) from error
 
 

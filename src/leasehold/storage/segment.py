@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from leasehold.core.data.appends import EncodedSegment
 from leasehold.core.records import ColumnStatistics, Field
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.replication import FORWARD_CHUNK_BYTES
@@ -83,7 +84,7 @@ class _Sink:
         if self.size_bytes > self._bytes_max:
             raise Refused(
                 f"a segment would grow over {self._bytes_max} bytes",
-                code="SEGMENT_TOO_LARGE",
+                code=ErrorCode.SEGMENT_TOO_LARGE,
                 hint="write the rows in several segments",
             )
         self._hash.update(chunk)
@@ -352,7 +353,7 @@ def _as_asked(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
 
 def _changed_since(text: str) -> Refused:
     """What is asked for is not what was written: that says nothing against the file."""
-    return Refused(text, code="SCHEMA_CHANGED", hint="Start the scan again.")
+    return Refused(text, code=ErrorCode.SCHEMA_CHANGED, hint="Start the scan again.")
 
 
 def _changed(column: pa.Array, rounded: pa.Array) -> pa.Array:
@@ -368,18 +369,18 @@ def _reading(path: Path) -> Generator[None]:
     except MemoryError as error:  # Arrow's is an ArrowException as well
         raise Definite(
             f"there is no memory to read segment file {path}",
-            code="BUSY",
+            code=ErrorCode.BUSY,
             hint="another replica may serve; or try again with fewer streams or columns at once",
         ) from error
     except FileNotFoundError as error:
         raise NotFound(
-            f"segment file {path} does not exist", code="SEGMENT_MISSING", hint="read it from another replica"
+            f"segment file {path} does not exist", code=ErrorCode.SEGMENT_MISSING, hint="read it from another replica"
         ) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno not in {None, errno.EIO}:
             raise Definite(
                 f"segment file {path} can't be read: {error.strerror}",
-                code="DISK_ERROR",
+                code=ErrorCode.DISK_ERROR,
                 hint="look at the disk and the limits of the process, then try again",
             ) from error
         raise _corrupt(path, str(error).split("\n", 1)[0][:300]) from error

@@ -21,6 +21,7 @@ import msgspec
 
 from leasehold.core.audit import ServeRecord
 from leasehold.durable import NO_SPACE
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.limits.node_disk import (
     SERVE_LOG_FILE_BYTES_MAX,
@@ -76,7 +77,7 @@ class ServeLog:
         if len(payload) > SERVE_RECORD_BYTES_MAX:
             raise Refused(
                 f"a serve record of {len(payload)} bytes, over {SERVE_RECORD_BYTES_MAX}",
-                code="SERVE_RECORD_TOO_LARGE",
+                code=ErrorCode.SERVE_RECORD_TOO_LARGE,
                 hint="choose a shorter request id",
             )
         frame = _HEAD.pack(MARK, len(payload), crc32(payload)) + payload
@@ -94,7 +95,7 @@ class ServeLog:
                 self._end_file()  # nothing may follow a torn frame
                 raise Refused(
                     f"only {written} of {len(frame)} bytes of a serve record fit into {self._directory}",
-                    code="DISK_FULL",
+                    code=ErrorCode.DISK_FULL,
                     hint=_FREE,
                 )
 
@@ -191,9 +192,9 @@ def _corrupt(path: Path, why: str) -> Corrupt:
 def _disk_error(path: Path, error: OSError) -> Definite:
     if error.errno in NO_SPACE:
         text = f"no space is left for the serve log {error.filename or path}: {error.strerror}"
-        return Refused(text, code="DISK_FULL", hint=_FREE)
+        return Refused(text, code=ErrorCode.DISK_FULL, hint=_FREE)
     return Definite(
         f"serve log {error.filename or path}: {error.strerror}",
-        code="DISK_ERROR",
+        code=ErrorCode.DISK_ERROR,
         hint="look at the disk: without its log a node must not serve",
     )

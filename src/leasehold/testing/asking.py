@@ -9,6 +9,7 @@ from leasehold.core.data.known import Known
 from leasehold.core.data.places import Lookup
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.messages import AskTable, ClientRequest, LoggedIn, Login, Message, TableFacts
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
     Indefinite,
     NotInitialised,
@@ -99,7 +100,7 @@ class Asking:
             try:
                 answer = await self._once(request)
             except (Indefinite, NotInitialised, NotLeader, SealUnknown) as error:
-                if error.code == "TRANSACTION_FORGOTTEN":
+                if error.code == ErrorCode.TRANSACTION_FORGOTTEN:
                     raise
                 unsure = unsure or isinstance(error, Indefinite)
                 if isinstance(error, SealUnknown) and not unsure and self._clock.now_ns() >= give_up_ns:
@@ -108,7 +109,7 @@ class Asking:
                     raise OutcomeUnknown(f"no answer: {error.text}") from error
             else:
                 if not isinstance(answer, kind):
-                    raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE")
+                    raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
                 self.known.heard(answer)
                 return answer
             self._turn += 1

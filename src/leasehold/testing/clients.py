@@ -16,6 +16,7 @@ import msgspec
 from leasehold.core.messages import AskOutcome, Execute, Message, Receipt, Rows, WaitingFor
 from leasehold.core.records import Outcome
 from leasehold.core.statements import Definition
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, Definite, Indefinite, NotInitialised, NotLeader
 from leasehold.ids import LoginToken, StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -121,7 +122,7 @@ class Client:
         try:
             answer = await ask(cluster, request, patience_s=patience_s)
         except Definite as error:
-            if error.code == "INTERNAL":
+            if error.code == ErrorCode.INTERNAL:
                 raise CheckFailed(f"the coordinator failed on {text}: {error}") from error
             one.heard = error
         else:
@@ -172,7 +173,7 @@ async def check_outcomes(
         except Definite as error:
             on_end(one, error)
             # It is not known where it changed nothing: refused, or nothing to do, or it never reached a leader.
-            forgotten = error.code == "NO_STATEMENT"
+            forgotten = error.code == ErrorCode.NO_STATEMENT
             if isinstance(one.heard, Receipt) and not (forgotten and one.nothing_done):
                 raise _differs(one, error) from error
             continue

@@ -15,6 +15,7 @@ import msgspec
 from leasehold.core import keys
 from leasehold.core.codec import decode_record
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite
 from leasehold.testing.machines import SimulatedNode
 from leasehold.testing.oracle import Oracle
@@ -23,7 +24,7 @@ from leasehold.testing.vault import VaultDisk
 if TYPE_CHECKING:
     from leasehold.testing.cluster import SimulatedCluster
 
-REFUSALS: Final = frozenset({"ALIVE_ELSEWHERE", "STALE_COPY", "SUPERSEDED"})
+REFUSALS: Final = frozenset({ErrorCode.ALIVE_ELSEWHERE, ErrorCode.STALE_COPY, ErrorCode.SUPERSEDED})
 PATIENCE_S: Final = 15.0
 """How long a copy may try: it hears of the original's lease twice, and may ask a leader that is on its way out."""
 KEPT_MAX: Final = 4
@@ -126,7 +127,7 @@ class Copies:
         await copy.kill()
         copy.forget()
         record = self._record(_identity(disk))
-        refusals = {"REMOVED"} if record is not None and record.removed else REFUSALS
+        refusals = {ErrorCode.REMOVED} if record is not None and record.removed else REFUSALS
         if joined:
             raise self._oracle.violation("INV-ID-2", f"a {what} of {original.name} was let in as incarnation {joined}")
         if refused is not None and refused.code not in refusals:

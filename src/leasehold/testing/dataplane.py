@@ -20,6 +20,7 @@ from leasehold.core.data.requests import Requests
 from leasehold.core.data.scans import Scans
 from leasehold.core.messages import FetchTicket, ForwardTicket, Message, ReadTicket, WhoAreYou, WriteTicket
 from leasehold.core.reconcile import OnDisk
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent import Agent
@@ -225,4 +226,4 @@ async def _settle(work: Coroutine[Any, Any, T], done: "asyncio.Future[T]") -> No
 
 
 def _no_ticket(request: Message | None) -> Refused:
-    return Refused(f"a {type(request).__name__} is no ticket", code="BAD_TICKET", hint="upgrade the client")
+    return Refused(f"a {type(request).__name__} is no ticket", code=ErrorCode.BAD_TICKET, hint="upgrade the client")

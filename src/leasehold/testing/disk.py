@@ -23,6 +23,7 @@ from leasehold.core.data.peers import Chunk
 from leasehold.core.data.segment_files import Stamp
 from leasehold.core.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
 from leasehold.limits.statements import BUCKETS_MAX
@@ -234,7 +235,9 @@ class MemoryDisk:
     async def trash_table(self, table: ObjectId) -> bool:
         """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
         if table < 1:
-            raise Refused(f"table {table} has no folder", code="BAD_SEGMENT_NAME", hint="table ids count from 1")
+            raise Refused(
+                f"table {table} has no folder", code=ErrorCode.BAD_SEGMENT_NAME, hint="table ids count from 1"
+            )
         return await self._remove(lambda: [one for one in self.disk.listing() if one.table == table])
 
     async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
@@ -325,7 +328,7 @@ class MemoryDisk:
     def check(self) -> None:
         """Raises `OutcomeUnknown` once the process is gone."""
         if self._gone:
-            raise OutcomeUnknown("the process that held this disk is gone", code="DISK")
+            raise OutcomeUnknown("the process that held this disk is gone", code=ErrorCode.DISK)
 
     async def wait(self) -> None:
         """Half of what one move takes; for as long as the process is paused in any case."""
@@ -371,7 +374,7 @@ class MemoryFile:
         self._disk.check()
         if self._disk.disk.full:
             self.discard()
-            raise Refused("no space is left", code="DISK_FULL", hint="free space on this disk, then try again")
+            raise Refused("no space is left", code=ErrorCode.DISK_FULL, hint="free space on this disk, then try again")
         self._bytes += chunk
 
     async def finish(self) -> None:
@@ -396,4 +399,4 @@ def _of(record: SegmentRecord) -> OnDisk:
 
 def _check_name(one: OnDisk) -> None:
     if one.table < 1 or not 0 <= one.bucket < BUCKETS_MAX or not is_segment_id(one.segment):
-        raise Refused(f"{one} names no segment file", code="BAD_SEGMENT_NAME")
+        raise Refused(f"{one} names no segment file", code=ErrorCode.BAD_SEGMENT_NAME)

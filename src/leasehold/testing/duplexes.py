@@ -23,6 +23,7 @@ from leasehold.core.messages import (
     WhoAreYou,
 )
 from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.replication import FORWARD_CALL_NS
 from leasehold.limits.units import SECOND_NS
@@ -137,7 +138,7 @@ class SimulatedPeers:
                     await duplex.receive()  # raises what the peer may have said before it ended the stream
                     raise
         except TimeoutError as error:
-            raise Unreachable(f"{address}: no answer in time", code="TIMED_OUT") from error
+            raise Unreachable(f"{address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
         finally:
             await connection.close()
 

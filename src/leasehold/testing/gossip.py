@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.swim.messages import Member, Role, State
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
@@ -35,7 +36,7 @@ class SimulatedDatagrams:
 
     def __init__(self, world: "GossipWorld", address: str, late_ns: int = 0) -> None:
         if address in world.hearing:
-            raise BadSettings(f"can't listen on {address}: another process listens there", code="PORT_IN_USE")
+            raise BadSettings(f"can't listen on {address}: another process listens there", code=ErrorCode.PORT_IN_USE)
         self._world = world
         self._address = address
         self._late_ns = late_ns

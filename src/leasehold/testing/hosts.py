@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import Message
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
@@ -71,7 +72,7 @@ class Host:
             self._next_port += 1
             address = f"{name}:{self._next_port}"
         if address in self._servers:
-            raise BadSettings(f"can't listen on {address}: another process listens there", code="PORT_IN_USE")
+            raise BadSettings(f"can't listen on {address}: another process listens there", code=ErrorCode.PORT_IN_USE)
         server = SimulatedServer(self, address, Handlers(service, on_fault))
         self._servers[address] = server
         return server

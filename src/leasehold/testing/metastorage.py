@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 from leasehold.core import keys
 from leasehold.core.leadership import LeadershipTiming
 from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import RANGE_PAGE_MAX, REPLAY_REVISIONS_MAX
@@ -338,7 +339,7 @@ class MemoryMetaStorage:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise Refused("the meta storage is closed", code="CLOSED", hint="open it again")
+            raise Refused("the meta storage is closed", code=ErrorCode.CLOSED, hint="open it again")
 
 
 def _unheard(happen: Callable[[], object]) -> None:

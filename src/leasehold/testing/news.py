@@ -16,6 +16,7 @@ from leasehold.core.lease import Lease, Pass
 from leasehold.core.lineage import GENESIS
 from leasehold.core.messages import Cutoff, Grant, Receipt, Renewal, Surrender
 from leasehold.core.records import BarrierReceipt, IdentityRecord, NodeRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.ids import (
     BucketNumber,
     Incarnation,
@@ -229,7 +230,7 @@ class ProcessEnded(msgspec.Struct, frozen=True, kw_only=True):
     """0 before it has joined."""
     incarnation: Incarnation
     session_hash: bytes
-    code: str
+    code: ErrorCode
     text: str
     record: NodeRecord | None
     """What the store said of this node at that instant."""

@@ -19,6 +19,7 @@ from leasehold.core.lease import NO_LEASE, Pass
 from leasehold.core.messages import Cutoff, Receipt
 from leasehold.core.operations import RevisionChanges
 from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, Definite
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
 from leasehold.limits.units import SECOND_NS
@@ -57,7 +58,7 @@ T = TypeVar("T")
 class InvariantViolated(CheckFailed):
     """An invariant did not hold after a step of a simulated world. The hint is the command that reproduces it."""
 
-    default_code = "INVARIANT_VIOLATED"
+    default_code = ErrorCode("INVARIANT_VIOLATED")
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from leasehold.core.data.places import Places
 from leasehold.core.data.reading import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
 from leasehold.core.messages import AgreeCutoff, BatchMark, Cutoff, PlanScan, Receipt, ScanPlan
 from leasehold.core.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.clients import SCAN_STREAMS
@@ -95,7 +96,7 @@ class Reader:
                     await self.scan(name)
                 except LeaseholdError as error:
                     self._on_failed(name, error)
-                    if error.code == "NOT_FOUND":
+                    if error.code == ErrorCode.NOT_FOUND:
                         continue  # on to one that is there
                 break
 

@@ -14,6 +14,7 @@ import msgspec
 
 from leasehold.core.messages import BatchMark, Message, Rows
 from leasehold.core.records import DeleteRecord, Field, SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Revision, Term
 from leasehold.ids import Sequence as SequenceNumber
@@ -96,11 +97,11 @@ def rows_message(rows: Sequence[RowId], columns: tuple[str, ...] = (), revision:
 def rows_in(message: Message) -> tuple[RowId, ...]:
     """The rows of a message; raises `Refused` with code BAD_MESSAGE."""
     if not isinstance(message, Rows):
-        raise Refused(f"a {type(message).__name__} where rows should be", code="BAD_MESSAGE")
+        raise Refused(f"a {type(message).__name__} where rows should be", code=ErrorCode.BAD_MESSAGE)
     found: list[RowId] = []
     for row in message.rows:
         if len(row) != 1 or not isinstance(row[0], int):
-            raise Refused("not a row of the simulator", code="BAD_MESSAGE")
+            raise Refused("not a row of the simulator", code=ErrorCode.BAD_MESSAGE)
         found.append(RowId(row[0]))
     return tuple(found)
 
@@ -124,10 +125,10 @@ def batch_message(rows: Sequence[RowId], columns: tuple[str, ...], mark: BatchMa
 def batch_in(message: Message) -> tuple[tuple[RowId, ...], BatchMark]:
     """The batch in a message; raises `Refused` with code BAD_MESSAGE."""
     if not isinstance(message, Rows) or not message.rows:
-        raise Refused(f"a {type(message).__name__} where a batch should be", code="BAD_MESSAGE")
+        raise Refused(f"a {type(message).__name__} where a batch should be", code=ErrorCode.BAD_MESSAGE)
     numbers = [number for number in message.rows[0] if isinstance(number, int)]
     if len(numbers) != MARK_NUMBERS:
-        raise Refused("a batch without its mark", code="BAD_MESSAGE")
+        raise Refused("a batch without its mark", code=ErrorCode.BAD_MESSAGE)
     next_row, revision, term, sequence = numbers
     mark = BatchMark(
         next_row=next_row, view_revision=Revision(revision), term=Term(term), sequence=SequenceNumber(sequence)

@@ -11,6 +11,7 @@ from leasehold.core.lease import Pass
 from leasehold.core.messages import ReadTicket
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import Field, SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, NotFound
 from leasehold.testing.disk import MemoryDisk
 from leasehold.testing.rows import FOOTER, Content, Part, RowId, fulfils, row_bytes
@@ -100,7 +101,7 @@ class MemorySegments:
         self._disk.check()
         content = self._disk.disk.content(one)
         if content is None:
-            raise NotFound(f"the file of {one} is gone", code="SEGMENT_MISSING")
+            raise NotFound(f"the file of {one} is gone", code=ErrorCode.SEGMENT_MISSING)
         return content
 
     async def _pass(self) -> None:

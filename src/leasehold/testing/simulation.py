@@ -34,7 +34,7 @@ from leasehold.testing.invariants.liveness import healed
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.nemesis import Nemesis
 from leasehold.testing.observe import WatchedPublished
-from leasehold.testing.oracle import Invariant, Oracle
+from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
 from leasehold.testing.readers import Reader, Scanned
 from leasehold.testing.rows import RowId
 from leasehold.testing.segments import OnReleased
@@ -393,6 +393,6 @@ def simulate(
 
 def _located(cause: BaseException, oracle: Oracle) -> BaseException:
     """A defect that no invariant names is told with the trace and the command all the same."""
-    if isinstance(cause, CheckFailed) and cause.code == "INVARIANT_VIOLATED":
+    if isinstance(cause, InvariantViolated):
         return cause
     return oracle.violation("the run", f"{type(cause).__name__}: {cause}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Unreachable
 from leasehold.testing.loop import VirtualLoop
 from leasehold.wire.duplex import Bell, unreachable
@@ -292,7 +293,7 @@ class End:
 
     def _broken(self) -> Unreachable:
         error = unreachable(self._peer, self.broken_why or "the stream has ended")
-        return Unreachable(error.text, code="TIMED_OUT", hint=error.hint) if self._is_late else error
+        return Unreachable(error.text, code=ErrorCode.TIMED_OUT, hint=error.hint) if self._is_late else error
 
 
 class Stream:

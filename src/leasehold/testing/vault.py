@@ -15,6 +15,7 @@ from leasehold.core.operations import Change, RevisionChanges, StoredProjection
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
 from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, Shelf, on_demand
 from leasehold.core.staging import Staged, check_same
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
 from leasehold.ids import LineageHash, ObjectId, Revision, SegmentId
 from leasehold.limits.units import SECOND_NS
@@ -58,7 +59,9 @@ class VaultDisk:
     def open(self) -> "MemoryVault":
         """Raises `BadDirectory` while another vault has it open, and `Corrupt` once damaged."""
         if self._holder is not None:
-            raise BadDirectory("the directory is in use by another process", code="LOCKED", hint="Stop it first.")
+            raise BadDirectory(
+                "the directory is in use by another process", code=ErrorCode.LOCKED, hint="Stop it first."
+            )
         if self._damaged:
             raise Corrupt("the vault is damaged", hint="Move the directory away to start as a new node.")
         if not self.state.identity and (self.state.applied or self.state.coordinators):
@@ -277,9 +280,9 @@ class MemoryVault:
 
     def _check(self) -> None:
         if self._gone:
-            raise OutcomeUnknown("the process that held this vault is gone", code="DISK")
+            raise OutcomeUnknown("the process that held this vault is gone", code=ErrorCode.DISK)
         if self._closed:
-            raise Refused("the vault is closed", code="CLOSED")
+            raise Refused("the vault is closed", code=ErrorCode.CLOSED)
 
 
 class MemoryBase(Generic[R]):
@@ -332,12 +335,12 @@ def _differences(held: Mapping[bytes, bytes], items: Mapping[bytes, bytes]) -> t
 
 def _applied(state: VaultState, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> VaultState:
     if not batches:
-        raise Refused("nothing to apply: at least one revision is needed", code="NOT_ASCENDING")
+        raise Refused("nothing to apply: at least one revision is needed", code=ErrorCode.NOT_ASCENDING)
     applied = state.applied
     items = dict(state.items)
     for batch in batches:
         if batch.revision <= applied:
-            raise Refused(f"revision {batch.revision} comes after {applied}", code="NOT_ASCENDING")
+            raise Refused(f"revision {batch.revision} comes after {applied}", code=ErrorCode.NOT_ASCENDING)
         applied = batch.revision
         for change in batch.changes:
             if change.value is None:

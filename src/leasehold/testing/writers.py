@@ -29,6 +29,7 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.core.records import TransactionState
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
 from leasehold.limits.clients import CLIENT_PATIENCE_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
@@ -123,7 +124,7 @@ class Writer:
                 try:
                     await self.write(name, self._random.randint(0, self._habits.rows_max))
                 except LeaseholdError as error:  # not even opened: nobody answers, or he may not
-                    if error.code == "NOT_FOUND":
+                    if error.code == ErrorCode.NOT_FOUND:
                         continue  # on to one that is there
                 break
 
@@ -241,7 +242,7 @@ class Writer:
                     writes.asked(also=also)
                     address = places.address(node)
                     if address is None:
-                        sending.reasons[node] = Unreachable("nobody knows its address", code="NO_ADDRESS")
+                        sending.reasons[node] = Unreachable("nobody knows its address", code=ErrorCode.NO_ADDRESS)
                         asking.failed(node)
                     else:
                         self._group.create_task(self._carry_out(task, node, address, bucket, share, sending))
@@ -302,11 +303,11 @@ class Writer:
             async with asyncio.timeout(STAGE_CALL_NS / SECOND_NS):
                 staged = await _converse(await connection.session(), ticket, task.columns, share, on_progress)
         except TimeoutError as error:
-            raise Unreachable(f"{address}: no answer in time", code="TIMED_OUT") from error
+            raise Unreachable(f"{address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
         finally:
             await connection.close()
         if (staged.id, staged.bucket, staged.rows) != (ticket.segment, bucket, len(share)) or not staged.holders:
-            raise Refused(f"{address} answered for other rows than it was sent", code="BAD_ANSWER")
+            raise Refused(f"{address} answered for other rows than it was sent", code=ErrorCode.BAD_ANSWER)
         return staged
 
 
@@ -413,7 +414,7 @@ async def _converse(
     if answer is None:
         raise Unreachable("the stream ended without an answer")
     if not isinstance(answer, StagedSegment):
-        raise Refused(f"answered with {type(answer).__name__}", code="BAD_MESSAGE")
+        raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
     return answer
 
 

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, OutcomeUnknown
 
 SQLITE_ERRORS: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
@@ -30,7 +31,7 @@ def disk(path: Path, why: str) -> OutcomeUnknown:
     """What a disk that fails or is full raises."""
     return OutcomeUnknown(
         f"the vault {path} can't be written or read: {why}",
-        code="DISK",
+        code=ErrorCode.DISK,
         hint="Check the disk (space, health, mode), then start this node again.",
     )
 
@@ -56,7 +57,7 @@ def explain(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSEr
     if code in _LOCKED:
         return BadDirectory(
             f"another program has the vault {path} open: {error}",
-            code="LOCKED",
+            code=ErrorCode.LOCKED,
             hint="Close that program (a copy, a backup, a database shell), then start this node again.",
         )
     # What SQLite does not blame on the disk, in statements that are always the same, is damage.
@@ -73,6 +74,6 @@ def result_code(error: sqlite3.Error) -> int:
 def _no_access(path: Path, why: str) -> BadDirectory:
     return BadDirectory(
         f"the vault {path} can't be opened: {why}",
-        code="NO_ACCESS",
+        code=ErrorCode.NO_ACCESS,
         hint="Check that it, and its -wal and -shm, are files, their owner and mode, then start this node again.",
     )

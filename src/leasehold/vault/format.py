@@ -26,6 +26,7 @@ from leasehold.core.digest import digest_bytes
 from leasehold.core.lineage import GENESIS
 from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
 from leasehold.durable import sync_file, sync_folder
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits.vault import VAULT_FORMAT_VERSION
@@ -95,7 +96,7 @@ def is_there(path: Path) -> bool:
         what = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no file"
         raise BadDirectory(
             f"the vault {path} can't be opened: it is {what}",
-            code="NO_ACCESS",
+            code=ErrorCode.NO_ACCESS,
             hint=f"Put the vault itself there, with its log {path.name}-wal; the directory as a whole may be a link.",
         )
     return True
@@ -152,7 +153,7 @@ def check_version(database: sqlite3.Connection, path: Path) -> int:
     if version > VAULT_FORMAT_VERSION:
         raise BadDirectory(
             f"the vault {path} has format {version}, newer than {VAULT_FORMAT_VERSION}",
-            code="NEWER_VERSION",
+            code=ErrorCode.NEWER_VERSION,
             hint="Start this node with the newer version of the program that wrote it.",
         )
     if pragma(database, "application_id") != APPLICATION_ID or version < 1:
@@ -160,7 +161,7 @@ def check_version(database: sqlite3.Connection, path: Path) -> int:
     if version < VAULT_FORMAT_VERSION:
         raise BadDirectory(
             f"the vault {path} has format {version}, older than {VAULT_FORMAT_VERSION}",
-            code="OLDER_VERSION",
+            code=ErrorCode.OLDER_VERSION,
             hint="Start this node with the version of the program that wrote it, or reset it: `leasehold node reset`.",
         )
     return version

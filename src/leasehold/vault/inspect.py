@@ -21,6 +21,7 @@ import msgspec
 from leasehold.core.digest import digest_bytes, item_digest
 from leasehold.core.records import Allocated, Claiming, IdentityRecord
 from leasehold.core.shelf import on_demand
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits.vault import VAULT_FINDINGS_MAX
@@ -142,7 +143,7 @@ def _opened(directory: Path) -> Generator[tuple[sqlite3.Connection, Path], None,
         if not is_there(path):
             if log.exists():
                 raise corrupt(path, "its log is there, the file is not")
-            raise NotFound(f"there is no vault in {directory}", code="NO_VAULT", hint="name a node's directory")
+            raise NotFound(f"there is no vault in {directory}", code=ErrorCode.NO_VAULT, hint="name a node's directory")
         if path.stat().st_size == 0:
             raise corrupt(path, "it is empty")
         try:
@@ -176,7 +177,9 @@ def _locked(directory: Path) -> Generator[None, None, None]:
         return
     except OSError as error:
         raise BadDirectory(
-            f"can't use the directory {directory}: {error.strerror}", code="NO_ACCESS", hint="Check its owner and mode."
+            f"can't use the directory {directory}: {error.strerror}",
+            code=ErrorCode.NO_ACCESS,
+            hint="Check its owner and mode.",
         ) from error
     try:
         try:
@@ -184,7 +187,7 @@ def _locked(directory: Path) -> Generator[None, None, None]:
         except BlockingIOError as error:
             raise BadDirectory(
                 f"the directory {directory} is in use by another process",
-                code="LOCKED",
+                code=ErrorCode.LOCKED,
                 hint="Stop the node that runs there first; of a running one, `leasehold status` tells.",
             ) from error
         yield
@@ -211,7 +214,7 @@ def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | 
     if _is_full(error):
         return BadDirectory(
             f"no room in {gettempdir()} for a copy of the vault {path} and its log, which is what is looked at",
-            code="DISK",
+            code=ErrorCode.DISK,
             hint="Free space there, or name another folder by the variable TMPDIR; the vault itself is as it was.",
         )
     found = explain(path, error)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
 
 LOCK_NAME: Final = "lock"
@@ -24,7 +25,7 @@ class DirectoryLock:
         except OSError as error:
             raise BadDirectory(
                 f"can't use the directory {directory}: {error.strerror}",
-                code="NO_ACCESS",
+                code=ErrorCode.NO_ACCESS,
                 hint="Check its owner and mode, or choose another directory.",
             ) from error
         try:
@@ -34,7 +35,7 @@ class DirectoryLock:
             os.close(file)
             raise BadDirectory(
                 f"the directory {directory} is in use by {f'process {holder}' if holder else 'another process'}",
-                code="LOCKED",
+                code=ErrorCode.LOCKED,
                 hint="Stop that process first, or give this one a directory of its own.",
             ) from error
         os.ftruncate(file, 0)

@@ -17,6 +17,7 @@ from rpds import HashTrieMap
 
 from leasehold.core.records import ReplacedRecord, SegmentRecord
 from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Shelf, segment_of
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
 from leasehold.vault.causes import SQLITE_ERRORS
@@ -60,7 +61,7 @@ class Reader:
     def select(self, statement: str, bounds: tuple[bytes, ...]) -> list[tuple[bytes, bytes, bytes]]:
         """What a statement finds in the file, by whoever holds the lock."""
         if self._closed:
-            raise Refused(f"the vault {self.path} is closed", code="CLOSED")
+            raise Refused(f"the vault {self.path} is closed", code=ErrorCode.CLOSED)
         try:
             if self._database is None:
                 self._database = sqlite3.connect(

@@ -30,6 +30,7 @@ from leasehold.core.operations import Change, RevisionChanges, StoredProjection
 from leasehold.core.records import IdentityRecord
 from leasehold.core.shelf import Reopened
 from leasehold.core.staging import Staged, check_same
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits.units import SECOND_NS
@@ -192,7 +193,7 @@ class SqliteVault:
         is_full = False
         while True:
             if self._closed:
-                raise Refused(f"the vault {self._path} is closed", code="CLOSED")
+                raise Refused(f"the vault {self._path} is closed", code=ErrorCode.CLOSED)
             try:
                 done = await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work)
             except DiskFull:
@@ -339,11 +340,11 @@ class SqliteVault:
 
     def _apply(self, database: sqlite3.Connection, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> None:
         if not batches:
-            raise Refused("nothing to apply: at least one revision is needed", code="NOT_ASCENDING")
+            raise Refused("nothing to apply: at least one revision is needed", code=ErrorCode.NOT_ASCENDING)
         revision = self._applied.revision
         for batch in batches:
             if batch.revision <= revision:
-                raise Refused(f"revision {batch.revision} comes after {revision}", code="NOT_ASCENDING")
+                raise Refused(f"revision {batch.revision} comes after {revision}", code=ErrorCode.NOT_ASCENDING)
             revision = batch.revision
         changes = rows.merged(batches)
         self._reader.keep(changes)

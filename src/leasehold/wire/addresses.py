@@ -5,6 +5,7 @@ import ipaddress
 import socket
 from typing import Final
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 
 LOCALHOST: Final = "127.0.0.1"
@@ -56,6 +57,6 @@ def port_in_use(address: str) -> BadSettings:
     """The error for it."""
     return BadSettings(
         f"can't listen on {address}: another process listens there",
-        code="PORT_IN_USE",
+        code=ErrorCode.PORT_IN_USE,
         hint="Stop that process, or choose another port; port 0 picks a free one.",
     )

@@ -19,6 +19,7 @@ from typing import Final
 
 from leasehold.core.codec import decode_message, encode
 from leasehold.core.messages import Failure, Message, Watched
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.sessions import (
@@ -52,11 +53,13 @@ def encode_bounded(message: Message, bytes_max: int = MESSAGE_BYTES_MAX) -> byte
     try:
         blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
     except UnicodeEncodeError as error:  # what Python makes of arguments whose bytes are no UTF-8
-        raise Refused(f"what is asked is no text: {error}", code="BAD_TEXT", hint="write it in UTF-8") from error
+        raise Refused(
+            f"what is asked is no text: {error}", code=ErrorCode.BAD_TEXT, hint="write it in UTF-8"
+        ) from error
     if len(blob) > bytes_max:
         raise Refused(
             f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {bytes_max}",
-            code="MESSAGE_TOO_LARGE",
+            code=ErrorCode.MESSAGE_TOO_LARGE,
             hint="Send less at once.",
         )
     return blob

@@ -5,6 +5,7 @@ from typing import Final, NoReturn
 
 from leasehold import errors
 from leasehold.core.messages import Failure
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
 
@@ -17,7 +18,7 @@ def _classes(root: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:
 
 
 # Parents come before their children, and a child that keeps its parent's code replaces it.
-_BY_CODE: Final[dict[str, type[LeaseholdError]]] = {
+_BY_CODE: Final[dict[ErrorCode, type[LeaseholdError]]] = {
     one.default_code: one for root in (Definite, Indefinite) for one in _classes(root)
 }
 
@@ -37,11 +38,12 @@ def to_failure(error: LeaseholdError) -> Failure:
 
 def from_failure(failure: Failure) -> LeaseholdError:
     """The error that `failure` describes: of its own class where the code is known and agrees with the flag, else a
-    plain `Refused` or `Indefinite` with that code."""
-    kind = _BY_CODE.get(failure.code)
+    plain `Refused` or `Indefinite` with that code, which may be no member."""
+    code = ErrorCode(failure.code)
+    kind = _BY_CODE.get(code)
     if kind is None or not issubclass(kind, Definite if failure.definite else Indefinite):
         kind = Refused if failure.definite else Indefinite
-    return kind(failure.text, code=failure.code, hint=failure.hint)
+    return kind(failure.text, code=code, hint=failure.hint)
 
 
 def raise_failure(failure: Failure) -> NoReturn:

@@ -26,6 +26,7 @@ from leasehold.core.messages import (
     ReadTicket,
     WriteTicket,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, LeaseholdError, Refused, Unreachable
 from leasehold.limits.flight import (
     FLIGHT_CLIENTS_MAX,
@@ -104,7 +105,7 @@ def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
         found = "nothing" if message is None else type(message).__name__
         raise Refused(
             f"{found} came where a {kind.__name__} belongs",
-            code="BAD_MESSAGE",
+            code=ErrorCode.BAD_MESSAGE,
             hint="run the same version on every machine",
         )
     return message
@@ -113,7 +114,9 @@ def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
 def _bounded(blob: bytes) -> bytes:
     if len(blob) > TICKET_BYTES_MAX:
         raise Refused(
-            f"a ticket of {len(blob)} bytes, over {TICKET_BYTES_MAX}", code="BAD_TICKET", hint="name fewer columns"
+            f"a ticket of {len(blob)} bytes, over {TICKET_BYTES_MAX}",
+            code=ErrorCode.BAD_TICKET,
+            hint="name fewer columns",
         )
     return blob
 
@@ -158,7 +161,7 @@ def from_flight(error: Exception, address: str) -> LeaseholdError:
     why = "no answer in time" if late else plainly(said) or said.split("\n", 1)[0].split(". gRPC client", 1)[0][:300]
     return Unreachable(
         f"{address}: {why}",
-        code="TIMED_OUT" if late else None,
+        code=ErrorCode.TIMED_OUT if late else None,
         hint=f"Check that the node at {address} runs and can be reached from here.",
     )
 
@@ -182,7 +185,7 @@ class _Clients:
             # Flight's gRPC has threads that a fork leaves behind; any call, even of a new client, waits for ever.
             raise Definite(
                 "this process was forked from one that had used Flight, so it can't use it itself",
-                code="FORKED",
+                code=ErrorCode.FORKED,
                 hint="Start worker processes with the start method 'spawn', or fork before the first scan or append.",
             )
         _Clients.first_pid = os.getpid()
@@ -314,7 +317,7 @@ def too_large(batch: pa.RecordBatch) -> Refused:
     """The error for a batch that does not fit into one message."""
     return Refused(
         f"{batch.num_rows} rows of {batch.nbytes} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
-        code="ROWS_DO_NOT_FIT",
+        code=ErrorCode.ROWS_DO_NOT_FIT,
         hint="keep large values in files of their own",
     )
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import (
     FLIGHT_FIELDS_MAX,
@@ -99,7 +100,7 @@ def _tag(number: int) -> bytes:
 
 def malformed(why: str) -> Refused:
     """The error for bytes that are not what they should be."""
-    return Refused(f"{why}: that is no message of Arrow Flight", code="BAD_MESSAGE", hint="upgrade the client")
+    return Refused(f"{why}: that is no message of Arrow Flight", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
 
 
 # ---------------------------------------------------------------- coming in
@@ -251,7 +252,7 @@ def announced_bytes(metadata: bytes) -> int:
     if size > FLIGHT_MESSAGE_BYTES_MAX + FLIGHT_RECEIVED_BYTES_MAX:
         raise Refused(
             f"a row of {size} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
-            code="ROWS_DO_NOT_FIT",
+            code=ErrorCode.ROWS_DO_NOT_FIT,
             hint="keep large values in files of their own",
         )
     return size

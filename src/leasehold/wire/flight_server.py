@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from leasehold.core.codec import encode
 from leasehold.core.messages import Failure
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits.flight import (
     FLIGHT_CALLERS_OPENING_MAX,
@@ -232,7 +233,9 @@ class _Methods(grpc.GenericRpcHandler):
                 _fail(context, told(error))
             except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
                 self._on_fault(fault)
-                opaque = Indefinite("the node failed on this request", code="INTERNAL", hint="Its log there says why.")
+                opaque = Indefinite(
+                    "the node failed on this request", code=ErrorCode.INTERNAL, hint="Its log there says why."
+                )
                 _fail(context, told(opaque))
 
     @contextmanager
@@ -273,7 +276,7 @@ class _Methods(grpc.GenericRpcHandler):
 
 
 def _unserved(_call: "_Call") -> Iterator[bytes]:
-    raise Refused("a node does not serve this call", code="BAD_CALL", hint="Ask a coordinator.")
+    raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="Ask a coordinator.")
 
 
 class _Call:
@@ -289,7 +292,7 @@ class _Call:
         """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too
         many others begin."""
         if not self._gate.enter(self._watched):
-            raise Refused("too many calls begin at this node", code="BUSY", hint="ask again in a moment")
+            raise Refused("too many calls begin at this node", code=ErrorCode.BUSY, hint="ask again in a moment")
         with self._watched.opening():
             message = self._next()
         if self._is_known:
@@ -301,7 +304,7 @@ class _Call:
         if len(message) > most_bytes + FRAMING_BYTES:
             raise Refused(
                 f"a first message of {len(message)} bytes, over {most_bytes}",
-                code="BAD_TICKET",
+                code=ErrorCode.BAD_TICKET,
                 hint="name fewer columns",
             )
         return message
@@ -365,7 +368,7 @@ class _Rows:
 
 
 def _cut_off() -> Refused:
-    return Refused("the stream broke off before its end", code="BROKEN_STREAM", hint="Write the segment again.")
+    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="Write the segment again.")
 
 
 # ---------------------------------------------------------------- errors

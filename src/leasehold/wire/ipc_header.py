@@ -8,6 +8,7 @@ Arrow verifies the whole of it afterwards.
 import struct
 from typing import Final, NamedTuple
 
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX
 
@@ -72,7 +73,7 @@ def check_record_batch(header: memoryview, body: memoryview) -> None:
     if claimed > FLIGHT_MESSAGE_BYTES_MAX:
         raise Refused(
             f"a batch of {claimed} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
-            code="ROWS_DO_NOT_FIT",
+            code=ErrorCode.ROWS_DO_NOT_FIT,
             hint="send the rows in smaller batches, and keep large values in files of their own",
         )
 
@@ -104,4 +105,6 @@ def _claimed_bytes(header: memoryview, body: memoryview) -> int:
 
 
 def _unreadable(why: str) -> Refused:
-    return Refused(why, code="BAD_MESSAGE", hint="encode the rows again, each column in one of the table's types")
+    return Refused(
+        why, code=ErrorCode.BAD_MESSAGE, hint="encode the rows again, each column in one of the table's types"
+    )

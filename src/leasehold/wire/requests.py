@@ -20,6 +20,7 @@ import grpc.aio
 
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import CommitTransaction, Message
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
@@ -75,12 +76,12 @@ class Requests:
                         blob = await _rest(context, size)
             except TimeoutError as error:
                 text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
-                raise Indefinite(text, code="TOO_SLOW", hint="ask again") from error
+                raise Indefinite(text, code=ErrorCode.TOO_SLOW, hint="ask again") from error
             # Large ones not on the loop that grants leases.
             message = await self._threads.run(partial(decode_message, blob)) if size else decode_message(blob)
             del blob
             if commit and not isinstance(message, CommitTransaction):
-                raise Refused(f"a {type(message).__name__} is no commit", code="BAD_MESSAGE", hint="upgrade")
+                raise Refused(f"a {type(message).__name__} is no commit", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
             yield message
         finally:
             self.held_bytes -= size
@@ -88,7 +89,9 @@ class Requests:
     def _take(self, size: int) -> int:
         if self.held_bytes + size > REQUESTS_BYTES_MAX:
             # Indefinite: an earlier copy of the same request may have been carried out.
-            raise Indefinite("the coordinator holds too many large requests", code="BUSY", hint="ask again in a moment")
+            raise Indefinite(
+                "the coordinator holds too many large requests", code=ErrorCode.BUSY, hint="ask again in a moment"
+            )
         self.held_bytes += size
         return size
 
@@ -96,17 +99,17 @@ class Requests:
 async def _frame(context: Any) -> bytes:
     blob = await context.read()
     if blob is EOF:
-        raise Refused("the request ends before its last byte", code="BAD_MESSAGE", hint="upgrade")
+        raise Refused("the request ends before its last byte", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
     return blob
 
 
 def _announced(frame: bytes, bytes_max: int) -> int:
     size = int.from_bytes(frame[len(ANNOUNCED) :], "big")
     if len(frame) != len(ANNOUNCED) + SIZE_BYTES or size <= REQUEST_FRAME_BYTES_MAX:
-        raise Refused("not the size of a request", code="BAD_MESSAGE", hint="upgrade")
+        raise Refused("not the size of a request", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
     if size > bytes_max:
         text = f"a request of {size} bytes is over the limit of {bytes_max}"
-        raise Refused(text, code="MESSAGE_TOO_LARGE", hint="Send less at once.")
+        raise Refused(text, code=ErrorCode.MESSAGE_TOO_LARGE, hint="Send less at once.")
     return size
 
 
@@ -115,6 +118,6 @@ async def _rest(context: Any, size: int) -> bytearray:
     while len(blob) < size:
         frame = await _frame(context)
         if not frame or len(blob) + len(frame) > size:
-            raise Refused("a request of another size than it said", code="BAD_MESSAGE", hint="upgrade")
+            raise Refused("a request of another size than it said", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
         blob += frame
     return blob

@@ -24,6 +24,7 @@ import grpc.aio
 
 from leasehold.core.codec import decode_message
 from leasehold.core.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -278,7 +279,9 @@ def failure_of(fault: BaseException, on_fault: Callable[[BaseException], None]) 
         return to_failure(first)
     on_fault(fault)
     return to_failure(
-        Indefinite("the server failed on this request", code="INTERNAL", hint="Its log on that machine says why.")
+        Indefinite(
+            "the server failed on this request", code=ErrorCode.INTERNAL, hint="Its log on that machine says why."
+        )
     )
 
 

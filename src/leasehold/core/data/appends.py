@@ -47,6 +47,7 @@ from leasehold.core.messages import (
     WriteTicket,
 )
 from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_WRITES_MAX
 from leasehold.limits.segments import SEGMENT_BYTES_MAX
@@ -196,13 +197,15 @@ class Appends(Generic[B]):
                         break
                     if file.size_bytes + len(chunk) > SEGMENT_BYTES_MAX:
                         text = "a segment over the limit"
-                        raise Refused(text, code="SEGMENT_TOO_LARGE", hint="upgrade the sender")
+                        raise Refused(text, code=ErrorCode.SEGMENT_TOO_LARGE, hint="upgrade the sender")
                     digest.update(chunk)
                     file.write(chunk)
             if end is None:
                 raise _cut_off()
             if (file.size_bytes, digest.digest()) != (end.size_bytes, end.sha256):
-                raise Refused("the bytes are not those that were sent", code="BROKEN_STREAM", hint="send them again")
+                raise Refused(
+                    "the bytes are not those that were sent", code=ErrorCode.BROKEN_STREAM, hint="send them again"
+                )
             segment = described(ticket, end)
             self._admit_forward(ticket)
             await file.finish()
@@ -242,4 +245,4 @@ def _staged(ticket: WriteTicket, table: TableRecord, encoded: EncodedSegment) ->
 
 
 def _cut_off() -> Refused:
-    return Refused("the stream broke off before its end", code="BROKEN_STREAM", hint="Write the segment again.")
+    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="Write the segment again.")

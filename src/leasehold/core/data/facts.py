@@ -7,6 +7,7 @@ from leasehold.core.nearest import nearest
 from leasehold.core.reads import Reads, all_read
 from leasehold.core.records import TableRecord, ViewRecord
 from leasehold.core.statements import TableName
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import IDENTIFIER, BucketNumber, FieldId
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -16,7 +17,7 @@ def parse_name(name: str) -> TableName:
     """The name that a client wrote as `database.table`; raises `Refused` (BAD_NAME)."""
     database, dot, table = name.partition(".")
     if not dot or IDENTIFIER.fullmatch(database) is None or IDENTIFIER.fullmatch(table) is None:
-        raise Refused(f"{name[:100]!r} is not a table name", code="BAD_NAME", hint="write database.table")
+        raise Refused(f"{name[:100]!r} is not a table name", code=ErrorCode.BAD_NAME, hint="write database.table")
     return TableName(database, table)
 
 
@@ -77,7 +78,7 @@ def view_facts(name: TableName, catalog: Catalog) -> ViewFacts:
     )
     if len(encode(facts)) > MESSAGE_BYTES_MAX:
         text = f"view {name} reads {len(reads.views) - 1} other views, more than one answer can hold"
-        raise Refused(text, code="TOO_MANY_VIEWS", hint="make it read the tables instead")
+        raise Refused(text, code=ErrorCode.TOO_MANY_VIEWS, hint="make it read the tables instead")
     return facts
 
 

@@ -17,6 +17,7 @@ from leasehold.core.data.write_access import Peer
 from leasehold.core.messages import FetchTicket
 from leasehold.core.reconcile import OnDisk
 from leasehold.core.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, Refused
 from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.flight import FLIGHT_READS_MAX
@@ -90,7 +91,7 @@ def check_record(record: SegmentRecord) -> None:
         return
     raise Refused(
         f"the manifest says that segment {record.id[:80]} has {why}, which none can have",
-        code="BAD_SEGMENT_RECORD",
+        code=ErrorCode.BAD_SEGMENT_RECORD,
         hint="upgrade this node; if it is up to date, the manifest is wrong: write the rows again to another table",
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from leasehold.core.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 
 
@@ -19,7 +20,7 @@ def check_nothing_lost(table: str, segments: Iterable[SegmentRecord]) -> None:
         more = "" if len(missing) == 1 else f" and {len(missing) - 1} others"
         raise Refused(
             f"{rows} rows of {table} are lost: all nodes that held segment {missing[0].id}{more} were removed",
-            code="SEGMENTS_LOST",
+            code=ErrorCode.SEGMENTS_LOST,
             hint=f"write these rows again after `leasehold forget-lost {table}`, which gives them up: a scan shows all"
             " rows of its table or none",
         )

@@ -14,6 +14,7 @@ from leasehold.core.data.known import Known
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.generations import generation_changed
 from leasehold.core.messages import TableFacts
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision
 from leasehold.limits.clients import PLACES_AGAIN_NS, REASON_CHARACTERS_MAX
@@ -22,13 +23,23 @@ from leasehold.limits.units import MILLISECOND_NS
 Lookup: TypeAlias = Callable[[], Awaitable[TableFacts]]
 """Looks the table up again: nodes may have moved, others may hold the segment by now."""
 
-AWAY: Final = frozenset({"FENCED", "BEHIND", "BUSY", "NOT_JOINED", "SILENT", "UNREACHABLE", "TIMED_OUT"})
+AWAY: Final = frozenset(
+    {
+        ErrorCode.FENCED,
+        ErrorCode.BEHIND,
+        ErrorCode.BUSY,
+        ErrorCode.NOT_JOINED,
+        ErrorCode.SILENT,
+        ErrorCode.UNREACHABLE,
+        ErrorCode.TIMED_OUT,
+    }
+)
 """What a node says, or its silence, that will be the same for the next segment."""
 
 
 def silent(waited_ns: int) -> Unreachable:
     """What is said of a replica that another one overtook, or that was waited for in vain."""
-    return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms", code="SILENT")
+    return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms", code=ErrorCode.SILENT)
 
 
 class Places:
@@ -134,14 +145,14 @@ class Places:
         unheard = self._unheard
         if unheard is not None:
             said += f"; the coordinator, asked for other places: {unheard.text[:REASON_CHARACTERS_MAX]}"
-        if reasons and all(error.code == "FENCED" for error in reasons.values()):
+        if reasons and all(error.code == ErrorCode.FENCED for error in reasons.values()):
             hint = (
                 "`leasehold status` shows how each node stands. A fenced node serves again once it hears from the"
                 " leader: see that a coordinator runs, and that the nodes can reach it."
             )
         else:
             hint = "`leasehold status` shows which nodes serve: start one that holds it."
-        return Unreachable(f"{what}: {said or 'nobody knows where it is'}", code="NO_REPLICA", hint=hint)
+        return Unreachable(f"{what}: {said or 'nobody knows where it is'}", code=ErrorCode.NO_REPLICA, hint=hint)
 
     def _said(self, node: NodeId, error: LeaseholdError) -> str:
         text = error.text[:REASON_CHARACTERS_MAX]

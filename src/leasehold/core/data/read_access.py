@@ -10,6 +10,7 @@ from leasehold.core.data.requests import check_generation, table_in_use
 from leasehold.core.messages import ReadTicket
 from leasehold.core.records import Field, TableRecord, UseState
 from leasehold.core.rights import check_read
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
 from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
@@ -35,14 +36,14 @@ def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None 
         if field.id not in alive:
             raise Refused(
                 f"column {field.name} of table {view.table_name(table)} was dropped",
-                code="COLUMN_DROPPED",
+                code=ErrorCode.COLUMN_DROPPED,
                 hint="Start the scan again without it.",
             )
     # The hash too: a file that differs from it is put aside as damaged, which is not for a ticket to say.
     if entry is None or entry.sha256 != ticket.sha256:
         raise Refused(
             f"segment {ticket.segment[:80]!r} is not in the manifest of {view.table_name(table)} with that hash",
-            code="SEGMENT_UNKNOWN",
+            code=ErrorCode.SEGMENT_UNKNOWN,
             hint="Start the scan again.",
         )
     return table
@@ -57,7 +58,7 @@ def is_replaceable(ticket: ReadTicket, view: Catalog, node: NodeId) -> bool:
 def check_sound(ticket: ReadTicket) -> None:
     """Raises `Refused` with code BAD_TICKET if a value lies outside its bounds."""
     if not _is_sound(ticket):
-        raise Refused("a ticket that no client of ours makes", code="BAD_TICKET", hint="upgrade the client")
+        raise Refused("a ticket that no client of ours makes", code=ErrorCode.BAD_TICKET, hint="upgrade the client")
 
 
 def _is_sound(ticket: ReadTicket) -> bool:

@@ -29,6 +29,7 @@ from leasehold.core.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan
 from leasehold.core.records import SegmentRecord
 from leasehold.core.scan import Done, SegmentReading
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import LoginToken, NodeId
 from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_PLANS_MAX
@@ -38,20 +39,20 @@ T = TypeVar("T")
 
 FINAL: Final = frozenset(
     {
-        "BAD_MESSAGE",
-        "BAD_SEGMENT_NAME",
-        "BAD_TICKET",
-        "COLUMN_DROPPED",
-        "FORBIDDEN",
-        "FORKED",
-        "GENERATION_CHANGED",
-        "OTHER_CLUSTER",
-        "ROWS_TAKEN_AWAY",
-        "SCHEMA_CHANGED",
-        "SEGMENT_UNKNOWN",
-        "TABLE_DROPPED",
-        "UNAUTHENTICATED",
-        "VIEW_DROPPED",
+        ErrorCode.BAD_MESSAGE,
+        ErrorCode.BAD_SEGMENT_NAME,
+        ErrorCode.BAD_TICKET,
+        ErrorCode.COLUMN_DROPPED,
+        ErrorCode.FORBIDDEN,
+        ErrorCode.FORKED,
+        ErrorCode.GENERATION_CHANGED,
+        ErrorCode.OTHER_CLUSTER,
+        ErrorCode.ROWS_TAKEN_AWAY,
+        ErrorCode.SCHEMA_CHANGED,
+        ErrorCode.SEGMENT_UNKNOWN,
+        ErrorCode.TABLE_DROPPED,
+        ErrorCode.UNAUTHENTICATED,
+        ErrorCode.VIEW_DROPPED,
     }
 )
 """What no other replica would answer differently."""
@@ -174,7 +175,7 @@ class SegmentReader(Generic[B]):
     def _ask(self, node: NodeId) -> None:
         address = self._places.address(node)
         if address is None:
-            self._failed(node, Unreachable("nobody knows its address", code="NO_ADDRESS"))
+            self._failed(node, Unreachable("nobody knows its address", code=ErrorCode.NO_ADDRESS))
             return
         request = ReadTicket(
             cluster_id=self._plan.facts.cluster_id,
@@ -210,13 +211,13 @@ class SegmentReader(Generic[B]):
         match what:
             case None if row < rows:
                 text = f"the stream ended at row {row} of {rows}"
-                self._failed(node, Unreachable(text, code="BROKEN_STREAM"))
+                self._failed(node, Unreachable(text, code=ErrorCode.BROKEN_STREAM))
             case None:
                 self._reading.ended(node)
-            case LeaseholdError() if what.code == "TIMED_OUT" and row > attempt.request.row_offset:
+            case LeaseholdError() if what.code == ErrorCode.TIMED_OUT and row > attempt.request.row_offset:
                 self._reading.ended(node)
             case LeaseholdError() if what.code not in FINAL:
-                self._was_late = self._was_late or what.code == "TIMED_OUT"
+                self._was_late = self._was_late or what.code == ErrorCode.TIMED_OUT
                 self._failed(node, what)
             case _:
                 raise what
@@ -226,7 +227,7 @@ class SegmentReader(Generic[B]):
         node, row, rows, now_ns = attempt.node, self._reading.row, self._segment.rows, self._now_ns()
         if batch is None or not row < mark.next_row <= rows or batch.num_rows > mark.next_row - row:
             text = f"a batch up to row {mark.next_row} came at row {row} of {rows}"
-            self._leave(attempt, Refused(text, code="BAD_BATCH"))
+            self._leave(attempt, Refused(text, code=ErrorCode.BAD_BATCH))
             return None
         needed = self._known.needed(attempt.request.revision)
         overtaken = self._reading.received(node, mark, batch.num_rows, now_ns, needed)
@@ -234,7 +235,7 @@ class SegmentReader(Generic[B]):
             text = f"a batch was released on revision {mark.view_revision}, an older one"
             # One that was new enough when it was asked for has only been on its way for too long: it is asked for anew.
             is_fault = mark.view_revision < attempt.request.revision
-            self._leave(attempt, Refused(text, code="BEHIND") if is_fault else None)
+            self._leave(attempt, Refused(text, code=ErrorCode.BEHIND) if is_fault else None)
             return None
         for other in overtaken:
             late = self._attempts[other]
@@ -339,6 +340,6 @@ async def read_again(
 
 def next_plan(error: Refused, attempt: int) -> int:
     """The number of the next plan; raises `error` where no new plan can help."""
-    if error.code != "ROWS_TAKEN_AWAY" or attempt >= SCAN_PLANS_MAX:
+    if error.code != ErrorCode.ROWS_TAKEN_AWAY or attempt >= SCAN_PLANS_MAX:
         raise error
     return attempt + 1

@@ -15,6 +15,7 @@ from leasehold.core.generations import generation_changed, generation_of
 from leasehold.core.identity import hash_secret
 from leasehold.core.lease import NO_LEASE, Pass, Published, guard
 from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import (
     BucketNumber,
@@ -186,7 +187,7 @@ def check_cluster(serving: Serving, cluster_id: ClusterId) -> None:
         here = f"belongs to cluster {serving.cluster_id}" if serving.cluster_id else "has joined no cluster yet"
         raise Refused(
             f"the request is for cluster {cluster_id[:64]}, this node {here}",
-            code="OTHER_CLUSTER" if serving.cluster_id else "NOT_JOINED",
+            code=ErrorCode.OTHER_CLUSTER if serving.cluster_id else ErrorCode.NOT_JOINED,
             hint="Look the table up again: another cluster may use this address now.",
         )
 
@@ -207,7 +208,7 @@ def behind(serving: Serving, revision: Revision, waited_ns: int) -> Definite:
     """The error for a view that does not show `revision` after `waited_ns`."""
     return Refused(
         f"node {serving.node} shows revision {serving.view.revision}, the request has seen {revision}",
-        code="BEHIND",
+        code=ErrorCode.BEHIND,
         hint=f"Another replica may serve; this one did not catch up in {waited_ns / SECOND_NS:g} s.",
     )
 
@@ -225,7 +226,7 @@ def check_generation(generation: Generation, view: Catalog) -> None:
         raise generation_changed(generation, here)
     raise Refused(
         f"this node's view is of generation {here}, the request of generation {generation}",
-        code="BEHIND",
+        code=ErrorCode.BEHIND,
         hint="Another replica may serve; this one does once it has recovered to what the cluster goes on from.",
     )
 
@@ -235,7 +236,7 @@ def table_in_use(view: Catalog, table: ObjectId) -> TableRecord:
     record = view.tables.get(table)
     if record is None or record.state is not UseState.IN_USE:
         name = f"table {table}" if record is None else f"table {view.table_name(record)}"
-        raise NotFound(f"{name} was dropped", code="TABLE_DROPPED", hint="SHOW TABLES lists what there is.")
+        raise NotFound(f"{name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what there is.")
     return record
 
 
@@ -245,7 +246,7 @@ def assigned_bucket(view: Catalog, table: ObjectId, bucket: BucketNumber, node: 
     if record is None or node not in record.replicas:
         raise Refused(
             f"bucket {bucket} of table {table} is not assigned to node {node}",
-            code="NOT_ASSIGNED",
+            code=ErrorCode.NOT_ASSIGNED,
             hint="Look the table up again: its buckets may have moved.",
         )
     return record
@@ -255,7 +256,7 @@ def missing(serving: Serving, segment: SegmentId) -> Definite:
     """The error for a segment that is not on this disk."""
     return Refused(
         f"node {serving.node} does not hold segment {segment}",
-        code="SEGMENT_MISSING",
+        code=ErrorCode.SEGMENT_MISSING,
         hint="Another replica may serve; this node fetches what it lacks.",
     )
 
@@ -264,6 +265,6 @@ def busy(what: str, most: int) -> Definite:
     """The error for one stream too many."""
     return Refused(
         f"this node has {most} {what} under way, as many as it takes",
-        code="BUSY",
+        code=ErrorCode.BUSY,
         hint="Another replica may serve; or try again with fewer streams at once.",
     )

@@ -12,6 +12,7 @@ from leasehold.core.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
 from leasehold.core.reads import all_read
 from leasehold.core.records import SegmentRecord, TableRecord
 from leasehold.core.rewrite import worth_rewriting
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -102,7 +103,7 @@ def _check_can_fit(table: TableRecord, catalog: Catalog, limits: PlanLimits) -> 
 def _too_many_segments(count: int, table: TableRecord, catalog: Catalog, limits: PlanLimits) -> Refused:
     return Refused(
         f"table {catalog.table_name(table)} has {count} segments, a plan of {limits.bytes_max} bytes names fewer",
-        code="TOO_MANY_SEGMENTS",
+        code=ErrorCode.TOO_MANY_SEGMENTS,
         hint="`leasehold rewrite` joins small segments; then write fewer, larger appends",
     )
 
@@ -110,6 +111,6 @@ def _too_many_segments(count: int, table: TableRecord, catalog: Catalog, limits:
 def _too_many_tables(count: int, limits: PlanLimits) -> Refused:
     return Refused(
         f"the SELECT reads {count} tables and views, more than one answer can plan",
-        code="TOO_MANY_TABLES",
+        code=ErrorCode.TOO_MANY_TABLES,
         hint=f"read at most {limits.tables_max} tables in one SELECT",
     )

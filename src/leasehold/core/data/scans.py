@@ -35,6 +35,7 @@ from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
 from leasehold.core.lease import guard
 from leasehold.core.messages import BatchMark, ReadTicket
 from leasehold.core.records import Field, SegmentRecord, TableRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite
 from leasehold.ids import SegmentId
 from leasehold.limits.flight import FLIGHT_READS_MAX
@@ -91,7 +92,7 @@ class Scans(Generic[B]):
             except MemoryError as error:
                 raise Definite(
                     f"there is no memory for a batch of segment {ticket.segment}",
-                    code="BUSY",
+                    code=ErrorCode.BUSY,
                     hint="Another replica may serve; or try again with fewer streams or columns at once.",
                 ) from error
 

@@ -13,6 +13,7 @@ from leasehold.core.records import TableRecord, TransactionRecord, TransactionSt
 from leasehold.core.replication import holders_needed
 from leasehold.core.rights import check_append
 from leasehold.core.seals import sealed
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
 
@@ -39,13 +40,13 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
     if not 1 <= ticket.schema_version <= table.schema_version:
         raise Refused(
             f"schema version {ticket.schema_version} of {view.table_name(table)} is not known",
-            code="SCHEMA_CHANGED",
+            code=ErrorCode.SCHEMA_CHANGED,
             hint="Look the table up again.",
         )
     if not is_segment_id(ticket.segment) or segment_transaction(ticket.segment) != ticket.transaction:
         raise Refused(
             f"segment {ticket.segment[:80]!r} is not of write transaction {ticket.transaction[:64]!r}",
-            code="BAD_SEGMENT",
+            code=ErrorCode.BAD_SEGMENT,
             hint="Begin the segment's id with the transaction's.",
         )
     record = _open(ticket, view)
@@ -84,7 +85,7 @@ def described(ticket: ForwardTicket, end: BytesEnd) -> StagedSegment:
     segment = end.segment
     came = (ticket.segment, ticket.table, ticket.bucket, end.size_bytes, end.sha256)
     if segment is None or came != (segment.id, segment.table, segment.bucket, segment.size_bytes, segment.sha256):
-        raise Refused("the sender describes another segment", code="BAD_MESSAGE", hint="upgrade the sender")
+        raise Refused("the sender describes another segment", code=ErrorCode.BAD_MESSAGE, hint="upgrade the sender")
     return segment
 
 
@@ -105,7 +106,9 @@ def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
     the write transaction."""
     table_in_use(view, ticket.table)
     if not is_segment_id(ticket.segment):
-        raise Refused(f"{ticket.segment[:80]!r} names no segment", code="BAD_SEGMENT", hint="upgrade the sender")
+        raise Refused(
+            f"{ticket.segment[:80]!r} names no segment", code=ErrorCode.BAD_SEGMENT, hint="upgrade the sender"
+        )
     transaction = segment_transaction(ticket.segment)
     record = view.transactions.get(transaction)
     if record is None or record.table != ticket.table:
@@ -137,7 +140,7 @@ def _open(ticket: WriteTicket, view: Catalog) -> TransactionRecord:
 def _not_open(transaction: TransactionId) -> Refused:
     return Refused(
         f"write transaction {transaction[:64]} is not open on this table",
-        code="TRANSACTION_UNKNOWN",
+        code=ErrorCode.TRANSACTION_UNKNOWN,
         hint="Open one and write the rows again.",
     )
 
@@ -145,6 +148,6 @@ def _not_open(transaction: TransactionId) -> Refused:
 def _ended(record: TransactionRecord) -> Refused:
     return Refused(
         f"write transaction {record.id} is {record.state}: it takes no more rows",
-        code="ABORTED" if record.state is TransactionState.ABORTED else "TRANSACTION_ENDED",
+        code=ErrorCode.ABORTED if record.state is TransactionState.ABORTED else ErrorCode.TRANSACTION_ENDED,
         hint="Open another one and write the rows again.",
     )

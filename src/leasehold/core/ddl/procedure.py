@@ -38,6 +38,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.rights import check_hidden, check_statement
 from leasehold.core.statements import Definition
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term, TransactionId
 from leasehold.limits.statements import STATEMENT_TEXT_KEPT
@@ -130,7 +131,7 @@ def finish(procedure: ProcedureRecord, catalog: Catalog) -> tuple[Change, ...]:
         record = catalog.statements.get(procedure.statement)
         if record is not None and record.outcome is Outcome.COMMITTED:
             return ()
-        raise Refused("the statement was rolled back", code="ROLLED_BACK", hint="run it again")
+        raise Refused("the statement was rolled back", code=ErrorCode.ROLLED_BACK, hint="run it again")
     if standing.step is not Step.PRE_STATE:
         return ()
     past = put(keys.procedure(procedure.number), msgspec.structs.replace(standing, step=Step.FINISHED))
@@ -156,7 +157,7 @@ def roll_back(
             return ()
     if standing is None or standing.step is not Step.PRE_STATE:
         text = f"procedure {procedure.number} is past its point of no return"
-        raise Refused(text, code="PAST_RETURN", hint="SHOW HISTORY tells what became of it")
+        raise Refused(text, code=ErrorCode.PAST_RETURN, hint="SHOW HISTORY tells what became of it")
     record = catalog.statements[procedure.statement]
     ended = msgspec.structs.replace(
         # The tables stay: if another statement drops them, the nodes that delete their files are that one's.
@@ -181,7 +182,7 @@ def procedure_to_cancel(number: int, catalog: Catalog) -> ProcedureRecord | None
         return None
     if procedure is None or procedure.step is not Step.PRE_STATE:
         hint = "SHOW HISTORY tells what became of it"
-        raise Refused(f"its change is committed: {record.text}", code="PAST_RETURN", hint=hint)
+        raise Refused(f"its change is committed: {record.text}", code=ErrorCode.PAST_RETURN, hint=hint)
     return procedure
 
 
@@ -190,7 +191,7 @@ def record_of(number: int, catalog: Catalog) -> StatementRecord:
     for record in catalog.statements.values():
         if record.order == number:
             return record
-    raise NotFound(f"no procedure {number}", code="NO_PROCEDURE", hint="SHOW PROCEDURES lists those that run")
+    raise NotFound(f"no procedure {number}", code=ErrorCode.NO_PROCEDURE, hint="SHOW PROCEDURES lists those that run")
 
 
 def leave_pending(

@@ -7,6 +7,7 @@ from leasehold.core.ddl.procedure import leader_changes
 from leasehold.core.dropped import cleaning
 from leasehold.core.messages import Receipt
 from leasehold.core.records import BarrierReceipt, Outcome, StatementRecord, Waited
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.units import MILLISECOND_NS
@@ -52,7 +53,7 @@ def timed_out(because: str) -> Refused:
     """The refusal of a statement whose timeout came first."""
     return Refused(
         f"its timeout was over before it began: {because}",
-        code="TIMED_OUT",
+        code=ErrorCode.TIMED_OUT,
         hint="nothing changed; run it again with a longer timeout, SHOW PROCEDURES tells what runs",
     )
 

@@ -106,6 +106,7 @@ from leasehold.core.origin import Origin
 from leasehold.core.plan import Context
 from leasehold.core.records import BarrierReceipt, Claim, ProcedureRecord, Step, Waited
 from leasehold.core.statements import Definition
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term
 from leasehold.limits.units import MILLISECOND_NS
@@ -373,7 +374,11 @@ class StatementRun:
     # ------------------------------------------------------------ errors
 
     def _on_failed(self, event: EffectFailed, catalog: Catalog) -> Effects:
-        if self._state is RunState.CROSSING and isinstance(event.error, Refused) and event.error.code == "ROLLED_BACK":
+        if (
+            self._state is RunState.CROSSING
+            and isinstance(event.error, Refused)
+            and event.error.code == ErrorCode.ROLLED_BACK
+        ):
             return self._restore(catalog.revision)
         return self._fail(event.error)
 

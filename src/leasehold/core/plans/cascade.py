@@ -19,6 +19,7 @@ from leasehold.core.records import (
     UseState,
     ViewRecord,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import FieldId, ObjectId
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
@@ -50,7 +51,7 @@ def dropping(
             # CASCADE claims all views, so that only EXPLAIN, which waits for nobody, meets one that goes already.
             raise Refused(
                 f"view {catalog.table_name(view)} is being dropped by another statement",
-                code="UNDER_WAY",
+                code=ErrorCode.UNDER_WAY,
                 hint="run it again once SHOW PROCEDURES says that one has ended",
             )
         change, hidden = hide_view(view)
@@ -70,15 +71,15 @@ def bounded(plan: Plan, catalog: Catalog) -> Plan:
     hint = "drop some of it first"
     if len(plan.hides) > CASCADE_OBJECTS_MAX:
         text = f"{len(plan.hides)} objects would go at once, over {CASCADE_OBJECTS_MAX}"
-        raise Refused(text, code="TOO_LARGE", hint=hint)
+        raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     records = sum(_records(hidden, catalog) for hidden in plan.hides)
     if records > CASCADE_RECORDS_MAX:
         text = f"{records} buckets, DELETEs and rights would go at once, over {CASCADE_RECORDS_MAX}"
-        raise Refused(text, code="TOO_LARGE", hint=hint)
+        raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     size = sum(len(one.key) + len(one.value or b"") + CHANGE_FRAMING_BYTES for one in plan.changes)
     if size > CASCADE_BYTES_MAX:
         text = f"the descriptions of what would go take {size} bytes, over {CASCADE_BYTES_MAX}"
-        raise Refused(text, code="TOO_LARGE", hint=hint)
+        raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     return plan
 
 

@@ -24,6 +24,7 @@ from leasehold.core.statements import (
     fold,
 )
 from leasehold.core.types import ColumnType, Decimal, Plain, parse_type, render_type
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import FieldId, SchemaVersion
 from leasehold.limits.statements import COLUMNS_MAX, DECIMAL_PRECISION_MAX
@@ -72,13 +73,15 @@ def add_columns(statement: AddColumns, catalog: Catalog, _context: Context) -> P
     if not missing:
         return None
     if len(table.fields) + len(missing) > COLUMNS_MAX:
-        raise Refused(f"a table has at most {COLUMNS_MAX} columns", code="TOO_MANY_COLUMNS", hint="use a second table")
+        raise Refused(
+            f"a table has at most {COLUMNS_MAX} columns", code=ErrorCode.TOO_MANY_COLUMNS, hint="use a second table"
+        )
     added = numbered(tuple(missing), table.next_field, old_rows=True)
     for field in added:
         if not field.nullable and field.initial is None:
             raise Refused(
                 f"column {field.name} is NOT NULL: the rows that are there need a value",
-                code="NEEDS_DEFAULT",
+                code=ErrorCode.NEEDS_DEFAULT,
                 hint=f"give it one: {field.name} {field.type} NOT NULL DEFAULT ..",
             )
     grown = msgspec.structs.replace(table, next_field=FieldId(table.next_field + len(added)))
@@ -109,7 +112,7 @@ def move_column(statement: MoveColumn, catalog: Catalog, _context: Context) -> P
         before = field_named(table, statement.after)
         if before.id == field.id:
             text = f"column {field.name} can't come after itself"
-            raise Refused(text, code="BAD_PLACE", hint="name another column")
+            raise Refused(text, code=ErrorCode.BAD_PLACE, hint="name another column")
         place = others.index(before) + 1
     fields = (*others[:place], field, *others[place:])
     return None if fields == table.fields else _additive(table, fields, catalog)
@@ -126,7 +129,7 @@ def widen_column(statement: WidenColumn, catalog: Catalog, _context: Context) ->
         wider = _wider(now)
         raise Refused(
             f"column {field.name} is {field.type}: not all of its values fit {asked}",
-            code="NARROWING",
+            code=ErrorCode.NARROWING,
             hint=f"it can become {wider}" if wider else f"{field.type} can become nothing else: add a column instead",
         )
     return _changed(table, msgspec.structs.replace(field, type=asked), catalog)
@@ -169,11 +172,11 @@ def drop_column(statement: DropColumn, catalog: Catalog, _context: Context) -> P
     if field.id in (table.cluster_by, table.time_column):
         raise Refused(
             f"column {field.name} decides where rows go or when they expire",
-            code="COLUMN_IN_USE",
+            code=ErrorCode.COLUMN_IN_USE,
             hint="make a table without it and copy the rows",
         )
     if len(live_fields(table)) == 1:
-        raise Refused(f"{field.name} is the only column", code="LAST_COLUMN", hint="drop the table instead")
+        raise Refused(f"{field.name} is the only column", code=ErrorCode.LAST_COLUMN, hint="drop the table instead")
     check_not_deleted_by(table, field, statement.table, catalog)
     what = f"column {field.name} of {statement.table} can't be dropped"
     views = views_that_go({table.id: field.id}, what, catalog, cascade=statement.cascade)

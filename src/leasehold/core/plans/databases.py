@@ -12,6 +12,7 @@ from leasehold.core.plans.readers import views_reading
 from leasehold.core.plans.rights import forget_rights
 from leasehold.core.records import DatabaseRecord, HiddenDatabase, UseState
 from leasehold.core.statements import AlterDatabase, CreateDatabase, DropDatabase
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
 
 
@@ -54,7 +55,7 @@ def drop_database(statement: DropDatabase, catalog: Catalog, _context: Context) 
     if held and not statement.cascade:
         raise Refused(
             f"database {database.name} holds {len(tables)} tables and {len(views)} views, {held[0].name} among them",
-            code="NOT_EMPTY",
+            code=ErrorCode.NOT_EMPTY,
             hint="drop them first, or use CASCADE: then they go too",
         )
     readers = views_reading(dict.fromkeys(one.id for one in held), catalog)

@@ -18,6 +18,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.rights import CLUSTER, keeps_administrator
 from leasehold.core.statements import CreateRole, CreateUser, DropPrincipal, RenamePrincipal, SetPassword
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import PrincipalId
 from leasehold.limits.people import PRINCIPALS_MAX
@@ -120,7 +121,7 @@ def _new(
 ) -> tuple[PrincipalRecord, CountersRecord]:
     if len(catalog.principals) >= PRINCIPALS_MAX:
         text = f"there are {PRINCIPALS_MAX} users and roles, as many as there may be"
-        raise Refused(text, code="TOO_MANY_PRINCIPALS", hint="DROP USER or DROP ROLE makes room")
+        raise Refused(text, code=ErrorCode.TOO_MANY_PRINCIPALS, hint="DROP USER or DROP ROLE makes room")
     number, numbers = next_object(catalog)
     assert (password_hash is not None) == (kind is PrincipalKind.USER), "users have passwords, roles have none"
     record = PrincipalRecord(
@@ -141,4 +142,4 @@ def _check_unused(found: PrincipalRecord, catalog: Catalog) -> None:
     if users:
         shown = ", ".join(users[:NAMES_SHOWN]) + (" .." if len(users) > NAMES_SHOWN else "")
         text = f"role {found.name} is one of {len(users)} users: {shown}"
-        raise Refused(text, code="ROLE_IN_USE", hint=f"REVOKE ROLE {found.name} FROM each of them first")
+        raise Refused(text, code=ErrorCode.ROLE_IN_USE, hint=f"REVOKE ROLE {found.name} FROM each of them first")

@@ -11,6 +11,7 @@ from leasehold.core.operations import Change
 from leasehold.core.plan import Context, Plan, counters, put, put_bounded
 from leasehold.core.records import ExpiredRows, HorizonRecord, TableRecord
 from leasehold.core.statements import AlterProperties, Comment, OnDatabase, OnTable, OnView
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.limits.statements import PROPERTIES_MAX
 
@@ -30,7 +31,7 @@ def changed_properties(now: Mapping[str, str], asked: Mapping[str, str | None], 
             raise NotFound(f"no property {key}", hint="use IF EXISTS, or look at what there is")
     if len(after) > PROPERTIES_MAX:
         text = f"there would be {len(after)} properties, over {PROPERTIES_MAX}"
-        raise Refused(text, code="BAD_PROPERTY", hint="take some away first")
+        raise Refused(text, code=ErrorCode.BAD_PROPERTY, hint="take some away first")
     return after
 
 
@@ -69,7 +70,7 @@ def _new_ttl_ns(statement: AlterProperties, table: TableRecord) -> int | None:
             if table.time_column is None:
                 raise Refused(
                     f"table {statement.table} has no time column, by which rows expire",
-                    code="NO_TIME_COLUMN",
+                    code=ErrorCode.NO_TIME_COLUMN,
                     hint="make a table with TBLPROPERTIES ('time_column' = '..') and copy the rows",
                 )
             return asked

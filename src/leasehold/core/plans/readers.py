@@ -15,6 +15,7 @@ from leasehold.core.operations import Change
 from leasehold.core.plan import put
 from leasehold.core.records import HiddenView, Need, UseState, ViewRecord
 from leasehold.core.statements import TableName
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import FieldId, ObjectId
 from leasehold.limits.statements import NAMES_IN_ERROR_MAX
@@ -51,7 +52,7 @@ def refuse_needed(
     if readers:
         raise Refused(
             f"{what}: {listed(readers, catalog)} read{'s' if len(readers) == 1 else ''} it",
-            code="VIEW_NEEDS_IT",
+            code=ErrorCode.VIEW_NEEDS_IT,
             hint=hint or "with CASCADE at the end, those views are dropped too",
         )
 

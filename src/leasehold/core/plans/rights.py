@@ -19,6 +19,7 @@ from leasehold.core.records import (
 )
 from leasehold.core.rights import CLUSTER, keeps_administrator
 from leasehold.core.statements import Grant, GrantRole, On, OnCluster, OnDatabase, OnTable, OnView, Revoke, RevokeRole
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import ObjectId, PrincipalId
 from leasehold.limits.people import ROLES_PER_USER_MAX
@@ -58,7 +59,7 @@ def grant_role(statement: GrantRole, catalog: Catalog, _context: Context) -> Pla
         return None
     if len(user.roles) >= ROLES_PER_USER_MAX:
         text = f"{user.name} has {ROLES_PER_USER_MAX} roles, as many as there may be"
-        raise Refused(text, code="TOO_MANY_ROLES", hint=f"REVOKE ROLE .. FROM {user.name} makes room")
+        raise Refused(text, code=ErrorCode.TOO_MANY_ROLES, hint=f"REVOKE ROLE .. FROM {user.name} makes room")
     record = msgspec.structs.replace(user, roles=(*user.roles, role.id))
     return Plan(changes=(put(keys.principal(user.id), record),), counters=counters(catalog))
 

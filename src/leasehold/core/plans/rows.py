@@ -10,6 +10,7 @@ from leasehold.core.plan import Context, Plan, counters, put
 from leasehold.core.records import Comparison, DeleteRecord, Field, HiddenRows, TableRecord, UseState
 from leasehold.core.rewrite import live_deletes, unspent
 from leasehold.core.statements import Condition, DeleteRows, TableName
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import CONDITIONS_MAX
 from leasehold.limits.upkeep import DELETES_MAX
@@ -28,7 +29,7 @@ def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> P
     if live >= DELETES_MAX:
         raise Refused(
             f"the files of {statement.table} hold rows of {live} DELETEs, as many as may be",
-            code="TOO_MANY_DELETES",
+            code=ErrorCode.TOO_MANY_DELETES,
             hint=f"`leasehold rewrite {statement.table}` takes the rows out of the files; then delete again",
         )
     number = table.deletes + 1
@@ -45,11 +46,13 @@ def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> P
 
 def _comparisons(where: tuple[Condition, ...], table: TableRecord) -> tuple[Comparison, ...]:
     if not where:
-        raise Refused("DELETE without a condition", code="NO_CONDITION", hint="DROP TABLE takes all rows at once")
+        raise Refused(
+            "DELETE without a condition", code=ErrorCode.NO_CONDITION, hint="DROP TABLE takes all rows at once"
+        )
     if len(where) > CONDITIONS_MAX:
         raise Refused(
             f"{len(where)} conditions, at most {CONDITIONS_MAX} fit one DELETE",
-            code="TOO_MANY_CONDITIONS",
+            code=ErrorCode.TOO_MANY_CONDITIONS,
             hint="a time range and a few equalities are meant; delete in several statements",
         )
     return tuple(_comparison(one, table) for one in where)
@@ -61,7 +64,7 @@ def _comparison(condition: Condition, table: TableRecord) -> Comparison:
     if value is None:
         raise Refused(
             f"column {field.name} is compared with NULL, which no value ever fulfils",
-            code="BAD_VALUE",
+            code=ErrorCode.BAD_VALUE,
             hint="compare it with a value; rows without one can't be named in a DELETE",
         )
     return Comparison(field=field.id, operator=condition.operator, value=value)
@@ -97,6 +100,6 @@ def check_not_deleted_by(table: TableRecord, field: Field, name: TableName, cata
     if deletes_using(table, field, catalog):
         raise Refused(
             f"column {field.name} of {name} tells which rows are deleted, and files still hold some of them",
-            code="COLUMN_IN_USE",
+            code=ErrorCode.COLUMN_IN_USE,
             hint=f"`leasehold rewrite {name}` takes them out; the column can be dropped some ten minutes later",
         )

@@ -15,6 +15,7 @@ from leasehold.core.plans.rights import forget_rights
 from leasehold.core.records import BucketRecord, DroppedRecord, HiddenTable, TableRecord, UseState
 from leasehold.core.replication import place, staying
 from leasehold.core.statements import CreateTable, DropTable, RenameTable, TableName, fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, NodeId, SchemaVersion
 
@@ -80,7 +81,7 @@ def rename_table(statement: RenameTable, catalog: Catalog, _context: Context) ->
     if fold(statement.to.database) != fold(statement.table.database):
         raise Refused(
             f"{statement.to} is in another database",
-            code="OTHER_DATABASE",
+            code=ErrorCode.OTHER_DATABASE,
             hint=f"rename it to {TableName(statement.table.database, statement.to.table)}",
         )
     refuse_needed({table.id: None}, f"table {statement.table} can't be renamed", catalog, hint=READERS_FIRST)

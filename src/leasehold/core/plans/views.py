@@ -13,6 +13,7 @@ from leasehold.core.plans.readers import READERS_FIRST, check_name_free, listed,
 from leasehold.core.plans.rights import forget_rights
 from leasehold.core.records import HiddenView, Need, UseState, ViewRecord
 from leasehold.core.statements import CreateView, DropView, RenameView, TableName, fold
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import ObjectId
 from leasehold.limits.statements import NAMES_IN_ERROR_MAX, VIEW_DEPTH_MAX
@@ -60,7 +61,7 @@ def rename_view(statement: RenameView, catalog: Catalog, _context: Context) -> P
     if fold(statement.to.database) != fold(statement.view.database):
         raise Refused(
             f"{statement.view} can't be moved to database {statement.to.database}",
-            code="OTHER_DATABASE",
+            code=ErrorCode.OTHER_DATABASE,
             hint="create it there, then drop it here",
         )
     if statement.to.table == standing.name:
@@ -106,14 +107,14 @@ def _check_depth(view: ViewRecord, name: TableName, catalog: Catalog) -> None:
     if view.id in below:
         through = tuple(one for one in above if one.id in below and one.id != view.id)
         text = f"view {name} would read itself" + (f", through {listed(through, catalog)}" if through else "")
-        raise Refused(text, code="CYCLIC_VIEW", hint="read what those views read instead")
+        raise Refused(text, code=ErrorCode.CYCLIC_VIEW, hint="read what those views read instead")
     depth = 1 + max((below[one.object] for one in view.needs if one.object in below), default=0)
     changed = catalog.changed((put(keys.view(view.id), view),))
     deepest = max([depth, *_depths((Need(object=one.id, fields=()) for one in above), changed).values()])
     if deepest > VIEW_DEPTH_MAX:
         raise Refused(
             f"view {name}: views would read each other {deepest} deep, over {VIEW_DEPTH_MAX}",
-            code="VIEW_TOO_DEEP",
+            code=ErrorCode.VIEW_TOO_DEEP,
             hint="read the tables instead of views on them",
         )
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from leasehold.core import keys
 from leasehold.core.messages import Receipt
 from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.error_codes import ErrorCode
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.bounds import Bounds
@@ -28,7 +29,7 @@ from leasehold.testing.versions import Versions
 LEADER_CHANGE_NS: Final = 7_700_000_000
 UNRECORDED_NS: Final = 60 * SECOND_NS
 """How long before its answer a statement that wrote nothing may have run."""
-NO_OUTCOME: Final = frozenset({"BUSY", "NOT_LEADER", "NOT_INITIALISED"})
+NO_OUTCOME: Final = frozenset({ErrorCode.BUSY, ErrorCode.NOT_LEADER, ErrorCode.NOT_INITIALISED})
 """Refusals that leave the statement to be asked for again."""
 
 DURABLE_FIRST: Final = frozenset({Outcome.ROLLED_BACK, Outcome.COMMITTED_PENDING})
@@ -171,7 +172,7 @@ def _recorded(known: Statements, record: StatementRecord) -> str | None:
 def _answered(oracle: Oracle, known: Statements, told: Answered) -> str | None:
     answer, before = told.answer, known.heard.get(told.statement)
     if isinstance(answer, str):
-        if answer in NO_OUTCOME or (answer == "NO_STATEMENT" and _may_be_unknown(oracle, told.statement)):
+        if answer in NO_OUTCOME or (answer == ErrorCode.NO_STATEMENT and _may_be_unknown(oracle, told.statement)):
             return None
         if isinstance(before, Receipt) or told.statement in known.ends:
             return f"statement {told.statement} had ended and is refused now ({answer})"

@@ -12,6 +12,7 @@ from typing import Final
 from leasehold.core import keys
 from leasehold.core.grantor import AcceptSurrender, SendGrant
 from leasehold.core.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
+from leasehold.error_codes import ErrorCode
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Heard, ProcessEnded, Reported
@@ -101,9 +102,9 @@ def _changed(news: Committed) -> list[tuple[NodeId, What]]:
 
 def _ended(news: ProcessEnded) -> str | None:
     who = f"{news.host} (node {news.node}, incarnation {news.incarnation})"
-    if news.code == "REMOVED" and news.record is not None and news.record.removed:
+    if news.code == ErrorCode.REMOVED and news.record is not None and news.record.removed:
         return None
-    if news.code != "SUPERSEDED":
+    if news.code != ErrorCode.SUPERSEDED:
         return f"{who} ended: {news.text} ({news.code})"
     record = news.record
     newest = record is not None and not record.removed and record.incarnation == news.incarnation
