@@ -20,8 +20,8 @@ from leasehold.cli.output import note
 from leasehold.client.cluster import Cluster
 from leasehold.client.locate import CLUSTER_FILE, ClusterFile
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.messages import Receipt
-from leasehold.core.operations import Txn, TxnResult
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.operations import Txn, TxnResult
 from leasehold.errors import NotInitialised, NotLeader
 from leasehold.ids import ClusterId
 from leasehold.limits.messages import FORMAT_VERSION

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from leasehold.coordinator.writer import Writer
-from leasehold.core.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 from leasehold.wire.clock import BoottimeClock
 

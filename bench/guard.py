@@ -5,17 +5,17 @@ from time import perf_counter_ns
 
 from bench.figures import Figure, Table, median, ratios, spread
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import Context, put
 from leasehold.core.data.read_access import authorise
 from leasehold.core.data.requests import guarded
 from leasehold.core.ddl import Request, begin
-from leasehold.core.generations import generation_of
-from leasehold.core.lease import Lease, guard
-from leasehold.core.messages import ReadTicket
-from leasehold.core.plan import Context, put
-from leasehold.core.records import CountersRecord, NodeRecord, SegmentRecord
-from leasehold.core.statements import CreateDatabase, CreateTable, TableName
+from leasehold.core.lease.holder import Lease, guard
+from leasehold.core.membership.generations import generation_of
+from leasehold.core.words import keys
+from leasehold.core.words.messages import ReadTicket
+from leasehold.core.words.records import CountersRecord, NodeRecord, SegmentRecord
+from leasehold.core.words.statements import CreateDatabase, CreateTable, TableName
 from leasehold.ids import (
     BucketNumber,
     ClusterId,
@@ -29,7 +29,7 @@ from leasehold.ids import (
     Term,
 )
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.published import Published
+from leasehold.node.agent.published import Published
 from leasehold.sql.parse import parse
 from leasehold.wire.clock import BoottimeClock
 

@@ -25,13 +25,13 @@ from bench.filling import writing
 from bench.renewals import many_nodes
 from leasehold.client.cluster import Cluster
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.drift import grant_bound_ns
-from leasehold.core.messages import ClusterStatus
-from leasehold.core.operations import Change
-from leasehold.core.plan import put
-from leasehold.core.records import ColumnStatistics, SegmentRecord
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.lease.drift import grant_bound_ns
+from leasehold.core.words import keys
+from leasehold.core.words.messages import ClusterStatus
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import ColumnStatistics, SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import BucketNumber, FieldId, LineageHash, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS

@@ -16,10 +16,7 @@ from typing import cast
 import msgspec
 import uvloop
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.identity import CAPABILITIES
-from leasehold.core.lease import (
+from leasehold.core.lease.holder import (
     Applied,
     GrantReceived,
     Holder,
@@ -29,8 +26,11 @@ from leasehold.core.lease import (
     SessionEstablished,
     TimePassed,
 )
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import (
+from leasehold.core.membership.identity import CAPABILITIES
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import (
     Allocate,
     AllocateAnswer,
     ClusterFacts,

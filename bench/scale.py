@@ -20,14 +20,14 @@ from bench.filling import writing
 from bench.threads import Threads
 from leasehold.client.cluster import Cluster
 from leasehold.coordinator.runtime import read_catalog
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.messages import Rows
-from leasehold.core.operations import Change
-from leasehold.core.plan import Context, put
-from leasehold.core.plans import plan
-from leasehold.core.statements import ColumnDefinition, CreateTable, TableName
-from leasehold.core.types import Plain
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import Context, put
+from leasehold.core.ddl.plans import plan
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.operations import Change
+from leasehold.core.words.statements import ColumnDefinition, CreateTable, TableName
+from leasehold.core.words.types import Plain
 from leasehold.errors import LeaseholdError
 from leasehold.limits.requests import COMMAND_QUEUE_MAX
 from leasehold.limits.statements import COLUMNS_MAX

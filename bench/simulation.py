@@ -6,7 +6,7 @@ import time
 
 from bench.figures import Figure, Table, median, quantile
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.simulation import Outcome, simulate
+from leasehold.testing.simulation import RunResult, simulate
 
 SEEDS, ROUNDS = 30, 3
 SMALLEST = 1, 1
@@ -15,7 +15,7 @@ FIRST_SEED = 1
 AIM = 200
 
 
-def timed(seed: int) -> tuple[Outcome, float, float]:
+def timed(seed: int) -> tuple[RunResult, float, float]:
     """One run, with its CPU seconds and its real ones."""
     gc.collect()
     began, used = time.perf_counter(), time.process_time()

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figures import Figure, Table, median, ratios, spread
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
-from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.lineage import GENESIS
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import (
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import (
     BucketRecord,
     Claiming,
     ColumnStatistics,

@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.lineage import GENESIS
-from leasehold.core.shelf import Holding
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import Holding
+from leasehold.core.words import keys
+from leasehold.core.words.lineage import GENESIS
 from leasehold.ids import LineageHash, Revision
 from leasehold.testing.metastorage import MemoryStore
 

@@ -10,8 +10,8 @@ from typing import Final
 import grpc
 import pytest
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX, REQUESTS_UNREAD_MAX

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import flight
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import ReadTicket, WriteTicket
+from leasehold.core.words.messages import ReadTicket, WriteTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import SegmentId
 from leasehold.limits.flight import (

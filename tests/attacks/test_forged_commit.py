@@ -8,8 +8,8 @@ import pytest
 
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Holder, StagedSegment, TableFacts
-from leasehold.core.records import ColumnStatistics
+from leasehold.core.words.messages import SegmentHolder, StagedSegment, TableFacts
+from leasehold.core.words.records import ColumnStatistics
 from leasehold.errors import Refused
 from leasehold.ids import SegmentId, TransactionId
 from leasehold.wire.entropy import SystemEntropy
@@ -85,7 +85,7 @@ def invented(facts: TableFacts) -> StagedSegment:
         size_bytes=1_000,
         sha256=b"h" * 32,
         statistics=(),
-        holders=tuple(Holder(node=node, incarnation=incarnations[node]) for node in bucket.replicas),
+        holders=tuple(SegmentHolder(node=node, incarnation=incarnations[node]) for node in bucket.replicas),
     )
 
 

@@ -10,8 +10,9 @@ import grpc
 import pytest
 
 from leasehold.client.cluster import connect
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import (
+from leasehold.core.membership.proofs import coordinator_proof, derive_keys
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import (
     ChallengeCoordinator,
     ClusterFacts,
     CoordinatorProof,
@@ -19,7 +20,6 @@ from leasehold.core.messages import (
     SessionOpened,
     WhoAreYou,
 )
-from leasehold.core.proofs import coordinator_proof, derive_keys
 from leasehold.errors import Refused, Superseded, Unauthenticated
 from leasehold.ids import Nonce, Revision
 from leasehold.limits.clients import CALL_TIMEOUT_NS

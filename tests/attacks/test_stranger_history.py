@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from leasehold.core.messages import AskOutcome, AskReceipts, Execute, Message, Receipt
+from leasehold.core.words.messages import AskOutcome, AskReceipts, Execute, Message, Receipt
 from leasehold.errors import LeaseholdError
 from leasehold.ids import LoginToken, StatementId
 from leasehold.limits.clients import CALL_TIMEOUT_NS

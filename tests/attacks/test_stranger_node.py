@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from leasehold.core.identity import CAPABILITIES
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import (
+from leasehold.core.membership.identity import CAPABILITIES
+from leasehold.core.membership.proofs import derive_keys, with_proof
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import (
     Allocate,
     AskIncarnation,
     AskSnapshot,
@@ -19,8 +20,7 @@ from leasehold.core.messages import (
     Message,
     OpenSession,
 )
-from leasehold.core.proofs import derive_keys, with_proof
-from leasehold.core.records import Allocated
+from leasehold.core.words.records import Allocated
 from leasehold.errors import Forbidden, LeaseholdError, NotLeader, Refused, Superseded
 from leasehold.ids import BucketNumber, NodeId, Nonce, Revision, Session, Token
 from leasehold.limits.clients import CALL_TIMEOUT_NS

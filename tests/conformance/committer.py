@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from leasehold.core.operations import Change, Txn
+from leasehold.core.words.operations import Change, Txn
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.operations import Change, Txn, TxnResult
-from leasehold.core.records import ClusterRecord, LeaderRecord
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.operations import Change, Txn, TxnResult
+from leasehold.core.words.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Definite, Indefinite
 from leasehold.ids import ClusterId, Generation, Revision
 from leasehold.limits.messages import FORMAT_VERSION

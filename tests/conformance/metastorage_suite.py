@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from leasehold.core.operations import Change, Exists, KeyValue, Missing, ModifiedAt, Txn, TxnResult, ValueIs
+from leasehold.core.words.operations import Change, Exists, KeyValue, Missing, ModifiedAt, Txn, TxnResult, ValueIs
 from leasehold.errors import Refused
 from leasehold.ids import Revision
 from leasehold.limits.messages import KEY_BYTES_MAX, VALUE_BYTES_MAX

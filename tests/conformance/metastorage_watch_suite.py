@@ -5,7 +5,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from leasehold.core.operations import Change, Missing, RevisionChanges, Txn
+from leasehold.core.words.operations import Change, Missing, RevisionChanges, Txn
 from leasehold.errors import Indefinite
 from leasehold.ids import Revision
 from leasehold.limits.messages import VALUE_BYTES_MAX

@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.identity import hash_secret
-from leasehold.core.plan import put
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import NodeRecord, SegmentRecord
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words import keys
+from leasehold.core.words.records import NodeRecord, SegmentRecord
 from leasehold.errors import LeaseholdError, OutcomeUnknown
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SchemaVersion, SegmentId, Session
-from leasehold.node.published import Published
-from leasehold.node.segments import LocalDisk
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.disk_port import LocalDisk
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.dataplane import DataNode, DataService
 from leasehold.testing.disk import MemoryDisk, SegmentDisk

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leasehold.core.operations import (
+from leasehold.core.words.operations import (
     Change,
     Compare,
     Exists,

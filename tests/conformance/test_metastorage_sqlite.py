@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leasehold.core.operations import Change, Exists, KeyValue, Txn
+from leasehold.core.words.operations import Change, Exists, KeyValue, Txn
 from leasehold.errors import BadDirectory, Corrupt, Definite, Indefinite, Refused
 from leasehold.ids import Revision
 from leasehold.limits.messages import FORMAT_VERSION, VALUE_BYTES_MAX

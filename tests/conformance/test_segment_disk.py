@@ -7,8 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
-from leasehold.core.messages import FetchTicket
-from leasehold.core.reconcile import Emptied, OnDisk
+from leasehold.core.replicas.reconcile import Emptied, OnDisk
+from leasehold.core.words.messages import FetchTicket
 from leasehold.errors import AlreadyExists, LeaseholdError, OutcomeUnknown
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
 from leasehold.limits.units import SECOND_NS

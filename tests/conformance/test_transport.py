@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leasehold.core.messages import AskReceipts, AskStatus, JoinWait, Message, WhoAreYou
+from leasehold.core.words.messages import AskReceipts, AskStatus, JoinWait, Message, WhoAreYou
 from leasehold.errors import BadSettings, Definite, Fenced, Indefinite, LeaseholdError, NotLeader, Unreachable
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX

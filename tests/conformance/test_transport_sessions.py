@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leasehold.core.messages import JoinWait, WhoAreYou
+from leasehold.core.words.messages import JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, Unreachable
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Connection

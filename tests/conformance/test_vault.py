@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, Refused
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Nonce, Revision, Token
 from leasehold.testing.vault import VaultDisk

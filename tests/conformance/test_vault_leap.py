@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
 from leasehold.errors import Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.wire.ports import Vault

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from leasehold.core.messages import AskReceipts, Execute, JoinWait, Message
+from leasehold.core.words.messages import AskReceipts, Execute, JoinWait, Message
 from leasehold.errors import Fenced, LeaseholdError, NotLeader, Refused, Unreachable
 from leasehold.ids import StatementId
 from leasehold.limits.messages import MESSAGE_BYTES_MAX

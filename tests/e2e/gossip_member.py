@@ -17,7 +17,7 @@ from leasehold.ids import ClusterId, NodeId
 from leasehold.wire import cluster_key, udp
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.gossip import Change, Gossip
+from leasehold.wire.gossip import Gossip, MemberChange
 
 
 def tell(**what: object) -> None:
@@ -25,7 +25,7 @@ def tell(**what: object) -> None:
     sys.stdout.flush()
 
 
-def notice(change: Change) -> None:
+def notice(change: MemberChange) -> None:
     state = None if change.state is None else change.state.name
     tell(name=change.member.name, state=state, address=change.member.address)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from leasehold.client.locate import KEY_FILE
-from leasehold.core.messages import NodeStatus
-from leasehold.core.operations import StoredProjection
-from leasehold.core.records import IdentityRecord
+from leasehold.core.words.messages import NodeStatus
+from leasehold.core.words.operations import StoredProjection
+from leasehold.core.words.records import IdentityRecord
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.local.files import ADDRESS_FILE, GOSSIP_FILE, read_address
-from leasehold.local.waiting import wait_until_active
+from leasehold.local.wait import wait_until_active
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.store import FILE_NAME, SqliteVault
 from leasehold.wire.clock import sleep_ns

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, Self, get_args
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.core.messages import Receipt, Rows
-from leasehold.core.records import Outcome
-from leasehold.core.statements import AnyStatement, Definition
+from leasehold.core.words.messages import Receipt, Rows
+from leasehold.core.words.records import Outcome
+from leasehold.core.words.statements import AnyStatement, Definition
 from leasehold.errors import LeaseholdError
 from leasehold.sql.parse import parse
 from tests.documents import ROOT

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.client.cluster import connect
-from leasehold.core.messages import ClusterFacts, Execute, Message, Receipt, WhoAreYou
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import ClusterFacts, Execute, Message, Receipt, WhoAreYou
+from leasehold.core.words.records import Outcome
 from leasehold.errors import BadDirectory, Unreachable
 from leasehold.ids import ClusterId, Generation, Revision, Term
 from leasehold.local.files import write_whole

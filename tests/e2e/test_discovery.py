@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.locate import CLUSTER_FILE, KEY_FILE
-from leasehold.core.messages import ClusterStatus, NodeStatus
+from leasehold.core.words.messages import ClusterStatus, NodeStatus
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.units import SECOND_NS

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from leasehold.core.statements import AnyStatement
+from leasehold.core.words.statements import AnyStatement
 from tests.documents import PAGES, ROOT, rows, section
 from tests.e2e.pages import Reader, blocks
 

@@ -10,8 +10,8 @@ import pytest
 from pyarrow import flight
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import NodeRecovery, NodeStatus
-from leasehold.core.records import SegmentRecord
+from leasehold.core.words.messages import NodeRecovery, NodeStatus
+from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS

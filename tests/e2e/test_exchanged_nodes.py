@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Receipt, Rows, WaitingFor
-from leasehold.core.records import SettledHow, Waited
+from leasehold.core.words.messages import Receipt, Rows, WaitingFor
+from leasehold.core.words.records import SettledHow, Waited
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from tests.e2e.cluster import RunningCluster

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.data.reading import reading_order
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome
+from leasehold.core.data.reader import reading_order
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Outcome
 from leasehold.errors import Definite, NotFound
 from leasehold.ids import StatementId
 from leasehold.limits.clients import SCAN_STREAMS

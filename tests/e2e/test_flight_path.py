@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from leasehold.client.append import stage
 from leasehold.client.scan import read_plan, read_segment
-from leasehold.core import keys
-from leasehold.core.messages import StagedSegment
-from leasehold.core.plan import put
-from leasehold.core.statements import Definition
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.messages import StagedSegment
+from leasehold.core.words.statements import Definition
 from leasehold.errors import Refused, Unreachable
 from leasehold.storage.servelog import read_serve_log
 from tests.unit.client.pace import paced
@@ -383,8 +383,8 @@ STOPS_ITSELF = """
 import os, signal, sys
 import pyarrow as pa
 from pyarrow import flight
-from leasehold.core.codec import encode
-from leasehold.core.messages import BatchMark
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import BatchMark
 from leasehold.wire.flight import read_ticket
 from leasehold.storage.schema import arrow_schema
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Allocated, Claiming, Joining, SettledHow
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Allocated, Claiming, Joining, SettledHow
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.nodes import Node, contents, identity, projection
 from tests.e2e.small_disk import SmallDisk

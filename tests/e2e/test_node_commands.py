@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from leasehold.cli.output import Output
-from leasehold.cli.standalone import Asked, run_standalone
+from leasehold.cli.standalone import StandaloneOptions, run_standalone
 from leasehold.client.cluster import Cluster, connect
-from leasehold.node import exporting
-from leasehold.node import standalone as node_standalone
-from leasehold.node.standalone import Standalone
+from leasehold.node.directory import export as exporting
+from leasehold.node.directory import standalone as node_standalone
+from leasehold.node.directory.standalone import Standalone
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import Ran, command, leasehold
 from tests.e2e.waiting import wait_until, wait_until_whole
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_what_reads_segments_at_once(
     both, _ = table_ids(directory)
     if "export" in words:
         words = words | {"export": files(directory, both)[0].stem}
-    asked = Asked(**{"check": False, "repair": False, "export": None, "to": None} | words)
+    asked = StandaloneOptions(**{"check": False, "repair": False, "export": None, "to": None} | words)
     with pytest.raises(KeyboardInterrupt):
         run_standalone(directory, asked, Output.TABLE)
     assert len(read) == 1

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.core.messages import Rows
+from leasehold.core.words.messages import Rows
 from leasehold.errors import Forbidden, NotFound, Refused
 from leasehold.ids import StatementId
 from leasehold.limits.queries import QUERY_ROWS_SHOWN_MAX

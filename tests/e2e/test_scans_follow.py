@@ -13,7 +13,7 @@ import pytest
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.scan import read_plan
-from leasehold.core.messages import Rows
+from leasehold.core.words.messages import Rows
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock

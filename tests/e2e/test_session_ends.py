@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.messages import Rows
+from leasehold.core.words.messages import Rows
 from tests.e2e.cluster import RunningCluster
 from tests.e2e.command import leasehold
 from tests.e2e.waiting import wait_until

@@ -20,7 +20,7 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.core.data.forwarding import Forwarding
 from leasehold.core.data.peers import Peers
-from leasehold.core.messages import BytesEnd, ForwardTicket, StagedSegment
+from leasehold.core.words.messages import BytesEnd, ForwardTicket, StagedSegment
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, Revision, SegmentId, TransactionId
 from leasehold.limits.clients import STAGE_CALL_NS
@@ -29,8 +29,8 @@ from leasehold.limits.replication import FORWARD_CHUNK_BYTES, FORWARD_QUEUE_CHUN
 from leasehold.limits.segments import SEGMENT_BYTES_MAX
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.fetch import fetch_segment
-from leasehold.node.forwarding import FlightPeers
+from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.serving.peers import FlightPeers
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
 from leasehold.wire.rpc import GrpcTransport

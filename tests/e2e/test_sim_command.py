@@ -14,7 +14,7 @@ from tests.e2e.command import Ran
 
 SIM = str(Path(sys.executable).with_name("leasehold-sim"))
 BROKEN = """
-from leasehold.core.grantor import Grantor
+from leasehold.core.lease.grantor import Grantor
 from leasehold.testing import command
 
 sound = Grantor._on_barrier
@@ -28,7 +28,7 @@ Grantor._on_barrier = forgets_its_floor
 command.main()
 """
 DEFECTIVE = """
-from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.testing import command
 
 def fails(self, revision, *, give_up_ns=None):

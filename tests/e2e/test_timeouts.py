@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Receipt, Rows, WaitingFor
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import Receipt, Rows, WaitingFor
+from leasehold.core.words.records import Outcome
 from leasehold.errors import Refused
 from leasehold.ids import StatementId
 from tests.e2e.cluster import RunningCluster

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.core.messages import Receipt, Rows
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import Receipt, Rows
+from leasehold.core.words.records import Outcome
 from leasehold.errors import BadSettings, Forbidden, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS, SCAN_STREAMS

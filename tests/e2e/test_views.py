@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Receipt
+from leasehold.core.words.messages import Receipt
 from leasehold.errors import Refused
 from tests.e2e.cluster import RunningCluster
 

@@ -10,9 +10,9 @@ from typing import get_args
 
 from msgspec import inspect
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import Message
-from leasehold.core.records import AnyRecord
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import Message
+from leasehold.core.words.records import AnyRecord
 
 GOLDEN = Path(__file__).parent / "v1.json"
 UNIONS = {"records": AnyRecord, "messages": Message}

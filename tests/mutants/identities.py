@@ -4,8 +4,8 @@ from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 SHORTCUTS = "tests/scenarios/test_lease_shortcuts.py"
-JOINS = "tests/unit/core/test_admission.py"
-PROOFS = "tests/unit/core/test_proofs.py"
+JOINS = "tests/unit/core/membership/test_admission.py"
+PROOFS = "tests/unit/core/membership/test_proofs.py"
 GIVEN_UP = "tests/scenarios/test_given_up.py"
 STRANGERS = "tests/scenarios/test_strangers.py"
 SCENARIOS = "tests/scenarios/test_identity.py"
@@ -113,7 +113,10 @@ MUTANTS = (
         invariant="INV-ID-1",
         rule="the counter that ids are drawn from moves on with each of them",
         edits=(Edit("decide_allocate", "NodeId(counters.next_node + 1)", "counters.next_node"),),
-        hunters=("tests/unit/core/test_admission.py", f"{SCENARIOS}::test_I2_nodes_that_start_at_once_get_an_id_each"),
+        hunters=(
+            "tests/unit/core/membership/test_admission.py",
+            f"{SCENARIOS}::test_I2_nodes_that_start_at_once_get_an_id_each",
+        ),
     ),
     Mutant(
         name="a token given two ids",
@@ -153,7 +156,7 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            "tests/unit/core/test_identity.py",
+            "tests/unit/core/membership/test_identity.py",
             f"{SCENARIOS}::test_I1_killed_anywhere_on_its_way_in_a_node_gets_the_same_id",
         ),
     ),
@@ -169,7 +172,7 @@ MUTANTS = (
                 "return Joined(node=record.node, incarnation=incarnation, token=record.token)",
             ),
         ),
-        hunters=("tests/unit/core/test_identity.py",),
+        hunters=("tests/unit/core/membership/test_identity.py",),
     ),
     Mutant(
         name="a join that doesn't wait",
@@ -193,7 +196,7 @@ MUTANTS = (
         edits=(Edit("decide_join", "node.session_hash == session_hash", "True"),),
         hunters=(
             f"{SCENARIOS}::test_I4_two_processes_of_one_attempt_in_one_transaction_leave_the_newer_one",
-            "tests/unit/core/test_admission.py",
+            "tests/unit/core/membership/test_admission.py",
         ),
         unseen="two processes of a random cluster never share a nonce: its copies have one of their own",
     ),

@@ -12,8 +12,8 @@ def _without_a_barrier(step: str) -> tuple[Edit, ...]:
     """Statements go on at once where the step of their procedure `step`."""
     wait = "await asyncio.wait((barrier.verdict, running.taken_back), return_when=asyncio.FIRST_COMPLETED)"
     proceeds = f"""
-from leasehold.core.barrier import Proceed
-from leasehold.core.records import BarrierReceipt, Step
+from leasehold.core.lease.barrier import Proceed
+from leasehold.core.words.records import BarrierReceipt, Step
 procedure = self._writer.catalog.procedures.get(running.run.number)
 if running.run.state == "awaiting barrier" and procedure is not None and procedure.step {step}:
     receipt = BarrierReceipt(revision=effect.revision, term=1, sequence=0, settled=())
@@ -37,14 +37,14 @@ MUTANTS = (
                 "standing.record.duration_ns",
             ),
         ),
-        hunters=("tests/unit/core/test_leadership.py", "tests/sim/test_leaders.py"),
+        hunters=("tests/unit/core/lease/test_leadership.py", "tests/sim/test_leaders.py"),
     ),
     Mutant(
         name="a beat counts from its answer",
         invariant="INV-LEASE-3",
         rule="a reign lasts from when its last successful beat was sent",
         edits=(Edit("Reign.beaten", "sent_ns + standing.record.duration_ns", "now_ns + standing.record.duration_ns"),),
-        hunters=("tests/unit/core/test_leadership.py",),
+        hunters=("tests/unit/core/lease/test_leadership.py",),
     ),
     Mutant(
         name="LM read before winning",
@@ -118,7 +118,7 @@ MUTANTS = (
                 "return Plan(changes=gone, counters=going.counters)",
             ),
         ),
-        hunters=("tests/unit/coordinator/test_procedures.py",),
+        hunters=("tests/unit/coordinator/statements/test_procedures.py",),
     ),
     Mutant(
         name="PROCEED kept only in memory",
@@ -129,7 +129,7 @@ MUTANTS = (
             Edit(
                 "RunEffects._await_barrier",
                 "barrier = running.barrier = self._leasing.ask(effect.revision, give_up_ns=effect.give_up_ns)",
-                "from leasehold.core.records import BarrierReceipt\n"
+                "from leasehold.core.words.records import BarrierReceipt\n"
                 "if running.run.state == 'catching up':\n"
                 "    self._leasing._newest = BarrierReceipt(revision=effect.revision, term=1, sequence=0, settled=())\n"
                 "...",
@@ -146,7 +146,10 @@ MUTANTS = (
             Edit("StatementRun.step", "TouchObjects(claims=self._claims, revision=revision)", ""),
             Edit("Procedures.cancel", "self._turns.touch(claimed, revision)", ""),
         ),
-        hunters=("tests/unit/coordinator/test_procedures.py", "tests/unit/coordinator/test_cascade.py"),
+        hunters=(
+            "tests/unit/coordinator/statements/test_procedures.py",
+            "tests/unit/coordinator/statements/test_cascade.py",
+        ),
     ),
     Mutant(
         name="a statement that nobody resumes",
@@ -162,7 +165,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="the outcome of a statement is kept when its procedure goes",
         edits=(Edit("ddl._end", "put(keys.statement(record.id), record)", "Change(keys.statement(record.id), None)"),),
-        hunters=("tests/unit/core/test_ddl_steps.py", "tests/sim/test_cluster.py"),
+        hunters=("tests/unit/core/ddl/test_ddl_steps.py", "tests/sim/test_cluster.py"),
     ),
     Mutant(
         name="a statement run twice",

@@ -60,7 +60,7 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            "tests/unit/core/test_lease.py",
+            "tests/unit/core/lease/test_holder.py",
             f"{LEADERS}::test_L9_a_surrender_waits_until_all_is_drained",
         ),
         unseen="an agent takes both steps in one instant, and the simulated data plane serves in none between them",
@@ -118,7 +118,7 @@ MUTANTS = (
         rule="a node gets its first lease once it has applied what the leader requires",
         edits=(Edit("Grantor._not_yet", "renewal.applied < held.required", "False"),),
         hunters=(
-            "tests/unit/core/test_grantor.py::test_a_member_gets_a_grant_once_it_has_applied_what_was_required_of_it",
+            "tests/unit/core/lease/test_grantor.py::test_a_member_gets_a_grant_once_it_has_applied_what_was_required_of_it",
         ),
         unseen="a node renews when it shows what was required: hardly ever in between",
     ),
@@ -131,7 +131,7 @@ MUTANTS = (
             Edit("Grantor._not_yet", "renewal.applied < held.required", "held.required is not None and ..."),
         ),
         hunters=(
-            "tests/unit/core/test_grantor.py::test_a_node_that_is_no_member_gets_no_grant_whatever_it_has_applied",
+            "tests/unit/core/lease/test_grantor.py::test_a_node_that_is_no_member_gets_no_grant_whatever_it_has_applied",
         ),
     ),
     Mutant(
@@ -166,7 +166,7 @@ MUTANTS = (
         invariant="INV-LEASE-1",
         rule="the bound is noted before the grant is answered",
         edits=(Edit("Grantor._on_renewal", "max(held.bound_ns, bound_ns)", "held.bound_ns"),),
-        hunters=("tests/unit/core/test_grantor.py",),
+        hunters=("tests/unit/core/lease/test_grantor.py",),
     ),
     Mutant(
         name="a leader past its own deadline",
@@ -186,7 +186,7 @@ MUTANTS = (
         ),
         hunters=(
             f"{LEADERS}::test_L9_join_waits_for_the_older_incarnation",
-            "tests/unit/core/test_grantor.py",
+            "tests/unit/core/lease/test_grantor.py",
         ),
         unseen="the session of an older process has ended, or breaks, before a newer one has joined",
     ),
@@ -195,7 +195,7 @@ MUTANTS = (
         invariant="INV-LEASE-1",
         rule="nothing is granted to a closed incarnation",
         edits=(Edit("Grantor._refusal", "held.closed is not None", "False"),),
-        hunters=("tests/unit/core/test_grantor.py",),
+        hunters=("tests/unit/core/lease/test_grantor.py",),
     ),
     Mutant(
         name="an old or doubled surrender heard",
@@ -206,7 +206,7 @@ MUTANTS = (
             Edit("Grantor._on_surrender", "surrender.incarnation != held.incarnation", "False"),
             Edit("Grantor._on_surrender", "self._hash_session(surrender.session) != held.session_hash", "False"),
         ),
-        hunters=("tests/unit/core/test_grantor.py",),
+        hunters=("tests/unit/core/lease/test_grantor.py",),
         unseen="a session carries nothing twice, and what is left of one ends with it",
     ),
     Mutant(
@@ -233,7 +233,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="settings raise the floor to their revision in the step from which they are granted",
         edits=(Edit("Grantor._on_settings", "self._floor = max(self._floor, event.revision)", ""),),
-        hunters=("tests/unit/core/test_grantor.py", "tests/sim/test_settings.py"),
+        hunters=("tests/unit/core/lease/test_grantor.py", "tests/sim/test_settings.py"),
     ),
     Mutant(
         name="a published bound that forgets longer leases",
@@ -248,14 +248,14 @@ MUTANTS = (
         invariant="INV-BARRIER-1",
         rule="a silent node is settled when its frozen bound passes, and not before",
         edits=(Edit("Barrier.ended", "now_ns >= first.bound_ns", "True"),),
-        hunters=("tests/unit/core/test_barrier.py", f"{LEADERS}::test_L8_new_leader_no_history"),
+        hunters=("tests/unit/core/lease/test_barrier.py", f"{LEADERS}::test_L8_new_leader_no_history"),
     ),
     Mutant(
         name="any report settles",
         invariant="INV-BARRIER-1",
         rule="a node is settled by a report of the barrier's revision or a later one",
         edits=(Edit("Barrier.reported", "applied >= self._revision", "True"),),
-        hunters=("tests/unit/core/test_barrier.py::test_reports_that_settle_nobody",),
+        hunters=("tests/unit/core/lease/test_barrier.py::test_reports_that_settle_nobody",),
     ),
     # ------------------------------------------------------------ clocks
     Mutant(

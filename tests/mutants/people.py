@@ -3,9 +3,9 @@
 from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
-UNIT = "tests/unit/core/test_rights.py"
-PLANS = "tests/unit/core/test_plans_principals.py"
-NODE = "tests/unit/node/test_authorised.py"
+UNIT = "tests/unit/core/access/test_rights.py"
+PLANS = "tests/unit/core/ddl/test_plans_principals.py"
+NODE = "tests/unit/node/serving/test_authorised.py"
 INSERTED = "tests/sim/test_users.py::test_the_id_of_an_insert_is_of_one_user_and_one_text_and_of_no_other_statement"
 
 MUTANTS = (
@@ -24,7 +24,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="a coordinator proves no address but its own",
         edits=(Edit("prove_coordinator", "challenge.address not in addresses", "False"),),
-        hunters=("tests/unit/core/test_proofs.py",),
+        hunters=("tests/unit/core/membership/test_proofs.py",),
         unseen="a random cluster has no impostor",
     ),
     Mutant(
@@ -147,7 +147,7 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            "tests/unit/coordinator/test_logins.py::test_a_password_that_changes_while_it_is_checked_counts_no_more",
+            "tests/unit/coordinator/people/test_logins.py::test_a_password_that_changes_while_it_is_checked_counts_no_more",
         ),
         unseen="no two of a random cluster's people change and try one password at once",
     ),
@@ -156,7 +156,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="names without a user do not wait in the places of users",
         edits=(Edit("WrongPasswords.lane", "Lane.STRANGER", "Lane.USER"),),
-        hunters=("tests/unit/core/test_password_queue.py", "tests/unit/coordinator/test_logins.py"),
+        hunters=("tests/unit/core/access/test_password_queue.py", "tests/unit/coordinator/people/test_logins.py"),
         unseen="no strangers ask a random cluster for logins",
     ),
     Mutant(
@@ -164,7 +164,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="a user's name with a recent wrong password waits in another lane",
         edits=(Edit("WrongPasswords.lane", "Lane.FAILED if is_recent else Lane.USER", "Lane.USER"),),
-        hunters=("tests/unit/core/test_password_queue.py",),
+        hunters=("tests/unit/core/access/test_password_queue.py",),
         unseen="nobody tries wrong passwords at a random cluster",
     ),
     Mutant(
@@ -172,7 +172,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="of each name one password is checked at a time",
         edits=(Edit("PasswordQueue.next_ticket", "(one for one in waiting if one.name not in busy)", "iter(waiting)"),),
-        hunters=("tests/unit/core/test_password_queue.py", "tests/unit/coordinator/test_logins.py"),
+        hunters=("tests/unit/core/access/test_password_queue.py", "tests/unit/coordinator/people/test_logins.py"),
         unseen="no user of a random cluster tries passwords at once",
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="a statement asked for again by another user is refused",
         edits=(Edit("check_same_asker", "not origin.is_of(login, catalog)", "False"),),
-        hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        hunters=("tests/unit/core/ddl/test_origin.py", "tests/sim/test_users.py"),
         unseen="no two of a random cluster's people use one statement id",
     ),
     Mutant(
@@ -191,7 +191,7 @@ MUTANTS = (
             Edit("Origin.has_text", "hash_text(text) == self.text_sha256", "True"),
             Edit("Origin.has_text", "text[:STATEMENT_TEXT_KEPT] == self.text", "True"),
         ),
-        hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        hunters=("tests/unit/core/ddl/test_origin.py", "tests/sim/test_users.py"),
         unseen="each statement of a random cluster has an id of its own",
     ),
     Mutant(
@@ -200,7 +200,7 @@ MUTANTS = (
         rule="the id of an INSERT stands for one text: other values are not told that they are written",
         edits=(Edit("check_same_insert", "text_sha256 != origin.text_sha256", "False"),),
         hunters=(
-            "tests/unit/core/test_commit.py::test_an_insert_asked_for_again_is_the_same_to_its_last_character",
+            "tests/unit/core/data/test_commit.py::test_an_insert_asked_for_again_is_the_same_to_its_last_character",
             INSERTED,
         ),
         unseen="the appends of a random cluster have no text",
@@ -211,7 +211,7 @@ MUTANTS = (
         rule="an id stands for one statement: an INSERT under the id of a definition is refused",
         edits=(Edit("open_transaction", "statement is not None", "False"),),
         hunters=(
-            "tests/unit/core/test_commit.py::test_an_id_of_another_statement_opens_nothing_unless_it_was_opened_before",
+            "tests/unit/core/data/test_commit.py::test_an_id_of_another_statement_opens_nothing_unless_it_was_opened_before",
             INSERTED,
         ),
         unseen="each statement of a random cluster has an id of its own",
@@ -222,7 +222,7 @@ MUTANTS = (
         rule="an id stands for one statement: a definition under the id of an INSERT is refused",
         edits=(Edit("ddl.begin", "TransactionId(request.id) in catalog.transactions", "False"),),
         hunters=(
-            "tests/unit/core/test_ddl.py::test_a_definition_under_the_id_of_a_write_transaction_changes_nothing",
+            "tests/unit/core/ddl/test_ddl.py::test_a_definition_under_the_id_of_a_write_transaction_changes_nothing",
             INSERTED,
         ),
         unseen="each statement of a random cluster has an id of its own",
@@ -232,7 +232,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="the outcome of a statement is told to the user who ran it and to administrators",
         edits=(Edit("hears_text", "check_history(catalog, login)", ""),),
-        hunters=("tests/unit/core/test_origin.py", "tests/sim/test_users.py"),
+        hunters=("tests/unit/core/ddl/test_origin.py", "tests/sim/test_users.py"),
         unseen="nobody in a random cluster asks for the outcome of what another one ran",
     ),
     Mutant(
@@ -246,7 +246,7 @@ MUTANTS = (
                 "...; self._waiting.move_to_end(user, last=False)",
             ),
         ),
-        hunters=("tests/unit/core/test_fair_queue.py", "tests/unit/coordinator/test_reading.py"),
+        hunters=("tests/unit/core/access/test_fair_queue.py", "tests/unit/coordinator/statements/test_parse_queue.py"),
         unseen="a random cluster asks for no statement that takes long to parse",
     ),
     Mutant(
@@ -254,7 +254,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="a large statement of a user without any right is refused before it is parsed",
         edits=(Edit("Leader._understood", "check_large_statement(asking, self._writer.catalog)", ""),),
-        hunters=("tests/unit/coordinator/test_reading.py",),
+        hunters=("tests/unit/coordinator/statements/test_parse_queue.py",),
         unseen="a random cluster asks for no statement that takes long to parse",
     ),
 )

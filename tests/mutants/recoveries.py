@@ -9,7 +9,7 @@ SNAPSHOTS = "tests/scenarios/test_snapshots.py"
 ADMISSION = "tests/scenarios/test_admission.py"
 RECOVERED = "tests/scenarios/test_recovered.py"
 TERMS = "tests/scenarios/test_bad_terms.py"
-AGENT = "tests/unit/node/test_agent.py"
+AGENT = "tests/unit/node/agent/test_agent.py"
 
 MUTANTS = (
     Mutant(
@@ -33,7 +33,7 @@ MUTANTS = (
         ),
         hunters=(
             f"{ADMISSION}::test_R4_a_node_that_is_nearly_there_gets_its_lease_only_with_the_revision_that_let_it_in",
-            "tests/unit/core/test_grantor.py",
+            "tests/unit/core/lease/test_grantor.py",
         ),
     ),
     Mutant(
@@ -161,7 +161,7 @@ MUTANTS = (
         rule="a node whose hash can't be compared any more takes a snapshot",
         edits=(Edit("decide", "not history_known and applied > 0", "False"),),
         hunters=(
-            "tests/unit/core/test_recovery.py",
+            "tests/unit/core/recovery/test_case.py",
             f"{AGENT}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",
         ),
         unseen="in a random cluster every directory has the history of its cluster",
@@ -172,7 +172,7 @@ MUTANTS = (
         rule="a directory that went beyond what a recovered cluster keeps is refused",
         edits=(Edit("is_beyond", "applied > end.revision", "False"),),
         hunters=(
-            "tests/unit/core/test_generations.py",
+            "tests/unit/core/membership/test_generations.py",
             f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
         ),
         unseen="no random cluster loses its meta storage",
@@ -184,7 +184,7 @@ MUTANTS = (
         edits=(Edit("raised", "longest_lease_ns", ""),),
         hunters=(
             f"{RECOVERED}::test_R6_no_statement_returns_while_a_lease_of_the_lost_state_may_serve",
-            "tests/unit/core/test_generations.py",
+            "tests/unit/core/membership/test_generations.py",
         ),
         unseen="no random cluster loses its meta storage",
     ),
@@ -219,7 +219,7 @@ MUTANTS = (
         invariant="INV-ID-2",
         rule="what was numbered since the backup is never given out again",
         edits=(Edit("_closed", "node.incarnation + jump", "node.incarnation"),),
-        hunters=("tests/unit/core/test_generations.py",),
+        hunters=("tests/unit/core/membership/test_generations.py",),
         unseen="no random cluster loses its meta storage",
     ),
     Mutant(
@@ -228,7 +228,7 @@ MUTANTS = (
         rule="what was applied in a generation that is lost is forgotten when its directory is adopted",
         edits=(Edit("Adopting.adopt", "view.revision > 0 and generation_of(view) != generation", "False"),),
         hunters=(
-            "tests/unit/node/test_adopting.py",
+            "tests/unit/node/directory/test_adoption.py",
             f"{RECOVERED}::test_R6_nodes_within_the_backup_come_back_and_nodes_beyond_it_once_they_are_adopted",
         ),
         unseen="no random cluster loses its meta storage",

@@ -3,12 +3,12 @@
 from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
-STEPS = "tests/unit/core/test_plans_steps.py"
-RUNNING = "tests/unit/coordinator/test_procedures.py"
-CASCADE = "tests/unit/coordinator/test_cascade.py"
+STEPS = "tests/unit/core/ddl/test_plans_steps.py"
+RUNNING = "tests/unit/coordinator/statements/test_procedures.py"
+CASCADE = "tests/unit/coordinator/statements/test_cascade.py"
 ASKED = "tests/scenarios/test_admission.py"
 WAITED = (
-    "tests/unit/coordinator/test_waits_in_sequence.py"
+    "tests/unit/coordinator/statements/test_waits_in_sequence.py"
     "::test_a_receipt_tells_what_the_statement_waited_for_before_its_time_counts"
 )
 SEQUENCE = (
@@ -16,7 +16,7 @@ SEQUENCE = (
     "::test_what_adds_up_where_machines_die_one_after_the_other_is_told_in_the_receipt"
 )
 PROCEEDED = """
-from leasehold.core.records import BarrierReceipt
+from leasehold.core.words.records import BarrierReceipt
 self._barrier = BarrierReceipt(revision=self._revision, term=1, sequence=0, settled=())
 """.strip()
 """A run takes its barrier for proceeded."""
@@ -62,7 +62,7 @@ MUTANTS = (
                 "StatementRun._on_barrier",
                 "return self._give_up(self._procedure, verdict.pending, now_ns)",
                 "import msgspec\n"
-                "from leasehold.core.records import Outcome\n"
+                "from leasehold.core.words.records import Outcome\n"
                 "(effect,) = self._give_up(self._procedure, verdict.pending, now_ns)\n"
                 "outcome = Outcome.ROLLED_BACK if isinstance(effect, RollBack) else Outcome.COMMITTED_PENDING\n"
                 "revision = None if isinstance(effect, RollBack) else self._revision\n"
@@ -135,7 +135,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="the receipt of a statement has the revision of its first transaction, whichever leader ends it",
         edits=(Edit("StatementRun._on_revision", "event.revision, event.bound_ns", "self._elected, event.bound_ns"),),
-        hunters=("tests/unit/coordinator/test_procedure_steps.py",),
+        hunters=("tests/unit/coordinator/statements/test_procedure_steps.py",),
     ),
     Mutant(
         name="an error after the first transaction told as a refusal",
@@ -159,7 +159,7 @@ MUTANTS = (
         rule="the outcome of a statement is kept for longer than its client asks for it, however many others end",
         edits=(Edit("Ended._old", "now_ns < ended_ns + STATEMENT_REMEMBERED_NS", "False"),),
         hunters=(
-            "tests/unit/core/test_forgetting.py::test_R12_what_ended_lately_is_kept_however_many_end",
+            "tests/unit/core/ddl/test_outcomes.py::test_R12_what_ended_lately_is_kept_however_many_end",
             f"{ASKED}::test_R12_a_statement_that_is_asked_again_while_many_others_end_is_not_run_twice",
         ),
         unseen="as many statements as are kept do not end within a run",

@@ -3,13 +3,13 @@
 from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
-STEPS = "tests/unit/core/test_plans_steps.py"
-OBJECTS = "tests/unit/core/test_plans_objects.py"
-COLUMNS = "tests/unit/core/test_plans_columns.py"
-REWRITE = "tests/unit/core/test_rewrite.py"
-ROWS = "tests/unit/node/test_hiding.py"
-WALL = "tests/unit/core/test_wallclock.py"
-CUTOFF = "tests/unit/node/test_cutoff.py"
+STEPS = "tests/unit/core/ddl/test_plans_steps.py"
+OBJECTS = "tests/unit/core/ddl/test_plans_objects.py"
+COLUMNS = "tests/unit/core/ddl/test_plans_columns.py"
+REWRITE = "tests/unit/core/replicas/test_rewrite.py"
+ROWS = "tests/unit/node/disk/test_masks.py"
+WALL = "tests/unit/core/data/test_wallclock.py"
+CUTOFF = "tests/unit/node/serving/test_cutoff.py"
 
 MUTANTS = (
     # ------------------------------------------------------------ what a statement does
@@ -18,14 +18,14 @@ MUTANTS = (
         invariant="INV-VIEW-1",
         rule="what a statement does is in the transaction that says that it was run",
         edits=(Edit("alter_properties", "changes=(change,)", "changes=()"),),
-        hunters=("tests/unit/core/test_plans_properties.py::test_properties",),
+        hunters=("tests/unit/core/ddl/test_plans_properties.py::test_properties",),
     ),
     Mutant(
         name="columns added twice",
         invariant="INV-VIEW-1",
         rule="a column comes once",
         edits=(Edit("add_columns", "(*table.fields, *added)", "(*table.fields, *added, *added)"),),
-        hunters=("tests/unit/core/test_ddl.py::test_add_columns",),
+        hunters=("tests/unit/core/ddl/test_ddl.py::test_add_columns",),
     ),
     Mutant(
         name="a rename that leaves the old name",
@@ -39,7 +39,7 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="a view that followed a rename finds the table by its new name alone",
         edits=(Edit("_name_relation", 'draft.drop_inner("relation_names", *before)', ""),),
-        hunters=("tests/unit/core/test_catalog.py",),
+        hunters=("tests/unit/core/catalog/test_catalog.py",),
     ),
     Mutant(
         name="a widening that narrows",
@@ -75,7 +75,7 @@ MUTANTS = (
         invariant="INV-VIEW-1",
         rule="no view reads itself, through whatever others",
         edits=(Edit("_check_depth", "view.id in below", "False"),),
-        hunters=("tests/unit/core/test_plans_views.py::test_no_view_reads_itself",),
+        hunters=("tests/unit/core/ddl/test_plans_views.py::test_no_view_reads_itself",),
         unseen="the depth of a view that reads itself has no end: that ends the leader and not a check",
     ),
     Mutant(
@@ -92,14 +92,14 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a statement begins once all before it on its objects have ended",
         edits=(Edit("_Queue._let_through", "self.through and not (self.shared and claim is Claim.SHARED)", "False"),),
-        hunters=("tests/unit/core/test_queueing.py",),
+        hunters=("tests/unit/core/ddl/test_queue.py",),
     ),
     Mutant(
         name="the new name of a rename not claimed",
         invariant="INV-DDL-1",
         rule="a rename claims both names",
         edits=(Edit("claims", "_tables(table, to)", "_tables(table)"),),
-        hunters=("tests/unit/core/test_claims.py",),
+        hunters=("tests/unit/core/ddl/test_claims.py",),
         unseen="whether the name is free is decided with the change: the claim is for the barrier of who had it before",
     ),
     Mutant(
@@ -107,7 +107,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="what goes with CASCADE is claimed from the first transaction on",
         edits=(Edit("StatementRun._on_decided", "WidenTurn(claims=procedure.claims)", ""),),
-        hunters=("tests/unit/coordinator/test_cascade.py",),
+        hunters=("tests/unit/coordinator/statements/test_cascade.py",),
         unseen="no node serves anything of the name between its hiding and its next owner",
     ),
     # ------------------------------------------------------------ DELETE and TTL
@@ -144,7 +144,7 @@ MUTANTS = (
         invariant="INV-SCAN-1",
         rule="what is gone for a query of several processes is decided once",
         edits=(Edit("record_cutoff", "keys.query_name(request.table, request.query) in catalog.queries", "False"),),
-        hunters=("tests/unit/coordinator/test_queries.py::test_all_tasks_of_a_query_get_the_cutoff_of_the_first",),
+        hunters=("tests/unit/coordinator/data/test_queries.py::test_all_tasks_of_a_query_get_the_cutoff_of_the_first",),
     ),
     Mutant(
         name="rows that expire during a query",
@@ -174,7 +174,7 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="a segment says which DELETE was the newest when it became visible",
         edits=(Edit("commit_transaction", "table.deletes", "0"),),
-        hunters=("tests/unit/core/test_commit.py", REWRITE, ROWS),
+        hunters=("tests/unit/core/data/test_commit.py", REWRITE, ROWS),
     ),
     Mutant(
         name="a DELETE rolled back that stays",
@@ -196,7 +196,7 @@ MUTANTS = (
         invariant="INV-SCAN-1",
         rule="a new leader holds its wall clock against the time that the horizons tell",
         edits=(Edit("BelievedClock.__init__", "shown_by_horizons(writer.catalog)", "None"),),
-        hunters=("tests/unit/coordinator/test_wallclock.py",),
+        hunters=("tests/unit/coordinator/upkeep/test_wallclock.py",),
         unseen="rows of the simulator have no time",
     ),
     Mutant(
@@ -224,7 +224,7 @@ MUTANTS = (
                 "Housekeeping(self._writer, clock, threads)",
             ),
         ),
-        hunters=("tests/unit/coordinator/test_leader_wall_clock.py",),
+        hunters=("tests/unit/coordinator/upkeep/test_leader_wall_clock.py",),
         unseen="rows of the simulator have no time",
     ),
     Mutant(
@@ -252,7 +252,7 @@ MUTANTS = (
                 "",
             ),
         ),
-        hunters=("tests/unit/core/test_plans_properties.py", f"{STEPS}::test_what_is_rolled_back_is_as_it_was"),
+        hunters=("tests/unit/core/ddl/test_plans_properties.py", f"{STEPS}::test_what_is_rolled_back_is_as_it_was"),
         unseen="rows of the simulator have no time",
     ),
     Mutant(
@@ -260,6 +260,6 @@ MUTANTS = (
         invariant="INV-VIEW-1",
         rule="the new TTL is the table's past the point of no return",
         edits=(Edit("remove_expired", "ttl_ns=hidden.ttl_ns", ""),),
-        hunters=("tests/unit/core/test_plans_properties.py",),
+        hunters=("tests/unit/core/ddl/test_plans_properties.py",),
     ),
 )

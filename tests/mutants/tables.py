@@ -6,8 +6,8 @@ from tests.mutants.patch import Edit
 """The data plane that stands in for Flight in the simulator takes the same steps: where a break of the real one can't
 show in a random cluster, the same break is made here too."""
 FILES = "tests/scenarios/test_durable_first.py"
-UNIT = "tests/unit/core/test_commit.py"
-SEGMENTS = "tests/unit/core/test_table_segments.py"
+UNIT = "tests/unit/core/data/test_commit.py"
+SEGMENTS = "tests/unit/core/catalog/test_table_segments.py"
 
 MUTANTS = (
     # ------------------------------------------------------------ writes
@@ -145,7 +145,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="who forgets lost segments gives up only what no node holds",
         edits=(Edit("_forgetting", "any(is_present(node, catalog) for node in entry.holders)", "False"),),
-        hunters=("tests/unit/core/test_rewrite.py",),
+        hunters=("tests/unit/core/replicas/test_rewrite.py",),
         unseen="nobody forgets segments in a random cluster",
     ),
     Mutant(
@@ -199,7 +199,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="a holder is named after its file and folder are synced",
         edits=(Edit("Appends._write", "await file.finish()", ""),),
-        hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
+        hunters=("tests/unit/node/serving/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
     Mutant(
         name="a file that is not synced",
@@ -214,7 +214,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="a peer answers for a copy after its file is finished",
         edits=(Edit("Appends._accept", "await file.finish()", ""),),
-        hunters=("tests/unit/node/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
+        hunters=("tests/unit/node/serving/test_appends.py::test_an_answer_describes_the_file_on_both_disks",),
     ),
     Mutant(
         name="a peer left out that min_in_sync needs",
@@ -246,7 +246,7 @@ MUTANTS = (
         invariant="INV-SERVE-1",
         rule="a client hands out nothing that was released before the newest revision that it knows",
         edits=(Edit("SegmentReading.received", "mark.view_revision < least", "False"),),
-        hunters=("tests/unit/core/test_scan.py",),
+        hunters=("tests/unit/core/data/test_scan.py",),
     ),
     Mutant(
         name="rows of a query from before what the client has heard of",
@@ -265,7 +265,7 @@ MUTANTS = (
             Edit("Scans._batches", "table: TableRecord | None = None", "...; passed = None"),
             Edit("Scans._batches", "self._requests.guarded((ticket.table, ticket.bucket))", "passed or ..."),
         ),
-        hunters=("tests/unit/node/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
+        hunters=("tests/unit/node/serving/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
     ),
     Mutant(
         name="a scan authorised once",
@@ -279,7 +279,7 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            "tests/unit/node/test_scans.py",
+            "tests/unit/node/serving/test_scans.py",
             "tests/sim/test_dataplane.py::test_a_drop_ends_a_running_scan_within_a_batch",
         ),
     ),
@@ -288,7 +288,7 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="only what the manifest names is served",
         edits=(Edit("authorise", "entry is None or entry.sha256 != ticket.sha256", "False"),),
-        hunters=("tests/unit/node/test_scans.py::test_rows_that_are_not_committed_are_not_served",),
+        hunters=("tests/unit/node/serving/test_scans.py::test_rows_that_are_not_committed_are_not_served",),
         unseen="a client asks for what its plan names, and a plan names what is committed",
     ),
     Mutant(
@@ -298,7 +298,7 @@ MUTANTS = (
         edits=(Edit("authorise", "check_generation(ticket.generation, view)", ""),),
         hunters=(
             "tests/unit/client/test_recovered.py",
-            "tests/unit/node/test_scans.py::test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision",
+            "tests/unit/node/serving/test_scans.py::test_R6_a_plan_of_a_lost_state_is_refused_whatever_its_revision",
         ),
         unseen="no random cluster loses its meta storage",
     ),
@@ -308,7 +308,7 @@ MUTANTS = (
         invariant="INV-DROP-1",
         rule="a file of an open write stays",
         edits=(Edit("_superfluous", "transaction.state is not TransactionState.OPEN", "True"),),
-        hunters=("tests/unit/core/test_reconcile.py",),
+        hunters=("tests/unit/core/replicas/test_reconcile.py",),
     ),
     Mutant(
         name="files deleted before the vault is durable",
@@ -354,14 +354,14 @@ MUTANTS = (
             Edit("Catalog.applying", "claimed != lineage", "False"),
             Edit("Catalog.applying", "lineage=lineage", "lineage=claimed or lineage"),
         ),
-        hunters=("tests/sim/test_cluster.py", "tests/unit/core/test_catalog.py"),
+        hunters=("tests/sim/test_cluster.py", "tests/unit/core/catalog/test_catalog.py"),
     ),
     Mutant(
         name="a lost event that nobody notices",
         invariant="INV-REC-2",
         rule="a revision whose hash does not follow is refused",
         edits=(Edit("Catalog.applying", "claimed != lineage", "False"),),
-        hunters=("tests/unit/core/test_catalog.py",),
+        hunters=("tests/unit/core/catalog/test_catalog.py",),
         unseen="the simulated watch loses nothing: the hash is the second lock on that door",
     ),
     Mutant(
@@ -373,7 +373,7 @@ MUTANTS = (
                 "_check_segments", "not all(alive[one.field](one, segment.rows) for one in segment.statistics)", "False"
             ),
         ),
-        hunters=("tests/unit/core/test_bounds.py",),
+        hunters=("tests/unit/core/words/test_bounds.py",),
         unseen="writers of the simulator tell no bounds",
     ),
     Mutant(
@@ -381,6 +381,6 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="replay ends in the state that the store has",
         edits=(Edit("applying._table", 'draft.drop("tables", key)', ""),),
-        hunters=("tests/unit/core/test_catalog.py",),
+        hunters=("tests/unit/core/catalog/test_catalog.py",),
     ),
 )

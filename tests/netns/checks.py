@@ -2,7 +2,7 @@
 
 import logging
 
-from leasehold.core.records import Outcome
+from leasehold.core.words.records import Outcome
 from leasehold.limits.lease import BOUND_SLACK_NS, LEASE_DURATION_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from tests.netns.cluster import NODES, Ended, NetworkCluster, Scanner

@@ -19,11 +19,11 @@ from typing import Any, Self
 import msgspec
 
 from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile
-from leasehold.core import keys
-from leasehold.core.audit import ServeRecord
-from leasehold.core.codec import decode_record
-from leasehold.core.messages import ClusterStatus, NodeStatus, Receipt, Rows
-from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord
+from leasehold.core.lease.audit import ServeRecord
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.messages import ClusterStatus, NodeStatus, Receipt, Rows
+from leasehold.core.words.records import Outcome, ProcedureRecord, StatementRecord
 from leasehold.ids import ClusterId, StatementId
 from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.storage.servelog import read_serve_log

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from leasehold.client.cluster import Cluster, connect
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import BatchMark, ReadTicket, ScanPlan, WaitingFor
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.units import SECOND_NS

@@ -6,10 +6,10 @@ A node here does what a test says and nothing by itself, so that each interleavi
 import asyncio
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
-from leasehold.core import keys
-from leasehold.core.identity import CAPABILITIES
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.messages import (
+from leasehold.core.membership.identity import CAPABILITIES
+from leasehold.core.words import keys
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.messages import (
     Allocate,
     AskIncarnation,
     AskSnapshot,
@@ -28,7 +28,7 @@ from leasehold.core.messages import (
     Surrender,
     SurrenderAccepted,
 )
-from leasehold.core.operations import Change, Txn
+from leasehold.core.words.operations import Change, Txn
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.messages import PROTOCOL_VERSION
 from leasehold.limits.units import SECOND_NS

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.codec import encode
-from leasehold.core.grantor import Held
-from leasehold.core.identity import CAPABILITIES
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import (
+from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.membership.identity import CAPABILITIES
+from leasehold.core.words.codec import encode
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import (
     Allocate,
     AllocateAnswer,
     AskStatus,
@@ -140,7 +140,7 @@ class Ground:
         leader = self.coordinator.leader
         assert leader is not None
         grantor = leader.grantor
-        held: list[Held | None] = [grantor.held(NodeId(number)) for number in (1, 2, 3)]
+        held: list[HeldLease | None] = [grantor.held(NodeId(number)) for number in (1, 2, 3)]
         return self.storage.store.newest, grantor.floor, grantor.sequence, held
 
     async def still_serves(self) -> None:

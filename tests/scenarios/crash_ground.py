@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from leasehold.core.records import Allocated, Claiming, Joining, NodeRecord
+from leasehold.core.words.records import Allocated, Claiming, Joining, NodeRecord
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.invariants import finish, named

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import msgspec
 
-from leasehold.core.codec import decode_record
-from leasehold.core.records import Allocated, Record
-from leasehold.testing.metastorage import Fate, undisturbed
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import Allocated, Record
+from leasehold.testing.metastorage import RequestFate, undisturbed
 from leasehold.testing.vault import VaultDisk, VaultState
 from tests.scenarios.crash_ground import Cut, Ground, run_cuts
 from tests.scenarios.crash_words import TRANSACTIONS
@@ -85,7 +85,7 @@ def note_messages(where: Ground, steps: Steps) -> None:
         newest = name if name in asks else newest
         return False
 
-    async def before(request: str) -> Fate:
+    async def before(request: str) -> RequestFate:
         if request == "txn":
             steps.transactions.append(newest)
         else:

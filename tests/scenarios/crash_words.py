@@ -9,8 +9,8 @@ whole: `crash_steps` compares them with a way in that nobody cuts.
 import asyncio
 from collections.abc import Callable
 
-from leasehold.core import keys
-from leasehold.core.messages import (
+from leasehold.core.words import keys
+from leasehold.core.words.messages import (
     Allocate,
     AllocateAnswer,
     ChallengeCoordinator,
@@ -35,7 +35,7 @@ from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.metastorage import RequestFate
 from leasehold.testing.vault import VaultDisk
 from tests.scenarios.crash_ground import AGAIN, FIRST, Cut, Ground, Strike
 
@@ -264,7 +264,7 @@ def on_arrival(where: Ground, kind: type, hear: Callable[[], None]) -> None:
         where.cluster.network.hold(where.node.name, one.name, look)
 
 
-def arm_store(where: Ground, kind: type, fate: Fate) -> asyncio.Event:
+def arm_store(where: Ground, kind: type, fate: RequestFate) -> asyncio.Event:
     """The transaction that decides the first request of a kind fares so; set when it is about to be run."""
     asked, reached = False, asyncio.Event()
 
@@ -272,10 +272,10 @@ def arm_store(where: Ground, kind: type, fate: Fate) -> asyncio.Event:
         nonlocal asked
         asked = True
 
-    async def before(request: str) -> Fate:
+    async def before(request: str) -> RequestFate:
         await asyncio.sleep(0)
         if request != "txn" or not asked or reached.is_set():
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
         reached.set()
         return fate
 
@@ -285,7 +285,7 @@ def arm_store(where: Ground, kind: type, fate: Fate) -> asyncio.Event:
     return reached
 
 
-def transaction_lost(kind: type, fate: Fate) -> Strike:
+def transaction_lost(kind: type, fate: RequestFate) -> Strike:
     async def strike(where: Ground) -> None:
         reached = arm_store(where, kind, fate)
         where.node.start(where.group)
@@ -306,12 +306,12 @@ def leader_dies_at_transaction(kind: type, *, done: bool) -> Strike:
             if asked_at is None:
                 asked_at = store.newest
 
-        async def before(request: str) -> Fate:
+        async def before(request: str) -> RequestFate:
             await asyncio.sleep(0)
             if request == "txn" and asked_at is not None and not done:
                 at.set()
                 await asyncio.Event().wait()
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         async def after(request: str) -> None:
             if request == "txn" and asked_at is not None:
@@ -338,9 +338,9 @@ def transaction_cuts() -> list[Cut]:
             for when, done in (("before", False), ("after", True)):
                 cuts.append(Cut(f"leader dies {when} {name}", life, leader_dies_at_transaction(kind, done=done)))
             for what, fate in (
-                ("is lost", Fate.LOST_BEFORE),
-                ("has its answer lost", Fate.LOST_AFTER),
-                ("comes late", Fate.LATE),
+                ("is lost", RequestFate.LOST_BEFORE),
+                ("has its answer lost", RequestFate.LOST_AFTER),
+                ("comes late", RequestFate.LATE),
             ):
                 cuts.append(Cut(f"{name} {what}", life, transaction_lost(kind, fate), coordinators=2))
     return cuts
@@ -353,14 +353,14 @@ def cut_read(request: str, *, leader_dies: bool) -> Strike:
         (one,) = where.cluster.coordinators
         reached = asyncio.Event()
 
-        async def before(asked: str) -> Fate:
+        async def before(asked: str) -> RequestFate:
             await asyncio.sleep(0)
             if asked != request or reached.is_set():
-                return Fate.ANSWERED
+                return RequestFate.ANSWERED
             reached.set()
             if leader_dies:
                 await asyncio.Event().wait()
-            return Fate.LOST_BEFORE
+            return RequestFate.LOST_BEFORE
 
         one.before = before
         where.node.start(where.group)

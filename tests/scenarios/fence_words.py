@@ -4,8 +4,8 @@ import asyncio
 
 import pyarrow as pa
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import (
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import (
     AskTable,
     FetchTicket,
     ForwardTicket,
@@ -16,7 +16,7 @@ from leasehold.core.messages import (
 )
 from leasehold.errors import LeaseholdError
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.serving import NodeFlight
+from leasehold.node.serving.flight_service import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.testing.cluster import COORDINATOR, SimulatedCluster

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.registration import Registration
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.nodes.registration import Registration
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
-from leasehold.core.grantor import Grantor
-from leasehold.core.identity import CAPABILITIES, hash_secret
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import Allocate, Join
-from leasehold.core.operations import Txn
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.membership.identity import CAPABILITIES, hash_secret
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import Allocate, Join
+from leasehold.core.words.operations import Txn
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock

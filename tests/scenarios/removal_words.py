@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from leasehold.coordinator import leader
 from leasehold.coordinator.writer import Writer
-from leasehold.core.messages import NodeRemoved, RemoveNode, WaitingFor
+from leasehold.core.words.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.errors import Definite, Unreachable
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.cluster import SimulatedCluster

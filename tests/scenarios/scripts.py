@@ -2,10 +2,10 @@
 
 import pytest
 
-from leasehold.core.messages import Grant, Renewal, RenewalRefused
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused
 from leasehold.ids import NodeId
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.leases.actors import Stage
+from leasehold.testing.leases.actors import ActorStage
 from leasehold.testing.leases.ground import LEADERSHIP_NS
 from leasehold.testing.leases.script import ScriptedWorld
 from leasehold.testing.news import Proceeded
@@ -109,7 +109,7 @@ def wait_out(world, leader, span_ns=LONGEST_WAIT_NS, *, step_ns=SECOND_NS // 20)
 
 def restart(world, process, **options):
     """The process is killed (unless it has ended) and another of the same node starts."""
-    if process.stage is not Stage.ENDED or process in world.processes:
+    if process.stage is not ActorStage.ENDED or process in world.processes:
         assert world.kill(process)
     return world.start(process.node, **options)
 

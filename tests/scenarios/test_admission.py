@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core import forgetting, messages
-from leasehold.core.messages import (
+from leasehold.core.ddl import outcomes as forgetting
+from leasehold.core.words import messages
+from leasehold.core.words.messages import (
     Execute,
     Grant,
     JoinAnswer,
@@ -23,7 +24,7 @@ from leasehold.limits.membership import TOPOLOGY_GRACE_NS, TOPOLOGY_LOOK_NS
 from leasehold.limits.sessions import SESSION_IDLE_NS, SESSION_OPENING_NS
 from leasehold.limits.statements import STATEMENT_REMEMBERED_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.metastorage import RequestFate
 from tests.scenarios.admission_words import Node, at_a_desk
 
 GONE_NS = TOPOLOGY_GRACE_NS + 2 * TOPOLOGY_LOOK_NS
@@ -78,7 +79,7 @@ def test_R5_a_session_watches_before_it_reads_what_is_newest():
             if request == "status":
                 # A revision between the beginning of the watch and the answer: it is in one of the two, or in both.
                 await desk.sql("CREATE DATABASE between")
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         undisturbed, desk.storage.before = desk.storage.before, noted
         line = node.connect()
@@ -275,7 +276,7 @@ def test_R14_who_leaves_is_granted_nothing_any_more_even_if_that_can_not_be_writ
             await asyncio.sleep(0)
             if request == "txn":
                 raise Refused("no space", code="DISK_FULL", hint="make room")
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         desk.storage.before = full
         await desk.sleep(GONE_NS)

@@ -7,8 +7,8 @@ import grpc
 import msgspec
 import pytest
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import (
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import (
     AskStatus,
     Grant,
     Initialise,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.coordinator.leasing import Leasing
+from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core.barrier import Proceed
-from leasehold.core.grantor import Grantor, Registered
-from leasehold.core.identity import hash_secret
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import (
+from leasehold.core.lease.barrier import Proceed
+from leasehold.core.lease.grantor import Grantor, Registered
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import (
     Allocate,
     AllocateAnswer,
     ClusterFacts,
@@ -38,8 +38,8 @@ from leasehold.ids import (
 )
 from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.agent import Agent
-from leasehold.node.published import Published
+from leasehold.node.agent.agent import Agent
+from leasehold.node.agent.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import run_virtual

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import (
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import (
     Base,
     FetchTicket,
     ForwardTicket,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from leasehold.core import keys, messages
-from leasehold.core.codec import encode
-from leasehold.core.messages.base import Base
+from leasehold.core.words import keys, messages
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages.base import Base
 from leasehold.ids import Revision
 from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 from leasehold.limits.units import SECOND_NS

@@ -4,20 +4,20 @@ import asyncio
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
-from leasehold.core.lineage import next_lineage
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.reconcile import Emptied, OnDisk
-from leasehold.core.records import DroppedRecord
-from leasehold.core.recovery_events import (
-    Comparison,
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.recovery.events import (
+    DiskComparison,
 )
+from leasehold.core.replicas.reconcile import Emptied, OnDisk
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.lineage import next_lineage
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import DroppedRecord
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
 from leasehold.limits.vault import VAULT_DELAY_NS
-from leasehold.node.published import Published
-from leasehold.node.reconciler import Reconciler
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.reconciler import Reconciler
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.disk import by_bucket
 from leasehold.testing.loop import run_virtual
@@ -59,7 +59,7 @@ class Following:
 
     def __init__(self, durable, *, accepted=True):
         self.durable = durable
-        self.comparison_due = Comparison(number=1, revision=Revision(0))
+        self.comparison_due = DiskComparison(number=1, revision=Revision(0))
         self.recovered = False
         self.compared = asyncio.Event()
         self._accepted = accepted
@@ -150,7 +150,9 @@ def test_nothing_is_deleted_on_the_evidence_of_an_unfinished_recovery():
     run_virtual(main, 1)
 
 
-@pytest.mark.parametrize("due", [None, Comparison(number=1, revision=Revision(2))], ids=["not settled", "not reached"])
+@pytest.mark.parametrize(
+    "due", [None, DiskComparison(number=1, revision=Revision(2))], ids=["not settled", "not reached"]
+)
 def test_nothing_is_compared_before_the_vault_holds_what_the_recovery_goes_by(due):
     async def main(_random):
         view, _ = a_drop()

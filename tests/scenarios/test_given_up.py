@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.identity import hash_secret
-from leasehold.core.messages import AllocateAnswer, JoinAnswer
-from leasehold.core.plan import put
-from leasehold.core.proofs import with_proof
-from leasehold.core.records import Allocated, Claiming, NodeRecord
+from leasehold.core.catalog.plan import put
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.proofs import with_proof
+from leasehold.core.words import keys
+from leasehold.core.words.messages import AllocateAnswer, JoinAnswer
+from leasehold.core.words.records import Allocated, Claiming, NodeRecord
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.membership import NODES_MAX, UNJOINED_KEPT_NS
 from leasehold.limits.units import SECOND_NS

@@ -12,18 +12,18 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.runtime import read_catalog
-from leasehold.core import keys
-from leasehold.core.admission import Reject, decide_allocate
-from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Allocate, AllocateAnswer, Join, JoinAnswer
-from leasehold.core.plan import put
-from leasehold.core.records import Allocated, Claiming
+from leasehold.core.catalog.plan import put
+from leasehold.core.membership.admission import Reject, decide_allocate
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Allocate, AllocateAnswer, Join, JoinAnswer
+from leasehold.core.words.records import Allocated, Claiming
 from leasehold.errors import Corrupt, Indefinite, Refused
 from leasehold.ids import Incarnation, NodeId, Token
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.metastorage import RequestFate
 from leasehold.vault.store import SqliteVault
 from leasehold.wire.entropy import SystemEntropy
 from tests.scenarios.identity_words import (
@@ -241,7 +241,7 @@ def test_I4_a_join_whose_asker_gave_up_is_heard_all_the_same():
             if request == "txn":
                 reached.set()
                 await go_on.wait()
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         office.storage.before = before
         request = join(nonce=10, session=20)
@@ -331,11 +331,11 @@ def test_I8_of_two_that_want_one_name_one_is_told_success():
     in_an_office(scenario)
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST_BEFORE, Fate.LOST_AFTER])
+@pytest.mark.parametrize("fate", [RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER])
 def test_I8_nobody_is_told_success_before_it_is_durable(fate):
     async def scenario(office):
         async def lose(request):
-            return fate if request == "txn" else Fate.ANSWERED
+            return fate if request == "txn" else RequestFate.ANSWERED
 
         office.storage.before = lose
         (answer,) = await office.ask(allocate(1))

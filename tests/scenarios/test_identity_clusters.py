@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from leasehold.core.messages import AllocateAnswer, JoinAnswer
-from leasehold.core.records import Claiming, Joining
+from leasehold.core.words.messages import AllocateAnswer, JoinAnswer
+from leasehold.core.words.records import Claiming, Joining
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
 from leasehold.testing.metastorage import MemoryStore

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.messages import (
+from leasehold.core.membership.proofs import coordinator_proof, derive_keys
+from leasehold.core.words.messages import (
     Allocate,
     ChallengeCoordinator,
     ClusterFacts,
@@ -18,7 +19,6 @@ from leasehold.core.messages import (
     SessionOpened,
     WhoAreYou,
 )
-from leasehold.core.proofs import coordinator_proof, derive_keys
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import Nonce, Revision, Term
 from leasehold.limits.clients import CALL_TIMEOUT_NS
@@ -128,7 +128,7 @@ def test_a_node_that_runs_sends_no_session_to_who_took_the_port(
         assert f"the process at {ADDRESS} does not prove that it is the coordinator" in told[0]
         assert (await identity(node)).incarnation == incarnation
 
-    with caplog.at_level(logging.WARNING, logger="leasehold.node.coordinators"):
+    with caplog.at_level(logging.WARNING, logger="leasehold.node.agent.coordinators"):
         with_impostor(answer, meanwhile)
 
 

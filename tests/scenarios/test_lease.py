@@ -2,8 +2,8 @@
 
 import pytest
 
-from leasehold.core.messages import Grant, RenewalRefused
-from leasehold.core.records import SettledHow
+from leasehold.core.words.messages import Grant, RenewalRefused
+from leasehold.core.words.records import SettledHow
 from leasehold.ids import Revision
 from leasehold.limits.lease import DRIFT_PPM
 from leasehold.limits.units import SECOND_NS

@@ -6,16 +6,16 @@ import pytest
 
 from leasehold.client.cluster import Cluster, Table
 from leasehold.client.scan import read_plan
-from leasehold.core import keys
-from leasehold.core.data.reading import reading_order
-from leasehold.core.lease import Holder
-from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender, Watched
+from leasehold.core.data.reader import reading_order
+from leasehold.core.lease.holder import Holder
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender, Watched
 from leasehold.errors import LeaseholdError
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.node import agent as agent_module
+from leasehold.node.agent import agent as agent_module
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.metastorage import RequestFate
 from tests.scenarios.fence_words import Doors, Heard, facts, opened, renewals_of, replica, simulate
 from tests.unit.client.pace import paced
 from tests.unit.node import cluster as data_nodes
@@ -207,7 +207,7 @@ async def slow_watch(cluster, group):
     async def before(request):
         if request == "history":
             await go_on.wait()
-        return Fate.ANSWERED
+        return RequestFate.ANSWERED
 
     await cluster.start_coordinator(group)
     cluster.coordinators[0].before = before

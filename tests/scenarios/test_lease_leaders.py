@@ -2,9 +2,9 @@
 
 import pytest
 
-from leasehold.core.lease import NO_LEASE
-from leasehold.core.messages import Grant, Renewal, RenewalRefused
-from leasehold.core.records import SettledHow
+from leasehold.core.lease.holder import NO_LEASE
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused
+from leasehold.core.words.records import SettledHow
 from leasehold.ids import NodeId, Revision
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.invariants import named

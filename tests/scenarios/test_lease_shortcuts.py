@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.coordinator.reports import NodeReports
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
-from leasehold.core.messages import AskStatus, TableCleaned
-from leasehold.core.operations import Change
-from leasehold.core.records import DroppedRecord, Outcome, SettledHow
+from leasehold.coordinator.replicas.reports import NodeReports
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import AskStatus, TableCleaned
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import DroppedRecord, Outcome, SettledHow
 from leasehold.ids import Incarnation, NodeId, ObjectId, Session, StatementId
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster

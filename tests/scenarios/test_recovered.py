@@ -7,15 +7,15 @@ import pytest
 
 from leasehold.coordinator.generation import begin_generation
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.messages import Initialise
-from leasehold.core.operations import Change, RevisionChanges, Txn
-from leasehold.core.records import ClusterRecord, CountersRecord
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.messages import Initialise
+from leasehold.core.words.operations import Change, RevisionChanges, Txn
+from leasehold.core.words.records import ClusterRecord, CountersRecord
 from leasehold.errors import Corrupt, NotInitialised, Refused
 from leasehold.limits.membership import GENERATION_GAP
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.adopting import Adopting
+from leasehold.node.directory.adoption import Adopting
 from leasehold.testing.cluster import ADDRESS, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore

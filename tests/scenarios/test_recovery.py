@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog, Diverged
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.messages import AskSnapshot, RecoveryFinished, Renewal, SessionOpened, Watched, WatchFailed
-from leasehold.core.operations import Change
-from leasehold.core.records import DroppedRecord, NodeRecord
+from leasehold.core.catalog.catalog import Catalog, Diverged
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.messages import AskSnapshot, RecoveryFinished, Renewal, SessionOpened, Watched, WatchFailed
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import DroppedRecord, NodeRecord
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import RETENTION_HOLD_NS
 from leasehold.limits.replication import RECONCILE_INTERVAL_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.published import Published
-from leasehold.node.reconciler import Reconciler
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.reconciler import Reconciler
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.disk import by_bucket
 from leasehold.testing.invariants import INVARIANTS

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from leasehold.core import keys
+from leasehold.core.words import keys
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import Fate, undisturbed
+from leasehold.testing.metastorage import RequestFate, undisturbed
 from tests.scenarios.identity_words import identity, refusal, serving, stored
 from tests.scenarios.removal_words import NewestWriter, begin, refused, remove, replicas, simulate
 from tests.sim.test_leaders import run, the_leader
@@ -144,7 +144,7 @@ def test_a_removal_that_is_refused_leaves_its_node_as_it_is():
     simulate(scenario)
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.LATE])
+@pytest.mark.parametrize("fate", [RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER, RequestFate.LATE])
 def test_a_removal_whose_write_is_unclear_is_found_out_by_asking_again(fate):
     """The store's answer is lost, before or after it wrote: the leader's term ends, and the next one tells."""
 

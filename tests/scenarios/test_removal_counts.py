@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from leasehold.coordinator.writer import Writer
-from leasehold.core import keys
-from leasehold.core.plan import put
-from leasehold.core.records import BucketRecord
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.records import BucketRecord
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
@@ -16,7 +16,7 @@ from tests.scenarios.identity_words import serving, stored
 from tests.scenarios.removal_words import NewestWriter, remove, replicas, simulate
 from tests.scenarios.test_removal import housekeeping
 from tests.sim.test_leaders import run
-from tests.unit.core.test_replication import segment
+from tests.unit.core.replicas.test_replication import segment
 
 
 async def written(cluster, key, *holders):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.messages import OpenSession, Rows
+from leasehold.core.words.messages import OpenSession, Rows
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR, SimulatedCluster
 from tests.scenarios.identity_words import serving, simulate

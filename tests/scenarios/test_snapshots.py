@@ -6,18 +6,18 @@ from contextlib import aclosing
 import msgspec
 import pytest
 
+from leasehold.coordinator.nodes.snapshots import Snapshots
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, read_catalog
-from leasehold.coordinator.snapshots import Snapshots
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.messages import AskSnapshot, SnapshotBegin, SnapshotEnd, SnapshotPage, Watched, WatchFailed
-from leasehold.core.operations import Change, Txn
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import keys
+from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.messages import AskSnapshot, SnapshotBegin, SnapshotEnd, SnapshotPage, Watched, WatchFailed
+from leasehold.core.words.operations import Change, Txn
 from leasehold.errors import Refused, Superseded
 from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS
 from leasehold.limits.recovery import SNAPSHOTS_AT_ONCE
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
 from tests.scenarios.admission_words import at_a_desk
 
 FEW = msgspec.structs.replace(DEFAULT_SETTINGS, retention_revisions=100)
@@ -116,7 +116,7 @@ def test_R11_a_leader_reads_all_there_is_page_by_page_as_of_one_revision(limit):
                 if len(pages) > 1:
                     await desk.sql(f"DROP DATABASE {min(desk.catalog.database_names)}")
                     await desk.write(2)
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         storage.before = write_between
         assert await read_catalog(storage) == expected
@@ -235,7 +235,7 @@ def test_a_compaction_that_is_declined_is_tried_again():
             if request == "compact" and declined < 3:
                 declined += 1
                 raise Refused("too many requests wait", code="BUSY", hint="ask again later")
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         desk.storage.before = busy
         await settled(desk)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leasehold.core.messages import AllocateAnswer, AskIncarnation, JoinAnswer
-from leasehold.core.proofs import derive_keys, with_proof
+from leasehold.core.membership.proofs import derive_keys, with_proof
+from leasehold.core.words.messages import AllocateAnswer, AskIncarnation, JoinAnswer
 from leasehold.errors import Refused
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.swim import CLUSTER_KEY_BYTES

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from leasehold.core.grantor import Grantor, RefuseRenewal, RenewalReceived, SurrenderReceived
-from leasehold.core.lease import NO_LEASE, GrantReceived, Holder, Pass, PublishLease, TimePassed
-from leasehold.core.messages import Renewal, RenewalRefused
+from leasehold.core.lease.grantor import Grantor, RefuseRenewal, RenewalReceived, SurrenderReceived
+from leasehold.core.lease.holder import NO_LEASE, GrantReceived, Holder, Pass, PublishLease, TimePassed
+from leasehold.core.words.messages import Renewal, RenewalRefused
 from leasehold.testing.leases.ground import SETTINGS, Parts
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import msgspec
 
-from leasehold.core.records import (
+from leasehold.core.words.records import (
     HiddenDatabase,
     HiddenMembership,
     HiddenPrincipal,

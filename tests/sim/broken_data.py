@@ -4,8 +4,8 @@ from collections import Counter
 
 import msgspec
 
-from leasehold.core.lineage import GENESIS
-from leasehold.core.records import Step, TransactionState
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.records import Step, TransactionState
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.news import LetIn
 from leasehold.testing.vault import VaultStep

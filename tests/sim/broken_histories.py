@@ -4,7 +4,7 @@ disks and the statements would fire. (Those of the lease are proven by `broken.p
 
 import msgspec
 
-from leasehold.core.records import Allocated, Claim, Claiming, Joining, Outcome, Step
+from leasehold.core.words.records import Allocated, Claim, Claiming, Joining, Outcome, Step
 from leasehold.errors import NotFound, Refused
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.vault import VaultStep

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import BucketRecord, SegmentRecord
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import BucketRecord, SegmentRecord
 from leasehold.ids import NodeId
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.readers import Reader
+from leasehold.testing.readers import SimulatedReader
 from leasehold.testing.rows import RowId
-from leasehold.testing.writers import Fate, Habits, Writer, Written
+from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 
 TABLE = "d.t"
 ALWAYS_ONE = Habits(tasks_max=1, pause_max_ns=0, dies=0, doubles=0)
@@ -38,7 +38,7 @@ class Ground:
         self.removed: Counter[OnDisk] = Counter()
         for node in cluster.nodes:
             node.data.disk.on_removed = lambda *one: self.removed.update([OnDisk(*one)])
-        self.reader = Reader(**self.common())
+        self.reader = SimulatedReader(**self.common())
 
     def common(self) -> dict[str, object]:
         return {
@@ -50,8 +50,8 @@ class Ground:
             "group": self.group,
         }
 
-    def writer(self, habits: Habits = ALWAYS_ONE, **hooks: object) -> Writer:
-        return Writer(**self.common(), rows=self.numbers, habits=habits, **hooks)
+    def writer(self, habits: Habits = ALWAYS_ONE, **hooks: object) -> SimulatedWriter:
+        return SimulatedWriter(**self.common(), rows=self.numbers, habits=habits, **hooks)
 
     async def create(self, *, replication: int = 2, buckets: int = 1) -> None:
         await self.cluster.sql("CREATE DATABASE d")
@@ -62,7 +62,7 @@ class Ground:
 
     async def write(self, rows: int) -> Written:
         written = await self.writer().write(TABLE, rows)
-        assert written.fate is Fate.COMMITTED, written
+        assert written.fate is WriteFate.COMMITTED, written
         return written
 
     async def read(self) -> Counter[RowId]:

@@ -4,14 +4,14 @@ from collections import Counter
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
-from leasehold.core.lease import NO_LEASE, Lease, Pass
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.messages import Cutoff
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import (
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.holder import NO_LEASE, Lease, Pass
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.messages import Cutoff
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import (
     BarrierReceipt,
     LeaderRecord,
     Step,

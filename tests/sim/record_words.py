@@ -2,10 +2,10 @@
 
 import hashlib
 
-from leasehold.core import keys
-from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Receipt
-from leasehold.core.records import (
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import (
     BucketRecord,
     ColumnStatistics,
     Comparison,

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from leasehold.core import keys
-from leasehold.core.messages import RecoveryFinished
+from leasehold.core.words import keys
+from leasehold.core.words.messages import RecoveryFinished
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR, SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS, finish

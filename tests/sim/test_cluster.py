@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from leasehold.core.messages import Receipt, Rows
-from leasehold.core.records import Outcome, SettledHow
+from leasehold.core.words.messages import Receipt, Rows
+from leasehold.core.words.records import Outcome, SettledHow
 from leasehold.errors import AlreadyExists, NotFound, Refused
 from leasehold.ids import StatementId
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.published import Published
+from leasehold.node.agent.published import Published
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.loop import run_virtual
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.messages import (
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.messages import (
     AskOutcome,
     AskTable,
     ClusterFacts,
@@ -20,7 +20,7 @@ from leasehold.core.messages import (
     TableFacts,
     Watched,
 )
-from leasehold.core.records import Outcome, StatementRecord, TransactionRecord, TransactionState
+from leasehold.core.words.records import Outcome, StatementRecord, TransactionRecord, TransactionState
 from leasehold.errors import AlreadyExists, Indefinite, Refused, Unreachable
 from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits.segments import TRANSACTION_TTL_NS
@@ -29,7 +29,7 @@ from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import ADDRESS, CLIENT, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.metastorage import Fate, undisturbed
+from leasehold.testing.metastorage import RequestFate, undisturbed
 
 
 class Over(Exception):
@@ -72,12 +72,12 @@ def let_through(cluster: SimulatedCluster, transactions: int) -> asyncio.Event:
     """So many transactions get into the meta storage; the others wait for the event."""
     go_on, left = asyncio.Event(), transactions
 
-    async def before(request: str) -> Fate:
+    async def before(request: str) -> RequestFate:
         nonlocal left
         left -= request == "txn"
         if request == "txn" and left < 0:
             await go_on.wait()
-        return Fate.ANSWERED
+        return RequestFate.ANSWERED
 
     cluster.coordinators[0].before = before
     return go_on
@@ -165,8 +165,8 @@ def test_an_initialisation_whose_answer_was_lost_is_not_waited_for_for_ever() ->
                 await cluster.start_coordinator(group)
                 await asyncio.sleep(0.1)
 
-                async def lose(request: str) -> Fate:
-                    return Fate.LOST_AFTER if request == "txn" else Fate.ANSWERED
+                async def lose(request: str) -> RequestFate:
+                    return RequestFate.LOST_AFTER if request == "txn" else RequestFate.ANSWERED
 
                 cluster.coordinators[0].before = lose
                 chosen = ClusterId(cluster.entropy.hex_128())

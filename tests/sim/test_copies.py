@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from leasehold.coordinator import repair
-from leasehold.core.copies import Copies
-from leasehold.core.messages import RemoveNode
+from leasehold.coordinator.replicas import repair
+from leasehold.core.replicas.copies import Copies
+from leasehold.core.words.messages import RemoveNode
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.simulation import simulate as simulate_random
 from tests.sim.data_words import Ground, simulate

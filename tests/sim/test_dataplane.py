@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from leasehold.core.messages import AskTable, BytesEnd, Receipt, RowsEnd, TableFacts
-from leasehold.core.messages import Rows as RowsMessage
+from leasehold.core.words.messages import AskTable, BytesEnd, Receipt, RowsEnd, TableFacts
+from leasehold.core.words.messages import Rows as RowsMessage
 from leasehold.errors import LeaseholdError, NotFound
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT
 from leasehold.testing.rows import RowId
-from leasehold.testing.writers import Fate, Habits, Written
+from leasehold.testing.writers import Habits, WriteFate, Written
 from tests.sim.data_words import TABLE, Ground, on_disk, simulate
 
 # ---------------------------------------------------------------- writing and reading
@@ -30,7 +30,7 @@ def test_what_was_committed_is_read_back_each_row_once(seed: int) -> None:
         writer = ground.writer(Habits(dies=0, doubles=0.5))
         for count in (0, 1, 50):
             written = await writer.write(TABLE, count)
-            assert written.fate is Fate.COMMITTED
+            assert written.fate is WriteFate.COMMITTED
             assert len(written.rows) == count
             expected.update(written.rows)
         assert await ground.read() == expected
@@ -46,11 +46,11 @@ def test_a_writer_that_dies_leaves_nothing_that_is_seen() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.create()
         written = await ground.writer(Habits(dies=1)).write(TABLE, 10)
-        assert written.fate is Fate.DIED
+        assert written.fate is WriteFate.DIED
         assert await ground.read() == Counter()
         assert any(node.data.disk.listing() for node in ground.cluster.nodes), "staged, and not yet expired"
         written = await ground.writer().resolve(written)
-        assert written.fate is Fate.ABORTED
+        assert written.fate is WriteFate.ABORTED
         await ground.wait_for(lambda: not any(node.data.disk.listing() for node in ground.cluster.nodes))
 
     simulate(scenario)
@@ -69,7 +69,7 @@ def test_a_node_killed_in_the_middle_of_a_stage_costs_a_second_try_elsewhere() -
         assert first.data.disk.half_written(), "as the process left it"
         cluster.network.release(held)
         written = await writing
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         assert await ground.read() == Counter(written.rows)
         (record,) = ground.manifest()
         assert first.published.node not in record.holders
@@ -96,7 +96,7 @@ def test_a_row_that_does_not_fit_the_schema_is_refused_and_none_of_the_write_is_
         for hold in holds:
             ground.cluster.network.release(hold)
         written = await writing
-        assert (written.fate, written.error) == (Fate.ABORTED, "SCHEMA_CHANGED")
+        assert (written.fate, written.error) == (WriteFate.ABORTED, "SCHEMA_CHANGED")
         assert await ground.read() == Counter()
         assert first.guard() is not None
 
@@ -121,7 +121,7 @@ def test_a_replica_that_loses_what_it_had_not_synced_was_never_a_holder() -> Non
         second.crash(Random(2))
         assert second.data.disk.listing() == frozenset()
         written = await writing
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         (record,) = ground.manifest()
         assert record.holders == (first.published.node,)
         assert await ground.read() == Counter(written.rows)
@@ -146,7 +146,7 @@ def test_what_a_killed_process_had_moved_and_not_synced_is_durable_before_it_is_
         await second.kill()
         second.data.disk.latency_ns = lambda: 0
         written = await writing
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         assert second.data.disk.listing()
         second.start(ground.group)
         await ground.wait_for(lambda: len(ground.manifest()[0].holders) == 2)
@@ -178,7 +178,7 @@ def test_I15_a_commit_of_a_node_that_started_anew_since_is_refused() -> None:
         await ground.wait_for(holder.guard)
         ground.cluster.network.heal_all()
         written = await writing
-        assert (written.fate, written.error) == (Fate.ABORTED, "TOO_FEW_HOLDERS")
+        assert (written.fate, written.error) == (WriteFate.ABORTED, "TOO_FEW_HOLDERS")
         assert len(commits) == 1
         assert await ground.read() == Counter()
 
@@ -209,7 +209,7 @@ def test_a_write_goes_on_over_a_restart_of_the_coordinator_with_all_its_holders(
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=3)
         written = await staged_under_an_older_leader(ground, loses_the_encoder=False)
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         (record,) = ground.manifest()
         assert len(record.holders) == 3, "the new leader waits a moment for those that have not found it yet"
         assert await ground.read() == Counter(written.rows)
@@ -221,7 +221,7 @@ def test_a_write_is_committed_under_the_seals_of_the_holders_that_are_left() -> 
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=2)
         written = await staged_under_an_older_leader(ground, loses_the_encoder=True)
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         (record,) = ground.manifest()
         assert len(record.holders) == 1
         assert await ground.read() == Counter(written.rows)
@@ -233,7 +233,7 @@ def test_a_write_that_nobody_vouches_for_to_the_new_leader_ends_definitely() -> 
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=1)
         written = await staged_under_an_older_leader(ground, loses_the_encoder=True)
-        assert (written.fate, written.error) == (Fate.ABORTED, "SEAL_UNKNOWN")
+        assert (written.fate, written.error) == (WriteFate.ABORTED, "SEAL_UNKNOWN")
         assert await ground.read() == Counter()
 
     simulate(scenario)
@@ -388,7 +388,7 @@ def test_a_node_that_is_fenced_between_the_rows_and_their_end_names_no_holder() 
         await ground.wait_for(lambda: second.guard() is None)
         ground.cluster.network.release(held)
         written = await writing
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         assert ground.manifest()[0].holders == (first.published.node,)
 
     simulate(scenario)

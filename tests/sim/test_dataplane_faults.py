@@ -13,9 +13,9 @@ import pytest
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import ObjectId, TransactionId
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.testing.readers import Reader, Scanned
+from leasehold.testing.readers import CompleteScan, SimulatedReader
 from leasehold.testing.rows import RowId
-from leasehold.testing.writers import Fate, Habits, Written
+from leasehold.testing.writers import Habits, WriteFate, Written
 from tests.sim.data_words import TABLE, Ground, simulate
 
 
@@ -26,7 +26,7 @@ class Busy:
         self.ground = ground
         self.asked: dict[TransactionId, tuple[RowId, ...]] = {}
         self.written: list[Written] = []
-        self.scans: list[Scanned] = []
+        self.scans: list[CompleteScan] = []
         self.failed = 0
 
     def on_commit(self, transaction: TransactionId, _table: ObjectId, rows: tuple[RowId, ...]) -> None:
@@ -43,7 +43,7 @@ class Busy:
         for node in ground.cluster.nodes:
             node.data.disk.latency_ns = lambda: ground.random.randrange(20 * MILLISECOND_NS)
         writer = ground.writer(Habits(), on_commit=self.on_commit, on_written=self.written.append)
-        reader = Reader(**ground.common(), on_scanned=self.scans.append, on_failed=self.on_failed)
+        reader = SimulatedReader(**ground.common(), on_scanned=self.scans.append, on_failed=self.on_failed)
         clients = [ground.group.create_task(one.run([TABLE])) for one in (writer, reader)]
         for _ in range(seconds):
             await asyncio.sleep(1)
@@ -70,13 +70,13 @@ class Busy:
 
     async def check(self) -> None:
         ground = self.ground
-        unknown = [one for one in self.written if one.fate is Fate.UNKNOWN]
-        ended = [one for one in self.written if one.fate is not Fate.UNKNOWN]
+        unknown = [one for one in self.written if one.fate is WriteFate.UNKNOWN]
+        ended = [one for one in self.written if one.fate is not WriteFate.UNKNOWN]
         ended += [await ground.writer().resolve(one) for one in unknown]
         found = Counter((await ground.reader.scan(TABLE)).rows)
         for one in ended:
             times = {found[row] for row in one.rows}
-            assert times <= {int(one.fate is Fate.COMMITTED)}, f"INV-WRITE-2: {one} is there {times} times"
+            assert times <= {int(one.fate is WriteFate.COMMITTED)}, f"INV-WRITE-2: {one} is there {times} times"
         settled = {one.transaction for one in ended}
         for transaction, rows in self.asked.items():
             if transaction not in settled:  # its client was stopped in the middle of the commit
@@ -107,7 +107,7 @@ def busy(seed: int, seconds: int) -> tuple[Busy, int]:
 @pytest.mark.parametrize("seed", range(6))
 def test_while_nodes_come_and_go_every_write_is_whole_or_not_there_and_every_scan_exact(seed: int) -> None:
     one, _ = busy(seed, 20)
-    assert sum(written.fate is Fate.COMMITTED for written in one.written) >= 2
+    assert sum(written.fate is WriteFate.COMMITTED for written in one.written) >= 2
     assert len(one.scans) >= 3
 
 

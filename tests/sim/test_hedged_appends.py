@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from leasehold.core.messages import AskTable, StagedSegment, TableFacts
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import AskTable, StagedSegment, TableFacts
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
@@ -16,8 +16,8 @@ from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
-from leasehold.testing.readers import Reader, Scanned
-from leasehold.testing.writers import Fate, Habits, Writer, Written
+from leasehold.testing.readers import CompleteScan, SimulatedReader
+from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 from tests.sim.data_words import TABLE, Ground, Over, on_disk, simulate
 
 
@@ -40,7 +40,7 @@ def test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go(buck
         await ground.wait_for(lambda: all(len(copies(node)) == 2 for node in (first, second)))  # its own, and a copy
         ground.cluster.network.release(held)
         written = await writing
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         assert sum(record.rows for record in ground.manifest()) == 8
         assert len(ground.manifest()) == buckets
         assert await ground.read() == Counter(written.rows)
@@ -61,7 +61,7 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
     """A writer and a reader, whose ways to the nodes become slow and fast again. Nothing else is broken, so each write
     is committed, and the answers of replicas that were overtaken come late."""
     written: list[Written] = []
-    scans: list[Scanned] = []
+    scans: list[CompleteScan] = []
 
     async def main(random: Random) -> None:
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
         oracle = Oracle(INVARIANTS, now_ns=loop.now_ns, seed=seed, command=None)
         cluster = SimulatedCluster(random, nodes=3, oracle=oracle)
 
-        def scanned(scan: Scanned) -> None:
+        def scanned(scan: CompleteScan) -> None:
             scans.append(scan)
             oracle.scanned(scan.table, scan.revision, Counter(map(str, scan.rows)), scan.cutoff)
 
@@ -78,7 +78,7 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
                 await cluster.start(group)
                 await cluster.sql("CREATE DATABASE d")
                 await cluster.sql(f"CREATE TABLE {TABLE} (a INT, b INT) CLUSTERED BY (a) INTO 3 BUCKETS")
-                writer = Writer(
+                writer = SimulatedWriter(
                     transport=cluster.network.host("writer"),
                     coordinators=cluster.addresses,
                     clock=SimulatedClock(loop),
@@ -92,7 +92,7 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
                     ),
                     on_written=written.append,
                 )
-                reader = Reader(
+                reader = SimulatedReader(
                     transport=cluster.network.host(CLIENT),
                     coordinators=cluster.addresses,
                     clock=SimulatedClock(loop),
@@ -112,5 +112,5 @@ def test_every_invariant_holds_of_appends_that_are_hedged_again_and_again(seed: 
             pass
 
     run_virtual(main, seed, shuffle=True)
-    assert [one.fate for one in written] == [Fate.COMMITTED] * WRITES
+    assert [one.fate for one in written] == [WriteFate.COMMITTED] * WRITES
     assert Counter(scans[-1].rows) == Counter(row for one in written for row in one.rows)

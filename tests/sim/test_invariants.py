@@ -11,8 +11,8 @@ from functools import partial
 import msgspec
 import pytest
 
-from leasehold.core.grantor import Grantor
-from leasehold.core.records import Claiming, Outcome, Step
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.words.records import Claiming, Outcome, Step
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster
 from leasehold.testing.history import Committed

@@ -1,6 +1,6 @@
 """Segments whose only holder has no file of them: they count as lost, and nobody gives them up by mistake."""
 
-from leasehold.core.messages import ClusterStatus, RemoveNode, Rows
+from leasehold.core.words.messages import ClusterStatus, RemoveNode, Rows
 from leasehold.ids import NodeId
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.cluster import SimulatedNode

@@ -3,11 +3,11 @@
 import pytest
 
 from leasehold.core.data import forwarding
-from leasehold.core.messages import AskTable, ForwardAdmitted, Message, NodeStatus, StagedSegment, TableFacts
+from leasehold.core.words.messages import AskTable, ForwardAdmitted, Message, NodeStatus, StagedSegment, TableFacts
 from leasehold.ids import NodeId
 from leasehold.limits.segments import SCHEMA_WAIT_NS
 from leasehold.testing.cluster import CLIENT, SimulatedNode
-from leasehold.testing.writers import Fate, Written
+from leasehold.testing.writers import WriteFate, Written
 from tests.sim.data_words import TABLE, Ground, simulate
 
 
@@ -53,7 +53,7 @@ def test_a_peer_that_can_take_the_file_is_waited_for() -> None:
         await ground.wait_for(lambda: len(peers.statuses) == 3)
         peers.network.release(held)
         written: Written = await writing
-        assert written.fate is Fate.COMMITTED
+        assert written.fate is WriteFate.COMMITTED
         assert peers.holders == [[peers.first.published.node, peers.second.published.node]]
 
     simulate(scenario)

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from leasehold.core.messages import Execute, OpenSession, Receipt, Rows
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import Execute, OpenSession, Receipt, Rows
+from leasehold.core.words.records import Outcome
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import StatementId
 from leasehold.limits.lease import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
-from leasehold.testing.metastorage import LATE_S, Fate
+from leasehold.testing.metastorage import LATE_S, RequestFate
 from tests.sim.data_words import Ground as Tables
 from tests.sim.test_leaders import run, simulate, term_of, the_leader
 
@@ -73,15 +73,15 @@ def test_a_statement_that_arrives_while_a_term_ends_is_answered_and_breaks_nothi
 
         lost = False
 
-        async def before(request: str) -> Fate:
+        async def before(request: str) -> RequestFate:
             nonlocal lost
             await asyncio.sleep(0)
             if request != "txn" or lost:
-                return Fate.ANSWERED
+                return RequestFate.ANSWERED
             lost = True
             for after in range(passes):
                 group.create_task(ask(after))
-            return Fate.LOST_BEFORE
+            return RequestFate.LOST_BEFORE
 
         leading.before = before
         group.create_task(ask(passes))
@@ -101,13 +101,13 @@ def test_one_lost_answer_of_the_store_fences_nobody() -> None:
         leading = the_leader(cluster)
         lost = 0
 
-        async def before(request: str) -> Fate:
+        async def before(request: str) -> RequestFate:
             nonlocal lost
             await asyncio.sleep(0)
             if request == "status" and not lost:
                 lost += 1
-                return Fate.LOST_BEFORE
-            return Fate.ANSWERED
+                return RequestFate.LOST_BEFORE
+            return RequestFate.ANSWERED
 
         leading.before = before
         until_ns = cluster.loop.now_ns() + 12 * SECOND_NS
@@ -161,26 +161,26 @@ def test_handing_over_without_a_store_ends_all_the_same() -> None:
 # ---------------------------------------------------------------- asked again after a timeout, it happens once
 
 
-def lose_one(coordinator: SimulatedCoordinator, number: int, fate: Fate) -> list[int]:
+def lose_one(coordinator: SimulatedCoordinator, number: int, fate: RequestFate) -> list[int]:
     """This transaction of the coordinator from now on, counted from 1, fares so; the list counts them."""
     counted: list[int] = []
 
-    async def before(request: str) -> Fate:
+    async def before(request: str) -> RequestFate:
         await asyncio.sleep(0)
         counted.extend([1] * (request == "txn"))
-        return fate if request == "txn" and len(counted) == number else Fate.ANSWERED
+        return fate if request == "txn" and len(counted) == number else RequestFate.ANSWERED
 
     coordinator.before = before
     return counted
 
 
-FATES = [Fate.LOST_BEFORE, Fate.LOST_AFTER, Fate.LATE]
+FATES = [RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER, RequestFate.LATE]
 
 
 @pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.name)
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_statement_whose_transaction_had_no_answer_happens_once_however_often_it_is_asked(
-    number: int, fate: Fate
+    number: int, fate: RequestFate
 ) -> None:
     """The pre-state, the point of no return, the end: what is made again under the name is not dropped with it."""
 
@@ -208,7 +208,7 @@ def test_a_statement_whose_transaction_had_no_answer_happens_once_however_often_
 
 @pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.name)
 @pytest.mark.parametrize("number", [1, 2])
-def test_rows_whose_transaction_had_no_answer_are_there_once(number: int, fate: Fate) -> None:
+def test_rows_whose_transaction_had_no_answer_are_there_once(number: int, fate: RequestFate) -> None:
     """The write is opened by the first transaction, and committed by the second."""
 
     async def scenario(cluster: SimulatedCluster, group: asyncio.TaskGroup) -> None:

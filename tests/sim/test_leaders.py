@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from leasehold.core.messages import AskStatus, JoinAnswer, Receipt, RecoveryAccepted, SnapshotPage
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import AskStatus, JoinAnswer, Receipt, RecoveryAccepted, SnapshotPage
+from leasehold.core.words.records import Outcome
 from leasehold.errors import NotLeader
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.lease import LEADERSHIP_DURATION_NS

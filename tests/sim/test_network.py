@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from leasehold.core.messages import Execute, JoinWait, Message
+from leasehold.core.words.messages import Execute, JoinWait, Message
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS

@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
-from leasehold.core.messages import (
+from leasehold.core.membership.proofs import with_proof
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import (
     AskIncarnation,
     CommitTransaction,
     JoinWait,
@@ -14,9 +16,7 @@ from leasehold.core.messages import (
     NodeRemoved,
     RemoveNode,
 )
-from leasehold.core.proofs import with_proof
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import Allocated, BucketRecord
+from leasehold.core.words.records import Allocated, BucketRecord
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from leasehold.core.data.hedging import HedgeLimits
 from leasehold.core.data.known import Known
-from leasehold.core.data.reading import reading_order
-from leasehold.core.hedging import HedgeLimits
-from leasehold.core.messages import ReadTicket
-from leasehold.core.records import SegmentRecord
+from leasehold.core.data.reader import reading_order
+from leasehold.core.words.messages import ReadTicket
+from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import NodeId
 from leasehold.limits.clients import HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_FIRST_NS, SCAN_BATCH_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS

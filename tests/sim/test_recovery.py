@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.messages import (
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import keys
+from leasehold.core.words.messages import (
     Grant,
     JoinAnswer,
     RecoveryAccepted,
@@ -18,11 +18,11 @@ from leasehold.core.messages import (
     SnapshotEnd,
     SnapshotPage,
 )
-from leasehold.core.operations import Change
+from leasehold.core.words.operations import Change
 from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.writers import Fate, Habits
+from leasehold.testing.writers import Habits, WriteFate
 from tests.scenarios.crash_words import STALL_NS, stall
 from tests.scenarios.removal_words import remove
 from tests.sim.data_words import TABLE
@@ -236,7 +236,7 @@ def test_a_node_comes_back_over_a_gap(compacted, what):
                 await tables.write(20)
             case "a write given up":
                 assert len(node.data.disk.listing()) > len(tables.manifest())
-                assert (await tables.writer().resolve(staged)).fate is Fate.ABORTED
+                assert (await tables.writer().resolve(staged)).fate is WriteFate.ABORTED
             case "a table dropped" | "a table made again":
                 await cluster.sql("DROP TABLE d.t")
             case _:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from leasehold.core.messages import AskSnapshot, SnapshotEnd
+from leasehold.core.words.messages import AskSnapshot, SnapshotEnd
 from leasehold.metastorage.contract import StorageStatus
 from tests.sim.recovery_words import (
     case_of,

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.messages import AskOutcome, Receipt, Rows
-from leasehold.core.records import LargestLeaseRecord, Outcome, SettingsRecord
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.messages import AskOutcome, Receipt, Rows
+from leasehold.core.words.records import LargestLeaseRecord, Outcome, SettingsRecord
 from leasehold.errors import Refused
 from leasehold.ids import StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -17,7 +17,7 @@ from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.metastorage import RequestFate
 from tests.sim.test_cluster_faults import Over
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
@@ -284,10 +284,10 @@ def test_a_statement_that_is_decided_after_a_longer_duration_was_set_counts_on_i
         await asyncio.sleep(1)
         go_on = asyncio.Event()
 
-        async def before(request: str) -> Fate:
+        async def before(request: str) -> RequestFate:
             if request == "txn":
                 await go_on.wait()
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         cluster.coordinators[0].before = before
         alters = group.create_task(lease(cluster, "20s"))

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from leasehold.core.generations import generation_of
-from leasehold.core.messages import ReadTicket
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import Field, SegmentRecord
+from leasehold.core.membership.generations import generation_of
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import ReadTicket
+from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.errors import Corrupt, LeaseholdError
 from leasehold.ids import Generation, Revision
 from leasehold.limits.segments import SCHEMA_WAIT_NS

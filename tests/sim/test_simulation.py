@@ -8,19 +8,19 @@ from functools import cache
 
 import pytest
 
-from leasehold.coordinator.leasing import Barrier, Leasing
-from leasehold.coordinator.procedures import Procedures
-from leasehold.coordinator.run_effects import RunEffects
-from leasehold.coordinator.running import Running
-from leasehold.core.barrier import Fail, Proceed
+from leasehold.coordinator.nodes.leases import Leasing, RunningBarrier
+from leasehold.coordinator.statements.procedures import Procedures
+from leasehold.coordinator.statements.run_effects import RunEffects
+from leasehold.coordinator.statements.unfinished import LiveStatement
 from leasehold.core.data import read_access
 from leasehold.core.ddl.effects import Awaited, AwaitTurn
 from leasehold.core.ddl.events import RunEvent
-from leasehold.core.grantor import Grantor, GrantorEffect, GrantorEvent, RenewalReceived
-from leasehold.core.records import BarrierReceipt
+from leasehold.core.lease.barrier import Fail, Proceed
+from leasehold.core.lease.grantor import Grantor, GrantorEffect, GrantorEvent, RenewalReceived
+from leasehold.core.words.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import Revision, Sequence, Term
-from leasehold.testing.ambush import Place
+from leasehold.testing.ambush import StatementPlace
 from leasehold.testing.simulation import simulate
 from tests.sim.broken import refused_wrongly
 
@@ -65,7 +65,7 @@ def test_the_campaign_is_not_idle() -> None:
     assert sum(one.batches for one in outcomes) > 50
     kinds = {kind for one in outcomes for kind in one.faults}
     assert len(kinds) >= 12
-    assert len([kind for kind in kinds if kind.startswith("leader killed")]) == len(Place)
+    assert len([kind for kind in kinds if kind.startswith("leader killed")]) == len(StatementPlace)
 
 
 def noticed(invariant: str) -> bool:
@@ -80,11 +80,11 @@ def noticed(invariant: str) -> bool:
 
 
 def test_the_campaign_notices_a_leader_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    def proceeds(_self: Leasing, revision: Revision, *, give_up_ns: int | None = None) -> Barrier:
+    def proceeds(_self: Leasing, revision: Revision, *, give_up_ns: int | None = None) -> RunningBarrier:
         receipt = BarrierReceipt(revision=revision, term=Term(1), sequence=Sequence(1), settled=())
         verdict: asyncio.Future[Proceed | Fail] = asyncio.get_running_loop().create_future()
         verdict.set_result(Proceed(receipt=receipt))
-        return Barrier(revision=revision, give_up_ns=give_up_ns, number=None, verdict=verdict)
+        return RunningBarrier(revision=revision, give_up_ns=give_up_ns, number=None, verdict=verdict)
 
     monkeypatch.setattr(Leasing, "ask", proceeds)
     assert noticed("INV-SERVE-1")
@@ -103,7 +103,7 @@ def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.
 def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
     finish = RunEffects.finish
 
-    async def late(self: RunEffects, effect: Awaited, running: Running) -> RunEvent:
+    async def late(self: RunEffects, effect: Awaited, running: LiveStatement) -> RunEvent:
         if isinstance(effect, AwaitTurn) and running.asked is None:
             await asyncio.sleep(40)
         return await finish(self, effect, running)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from leasehold.core.records import Step
+from leasehold.core.words.records import Step
 from leasehold.testing.invariants import named
 from leasehold.testing.leases.ground import SETTINGS
 from leasehold.testing.oracle import InvariantViolated

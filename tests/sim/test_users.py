@@ -8,8 +8,9 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from leasehold.core.identity import hash_secret
-from leasehold.core.messages import (
+from leasehold.core.ddl.origin import hash_text
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words.messages import (
     AskOutcome,
     AskReceipts,
     AskStatus,
@@ -30,8 +31,7 @@ from leasehold.core.messages import (
     TransactionFacts,
     WaitingFor,
 )
-from leasehold.core.origin import hash_text
-from leasehold.core.records import Outcome
+from leasehold.core.words.records import Outcome
 from leasehold.errors import Forbidden, LeaseholdError, Refused, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken, ObjectId, SchemaVersion, StatementId, TransactionId
 from leasehold.limits.clients import CALL_TIMEOUT_NS

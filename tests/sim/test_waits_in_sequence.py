@@ -11,8 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
-from leasehold.core.messages import Execute, Receipt
-from leasehold.core.records import Waited
+from leasehold.core.words.messages import Execute, Receipt
+from leasehold.core.words.records import Waited
 from leasehold.errors import Definite
 from leasehold.ids import StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -21,7 +21,7 @@ from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.oracle import Oracle
-from leasehold.testing.replacing import Replacing
+from leasehold.testing.replacement import Replacing
 
 CLIENTS = 4
 EXCHANGES = 8

@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.grantor import Grantor, RenewalReceived
-from leasehold.node.projection import Projection
+from leasehold.core.lease.grantor import Grantor, RenewalReceived
+from leasehold.core.words import keys
+from leasehold.node.agent.projection import Projection
 from leasehold.testing.availability import Availability
 from leasehold.testing.news import Reported
 from leasehold.testing.oracle import InvariantViolated, Oracle

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leasehold.core.records import SettledHow
+from leasehold.core.words.records import SettledHow
 from leasehold.errors import CheckFailed
 from leasehold.testing.invariants import named
 from leasehold.testing.leases.world import run

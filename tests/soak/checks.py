@@ -8,16 +8,16 @@ from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import Credentials
 from leasehold.client.login import LoginConnection
-from leasehold.core.messages import AskOutcome, Receipt, Rows, WaitingFor
-from leasehold.core.records import Outcome
-from leasehold.core.statements import Definition
+from leasehold.core.words.messages import AskOutcome, Receipt, Rows, WaitingFor
+from leasehold.core.words.records import Outcome
+from leasehold.core.words.statements import Definition
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import Revision
 from leasehold.limits.statements import HISTORY_ROWS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.servelog import read_serve_log
 from leasehold.testing.catalog import Model, parsed
-from leasehold.testing.shown import Table
+from leasehold.testing.catalog_rows import TableRow
 from leasehold.wire.blocking import BlockingConnection
 from tests.soak.ledger import Ledger, TableLedger, Told
 
@@ -103,7 +103,7 @@ class Checks:
         tables = {
             f"{key[1]}.{key[2]}": [column.name for column in one.columns]
             for key, one in model.shown.items()
-            if isinstance(one, Table)
+            if isinstance(one, TableRow)
         }
         shown = {f"{row[0]}.{row[1]}" for row in _rows(cluster, "SHOW TABLES")} - self._tables.keys()
         if shown != tables.keys():

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from leasehold.client.cluster import Cluster, connect
 from leasehold.client.credentials import PASSWORD_VARIABLE, USER_VARIABLE
-from leasehold.core.messages import Receipt
+from leasehold.core.words.messages import Receipt
 from leasehold.errors import Definite, Indefinite, LeaseholdError
 from leasehold.ids import StatementId
 from leasehold.limits.units import SECOND_NS

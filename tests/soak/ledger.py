@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Outcome
 from leasehold.errors import Definite
 from leasehold.ids import StatementId
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.drift import lasts_ns, outlast_ns
+from leasehold.core.lease.drift import lasts_ns, outlast_ns
 from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.front import GRAMMAR
@@ -47,7 +47,7 @@ def code() -> Iterator[Path]:
 
 
 def test_named_files_exist() -> None:
-    """`core/codec.py` is a path below the package, the tests, the checkout or the text's own folder."""
+    """`core/words/codec.py` is a path below the package, the tests, the checkout or the text's own folder."""
     named = [(text, name) for text in [*PAGES, *code()] for name in FILE.findall(text.read_text())]
     missing = [
         f"{text.relative_to(ROOT)} names {name}"
@@ -121,7 +121,7 @@ def test_the_grammar_of_every_statement_is_told() -> None:
 
 
 def test_the_rights_are_those_of_the_code() -> None:
-    head = ast.get_docstring(ast.parse((ROOT / "src/leasehold/core/rights.py").read_text()))
+    head = ast.get_docstring(ast.parse((ROOT / "src/leasehold/core/access/rights.py").read_text()))
     assert head is not None
     assert rows(head) == rows(section(SQL_PAGE, "Users, roles and rights"))
 

@@ -9,7 +9,7 @@ from tools.errors_page import PAGE, render
 
 import leasehold
 from leasehold import errors
-from leasehold.core.catalog import Diverged
+from leasehold.core.catalog.catalog import Diverged
 from leasehold.error_codes import ErrorCode
 from leasehold.error_guide import GUIDE, SECTIONS
 from leasehold.errors import ExitCode, LeaseholdError, Refused

@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.operations import Change
+from leasehold.core.words import keys
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.operations import Change
 from leasehold.ids import LineageHash
 
 A, B, GONE = Change(b"c/a", b"1"), Change(b"c/b", b""), Change(b"c/gone", None)

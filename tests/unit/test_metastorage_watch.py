@@ -5,12 +5,12 @@ from contextlib import aclosing
 
 import pytest
 
-from leasehold.core.operations import Change, RevisionChanges, Txn
+from leasehold.core.words.operations import Change, RevisionChanges, Txn
 from leasehold.errors import Indefinite
 from leasehold.ids import Revision
 from leasehold.metastorage.contract import Compacted
-from leasehold.metastorage.watch import Fanout, Replay
-from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from leasehold.metastorage.watch import Fanout, HistoryPart
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
 
 
 class Log:
@@ -30,14 +30,14 @@ class Log:
             if publish:
                 self.fanout.publish((batch,))
 
-    async def read(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+    async def read(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
         self.reads.append(from_revision)
         if from_revision < self.minimum:
             raise Compacted(Revision(self.minimum))
         found = self.batches[from_revision - 1 :][: self.per_read]
         covered = found[-1].revision if found else Revision(len(self.batches))
         within = tuple(batch for batch in found if start <= batch.changes[0].key < end)
-        return Replay(batches=within, covered=covered, complete=covered == len(self.batches))
+        return HistoryPart(batches=within, covered=covered, complete=covered == len(self.batches))
 
 
 class Unread:
@@ -167,8 +167,8 @@ def put(value: bytes) -> Txn:
 
 
 async def test_an_answer_lost_before_it_happened() -> None:
-    async def lose(request: str) -> Fate:
-        return Fate.LOST_BEFORE if request == "txn" else Fate.ANSWERED
+    async def lose(request: str) -> RequestFate:
+        return RequestFate.LOST_BEFORE if request == "txn" else RequestFate.ANSWERED
 
     storage = MemoryMetaStorage(MemoryStore(), before=lose)
     with pytest.raises(Indefinite):
@@ -177,8 +177,8 @@ async def test_an_answer_lost_before_it_happened() -> None:
 
 
 async def test_an_answer_lost_after_it_happened() -> None:
-    async def lose(request: str) -> Fate:
-        return Fate.LOST_AFTER if request in ("txn", "campaign") else Fate.ANSWERED
+    async def lose(request: str) -> RequestFate:
+        return RequestFate.LOST_AFTER if request in ("txn", "campaign") else RequestFate.ANSWERED
 
     storage = MemoryMetaStorage(MemoryStore(), before=lose)
     with pytest.raises(Indefinite):
@@ -194,9 +194,9 @@ async def test_an_answer_lost_after_it_happened() -> None:
 async def test_delays_of_requests_and_of_answers() -> None:
     go, answer = asyncio.Event(), asyncio.Event()
 
-    async def hold(request: str) -> Fate:
+    async def hold(request: str) -> RequestFate:
         await go.wait()
-        return Fate.ANSWERED
+        return RequestFate.ANSWERED
 
     async def hold_answer(request: str) -> None:
         await answer.wait()
@@ -217,9 +217,9 @@ async def test_delays_of_requests_and_of_answers() -> None:
 async def test_a_severed_handle_changes_nothing_any_more() -> None:
     go = asyncio.Event()
 
-    async def hold(request: str) -> Fate:
+    async def hold(request: str) -> RequestFate:
         await go.wait()
-        return Fate.ANSWERED
+        return RequestFate.ANSWERED
 
     store = MemoryStore()
     dying = MemoryMetaStorage(store, before=hold)

@@ -12,14 +12,14 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from leasehold.core.settings import SETTINGS
+from leasehold.core.ddl.settings import SETTINGS
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NODE_ADDRESS, NODE_NAME
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX, CONFIG_SHOWN_MAX
 from leasehold.wire.addresses import LOCALHOST, loopback
 
-Role: TypeAlias = Literal["node", "coordinator"]
+ProcessRole: TypeAlias = Literal["node", "coordinator"]
 Value: TypeAlias = str | Path | tuple[str, ...]
 C = TypeVar("C", bound="ProcessConfig")
 
@@ -27,7 +27,7 @@ ANY_PORT: Final = "127.0.0.1:0"
 PORT_MAX: Final = 65_535
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     """One key of the file. It has a flag and a variable too, by other names where a list is given one by one."""
 
     name: str
@@ -46,8 +46,8 @@ def _key(
     default: str = "none",
     flag: str = "",
     variable: str = "",
-) -> Key:
-    return Key(
+) -> ConfigKey:
+    return ConfigKey(
         name=name,
         kind=kind,
         flag=flag or f"--{name.replace('_', '-')}",
@@ -157,7 +157,7 @@ def _made(kind: type[C], values: Mapping[str, Value]) -> C:
     return msgspec.convert({("directory" if key == "dir" else key): value for key, value in values.items()}, kind)
 
 
-def _combined(role: Role, file: Path | None, given: Mapping[str, object]) -> dict[str, Value]:
+def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object]) -> dict[str, Value]:
     keys = keys_of(role)
     assert given.keys() <= {key.name for key in keys}
     values = {} if file is None else read_config(role, _content(file), where=str(file), base=file.absolute().parent)
@@ -199,7 +199,7 @@ def _check_seeds(values: Mapping[str, Value]) -> None:
             raise _bad("seeds", f"{seed} can't be asked from {gossip}", hint="give both as IPv4, or both as IPv6")
 
 
-def keys_of(role: Role) -> tuple[Key, ...]:
+def keys_of(role: ProcessRole) -> tuple[ConfigKey, ...]:
     """The keys of a kind of process, `dir` first."""
     return NODE_KEYS if role == "node" else COORDINATOR_KEYS
 
@@ -217,7 +217,7 @@ def _content(file: Path) -> bytes:
         ) from error
 
 
-def read_config(role: Role, content: bytes, *, where: str, base: Path) -> dict[str, Value]:
+def read_config(role: ProcessRole, content: bytes, *, where: str, base: Path) -> dict[str, Value]:
     """The values of a file by key; relative paths are relative to `base`. Raises `BadSettings` with code BAD_CONFIG."""
     if len(content) > CONFIG_BYTES_MAX:
         raise _bad(where, f"it is larger than {CONFIG_BYTES_MAX} bytes", hint="a configuration is a few lines")
@@ -236,7 +236,7 @@ def read_config(role: Role, content: bytes, *, where: str, base: Path) -> dict[s
     return values
 
 
-def _unknown(role: Role, where: str, name: str) -> BadSettings:
+def _unknown(role: ProcessRole, where: str, name: str) -> BadSettings:
     shown = f"{name[:CONFIG_SHOWN_MAX]!r}"
     if name.casefold() in {one.name for one in SETTINGS}:
         return _bad(
@@ -259,7 +259,7 @@ def _bad(where: str, why: str, *, hint: str) -> BadSettings:
 # ---------------------------------------------------------------- single values
 
 
-def _checked(key: Key, value: object, where: str) -> Value:
+def _checked(key: ConfigKey, value: object, where: str) -> Value:
     """A value of the right kind. Raises `BadSettings`."""
     match key.kind:
         case "path":

@@ -1,6 +1,6 @@
 """Segments with fewer copies than their tables want, in words."""
 
-from leasehold.core.messages import ClusterStatus, NodeStatus
+from leasehold.core.words.messages import ClusterStatus, NodeStatus
 
 
 def segments(count: int) -> str:

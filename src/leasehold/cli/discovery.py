@@ -15,7 +15,7 @@ from leasehold.ids import NodeId
 from leasehold.local.files import write_gossip_address
 from leasehold.wire import cluster_key, udp
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.gossip import Change, Gossip
+from leasehold.wire.gossip import Gossip, MemberChange
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Sightings:
         self._nodes: dict[str, State] = {}
         self._coordinators: dict[str, str] = {}
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: MemberChange) -> None:
         """Takes over what gossip tells."""
         member, state = change.member, change.state
         if member.role is Role.NODE and state is not None:

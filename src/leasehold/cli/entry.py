@@ -2,7 +2,7 @@
 
 Nothing has happened by then, so there is nothing to say. A KeyboardInterrupt would end in a traceback, or be lost in a
 callback of the interpreter that can't raise. A command for which the cluster is at work takes the signal over
-(`cli/interrupt.py`, `local/stopping.py`).
+(`cli/interrupt.py`, `local/stop.py`).
 """
 
 import os

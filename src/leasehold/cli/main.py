@@ -97,7 +97,7 @@ def up(
     """Start a coordinator and its data nodes here, or what of them does not run; stop them at Ctrl-C or SIGTERM."""
     from leasehold.cli.statement import read_timeout_ns
     from leasehold.local.processes import LocalCluster
-    from leasehold.local.stopping import StopSignals, ToldToStop
+    from leasehold.local.stop import StopSignals, ToldToStop
     from leasehold.wire.clock import BoottimeClock
 
     until_ns = BoottimeClock().now_ns() + read_timeout_ns(timeout)
@@ -233,7 +233,7 @@ def forget_lost(
     output: Out = Output.TABLE,
 ) -> None:
     """Give up the rows of a table that no node holds any more, so that the rest can be read. Says first how many."""
-    from leasehold.cli.forgetting import forget
+    from leasehold.cli.forget import forget
 
     forget(directory, user, table, yes=yes, output=output, timeout=timeout)
 

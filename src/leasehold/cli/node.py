@@ -78,9 +78,9 @@ def start(
     }
     if standalone:
         from leasehold.cli.interrupt import unwound_by_interrupt
-        from leasehold.cli.standalone import Asked, run_standalone
+        from leasehold.cli.standalone import StandaloneOptions, run_standalone
 
-        asked = Asked(check=check, repair=repair, export=export, to=to)
+        asked = StandaloneOptions(check=check, repair=repair, export=export, to=to)
         with unwound_by_interrupt():
             run_standalone(node_directory(config, given), asked, output)
         return
@@ -158,7 +158,7 @@ def remove(
 
     A node that runs ends, and its lease is waited for; stop it first to wait for less. Asked for again, it says so.
     """
-    from leasehold.cli.removing import remove as run
+    from leasehold.cli.removal import remove as run
 
     run(directory, user, name, force=force, output=output, timeout=timeout)
 
@@ -190,6 +190,6 @@ def adopt(
     It waits until no process of the node serves any more; one that is alive is named, and nothing changes. Where the
     cluster goes on from an older state, all that the directory holds is kept in before-adopt-<n> in it.
     """
-    from leasehold.cli.removing import adopt as run
+    from leasehold.cli.removal import adopt as run
 
     run(directory, tuple(coordinators or ()), cluster_key, output)

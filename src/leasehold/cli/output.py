@@ -194,7 +194,7 @@ class Retrying(Line):
             self.show(f"{_one_line(error.text)}; asking again, for {left_s:.0f} s at most")
 
 
-class Reading(Line):
+class RowsReadLine(Line):
     """How many rows a SELECT has read; on a terminal alone."""
 
     def __init__(self, *, is_shown: bool) -> None:

@@ -18,7 +18,7 @@ from pyarrow import csv, parquet
 from leasehold.cli.entry import EXIT_INTERRUPTED
 from leasehold.cli.interrupt import ended_by
 from leasehold.cli.login import connected
-from leasehold.cli.output import Reading, RowsOutput, ending_unread, note, show_table
+from leasehold.cli.output import RowsOutput, RowsReadLine, ending_unread, note, show_table
 from leasehold.client.cluster import Cluster
 from leasehold.client.query import QueryResult
 from leasehold.error_codes import ErrorCode
@@ -51,7 +51,7 @@ def show_query(
     with (
         connected(Cluster, directory, user, timeout=timeout) as cluster,
         ended_by(end),
-        Reading(is_shown=to is not None or output is RowsOutput.TABLE or not sys.stdout.isatty()) as reading,
+        RowsReadLine(is_shown=to is not None or output is RowsOutput.TABLE or not sys.stdout.isatty()) as reading,
         cluster.query(text, on_read=reading.update) as answer,
     ):
         if output is RowsOutput.TABLE:
@@ -70,7 +70,7 @@ def show_query(
 # ---------------------------------------------------------------- for people
 
 
-def _show(answer: QueryResult, reading: Reading) -> None:
+def _show(answer: QueryResult, reading: RowsReadLine) -> None:
     """The first rows as a table; how many more there are is told on stderr."""
     rows: list[list[str]] = []
     more = 0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from leasehold.cli.output import Output, milliseconds, note, say, show_json, show_table
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome, Waited
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Outcome, Waited
 from leasehold.errors import ExitCode
 from leasehold.ids import STRANGERS, STRANGERS_NAME, NodeId
 

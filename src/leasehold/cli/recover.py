@@ -5,7 +5,7 @@ from pathlib import Path
 
 from leasehold.cli.output import Output, milliseconds, note, say, show_json
 from leasehold.cli.statement import read_duration_ns
-from leasehold.coordinator.generation import Begun, begin_generation
+from leasehold.coordinator.generation import BegunGeneration, begin_generation
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, NotFound
 from leasehold.limits.lease import LEASE_DURATION_MAX_NS
@@ -51,7 +51,7 @@ def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
     )
 
 
-async def _begin(path: Path, longest_ns: int) -> Begun:
+async def _begin(path: Path, longest_ns: int) -> BegunGeneration:
     storage = await SqliteMetaStorage.open(path)
     try:
         return await begin_generation(

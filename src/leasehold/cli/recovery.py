@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from leasehold.cli.output import milliseconds
-from leasehold.core.messages import NodeRecovery, NodeStatus
-from leasehold.core.tally import in_words, left_in_words, segments_in_words
+from leasehold.core.recovery.progress import in_words, left_in_words, segments_in_words
+from leasehold.core.words.messages import NodeRecovery, NodeStatus
 
 _IN = frozenset({"MEMBER", "LEFT", ""})
 """Stages in which the way in is over, or nothing is told of it."""

@@ -7,7 +7,7 @@ from leasehold.cli.output import Output, note, say, show_json
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, NotFound, Refused, typed
 from leasehold.ids import NodeId
-from leasehold.node.reset import check_node_directory, reset
+from leasehold.node.directory.reset import check_node_directory, reset
 from leasehold.vault.inspect import inspect
 
 

@@ -7,7 +7,7 @@ from leasehold.cli.discovery import Sightings, coordinator_name, read_key, take_
 from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
 from leasehold.client.locate import CLUSTER_FILE
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.proofs import derive_keys
+from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
 from leasehold.limits.lease import HAND_OVER_NS
 from leasehold.limits.units import SECOND_NS

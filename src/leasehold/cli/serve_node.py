@@ -7,22 +7,22 @@ from leasehold.cli.config import NodeConfig
 from leasehold.cli.discovery import Sightings, read_key, take_part
 from leasehold.cli.serve import Stop, fail_on, leave_beside, report_callbacks, run, until_told_to_stop
 from leasehold.client.locate import CLUSTER_FILE
-from leasehold.core.proofs import derive_keys
-from leasehold.core.records import Allocated, Joining
+from leasehold.core.membership.proofs import derive_keys
 from leasehold.core.swim.messages import Role
+from leasehold.core.words.records import Allocated, Joining
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings
 from leasehold.ids import NodeId
 from leasehold.local.files import check_not_of_another, make_directory, write_address
 from leasehold.metastorage.sqlite import FILE_NAME as META_FILE_NAME
-from leasehold.node.agent import Agent
-from leasehold.node.published import Published
-from leasehold.node.reconciler import Reconciler
-from leasehold.node.reset import check_no_reset, check_vault_or_new
-from leasehold.node.scrubbing import scrub
-from leasehold.node.segments import LocalDisk
-from leasehold.node.serving import NodeFlight
-from leasehold.node.space import watch_space
+from leasehold.node.agent.agent import Agent
+from leasehold.node.agent.published import Published
+from leasehold.node.directory.reset import check_no_reset, check_vault_or_new
+from leasehold.node.directory.scrub import scrub
+from leasehold.node.disk.disk_port import LocalDisk
+from leasehold.node.disk.reconciler import Reconciler
+from leasehold.node.disk.space import watch_space
+from leasehold.node.serving.flight_service import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.vault.faults import VARIABLE as FAULT

@@ -13,7 +13,7 @@ from leasehold.cli.output import Countdown, Output, RowsOutput, show_json, show_
 from leasehold.cli.receipt import show_receipt
 from leasehold.cli.statement import read_statement, read_timeout_s
 from leasehold.client.coordinators import Coordinators
-from leasehold.core.messages import Receipt, WaitingFor
+from leasehold.core.words.messages import Receipt, WaitingFor
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, OutcomeUnknown
 from leasehold.ids import NodeId, StatementId
 from leasehold.sql.kind import StatementKind, kind_of

@@ -10,16 +10,16 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, CheckFailed, typed
 from leasehold.ids import SegmentId
 from leasehold.limits.node_disk import CHECK_PROGRESS_NS
-from leasehold.node.exporting import export_segment
-from leasehold.node.reset import check_no_reset, check_node_directory, check_vault_or_new
-from leasehold.node.standalone import Mended, Progress, Some, Standalone, Summary
+from leasehold.node.directory.export import export_segment
+from leasehold.node.directory.reset import check_no_reset, check_node_directory, check_vault_or_new
+from leasehold.node.directory.standalone import CheckProgress, Mended, Some, Standalone, Summary
 from leasehold.vault.inspect import check as check_vault
 from leasehold.wire.clock import BoottimeClock
 
 MEBIBYTE = 1024 * 1024
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class StandaloneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with the directory; by default it is shown."""
 
     check: bool
@@ -35,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             raise BadSettings("an export needs both", hint="give --export SEGMENT and --to FILE")
 
 
-def run_standalone(directory: Path, asked: Asked, output: Output) -> None:
+def run_standalone(directory: Path, asked: StandaloneOptions, output: Output) -> None:
     """Raises `CheckFailed` if a check finds something, or a repair leaves something."""
     asked.validate()
     if asked.check:
@@ -112,7 +112,7 @@ class _Told:
         self._next_ns = self._clock.now_ns() + CHECK_PROGRESS_NS
         self._line = Line()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: CheckProgress) -> None:
         now_ns = self._clock.now_ns()
         if now_ns < self._next_ns:
             return

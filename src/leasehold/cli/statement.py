@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from leasehold.core.durations import parse_duration
+from leasehold.core.words.durations import parse_duration
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
 from leasehold.limits.statements import STATEMENT_CHARACTERS_MAX

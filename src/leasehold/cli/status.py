@@ -5,8 +5,8 @@ from typing import Final
 from leasehold.cli.copies import copies_lines
 from leasehold.cli.output import Output, milliseconds, say, show_json, show_table
 from leasehold.cli.recovery import recovery_json, recovery_line
-from leasehold.core.durations import render_duration
-from leasehold.core.messages import ClusterStatus
+from leasehold.core.words.durations import render_duration
+from leasehold.core.words.messages import ClusterStatus
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 

@@ -1,4 +1,5 @@
-"""`leasehold verify`: holds every batch that every node released against the receipts (rule in `core/audit.py`)."""
+"""`leasehold verify`: holds every batch that every node released against the receipts (rule in
+`core/lease/audit.py`)."""
 
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import msgspec
 
 from leasehold.cli.login import connected
 from leasehold.client.coordinators import Coordinators
-from leasehold.core.audit import StaleServe, StaleServeRule
+from leasehold.core.lease.audit import StaleServe, StaleServeRule
 from leasehold.local.processes import LocalCluster
 from leasehold.storage.servelog import read_serve_log
 

@@ -10,8 +10,8 @@ from leasehold.cli.output import Line
 from leasehold.cli.recovery import recovery_words
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, read_cluster_file
-from leasehold.core.durations import render_duration
-from leasehold.core.messages import NodeStatus
+from leasehold.core.words.durations import render_duration
+from leasehold.core.words.messages import NodeStatus
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Unreachable, typed
 from leasehold.limits.processes import NODE_WAIT_POLL_NS

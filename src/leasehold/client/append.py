@@ -4,8 +4,8 @@ Rows are gathered up to a bound, put into their buckets, and each bucket's share
 once, while the next rows are gathered. The share stays in memory until a replica has answered for it, so a replica
 that is fenced or dies in the middle costs nothing but a second try elsewhere, under a new segment id: what the first
 one may have written is never part of the commit. While a replica is silent, the share is sent to another one as well
-(`core/hedging.py`), and the first answer is taken. A replica that failed or was overtaken rests a little, so that not
-every share is tried there first (`core/data/known.py`).
+(`core/data/hedging.py`), and the first answer is taken. A replica that failed or was overtaken rests a little, so that
+not every share is tried there first (`core/data/known.py`).
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from typing import Final, TypeAlias, assert_never
 import pyarrow as pa
 
 from leasehold.client.threads import THREADS, Refresh, places_of
-from leasehold.core.codec import encode
 from leasehold.core.data.asking import Asking
+from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.data.known import Known
 from leasehold.core.data.places import silent
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
-from leasehold.core.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import RowsEnd, StagedSegment, TableFacts, WriteTicket
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, LoginToken, NodeId, Revision, SegmentId, TransactionId
@@ -40,7 +40,7 @@ from leasehold.limits.flight import FLIGHT_BATCH_BYTES
 from leasehold.limits.segments import BATCH_ROWS
 from leasehold.limits.units import SECOND_NS
 from leasehold.storage.buckets import split
-from leasehold.storage.conforming import conform
+from leasehold.storage.conformance import conform
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import calling, descriptor, expect, parts, send, within, writer_to

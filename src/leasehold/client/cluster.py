@@ -12,13 +12,13 @@ from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
 from leasehold.client.rows import RowAccess
 from leasehold.client.scan import read_again
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     Rows,
     TableFacts,
     TransactionFacts,
     ViewFacts,
 )
-from leasehold.core.records import Field, TransactionState, ViewColumn
+from leasehold.core.words.records import Field, TransactionState, ViewColumn
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId

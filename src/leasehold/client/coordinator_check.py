@@ -1,14 +1,15 @@
 """Whether a coordinator is one of the cluster, asked before it is sent a secret: another process may have its port.
 
 A client that was given a cluster's directory finds the cluster key there. It sends a challenge, and the coordinator
-answers with a proof that nobody else can make (`core/proofs.py`). A client that was given `host:port` has no key.
+answers with a proof that nobody else can make (`core/membership/proofs.py`). A client that was given `host:port` has no
+key.
 """
 
 import os
 from pathlib import Path
 
 from leasehold.client.locate import KEY_FILE, read_cluster_file
-from leasehold.core.proofs import Challenge, derive_keys
+from leasehold.core.membership.proofs import Challenge, derive_keys
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Nonce
 from leasehold.limits.clients import CALL_TIMEOUT_NS

@@ -13,11 +13,11 @@ from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials
 from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
-from leasehold.client.removing import remove_node
+from leasehold.client.removal import remove_node
 from leasehold.client.threads import THREADS, Refresh
 from leasehold.core.data.asking import Asking, Told
 from leasehold.core.data.known import Known
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     AbortTransaction,
     AgreeCutoff,
     AskReceipts,

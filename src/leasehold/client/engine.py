@@ -16,7 +16,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from leasehold.core.messages import ScanPlan, ViewBody
+from leasehold.core.words.messages import ScanPlan, ViewBody
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.clients import REASON_CHARACTERS_MAX, SCAN_PAUSE_NS

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from leasehold.core.literals import fit
-from leasehold.core.messages import Rows
-from leasehold.core.nearest import nearest
-from leasehold.core.origin import hash_text
-from leasehold.core.records import Field
-from leasehold.core.statements import fold
+from leasehold.core.ddl.origin import hash_text
+from leasehold.core.words.literals import fit
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.nearest import nearest
+from leasehold.core.words.records import Field
+from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound
 from leasehold.ids import StatementId, TransactionId

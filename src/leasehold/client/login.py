@@ -19,7 +19,7 @@ import msgspec
 
 from leasehold.client.coordinator_check import CoordinatorCheck
 from leasehold.client.credentials import Credentials
-from leasehold.core.messages import ClientRequest, Execute, LoggedIn, Login, LogOut, Message
+from leasehold.core.words.messages import ClientRequest, Execute, LoggedIn, Login, LogOut, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unauthenticated
 from leasehold.ids import LoginToken

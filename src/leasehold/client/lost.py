@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from leasehold.core.data.lost import lost
-from leasehold.core.messages import Replaced
+from leasehold.core.replicas.lost import lost
+from leasehold.core.words.messages import Replaced
 from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
 
 if TYPE_CHECKING:

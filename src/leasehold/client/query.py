@@ -14,16 +14,16 @@ import pyarrow as pa
 from leasehold.client.engine import Open, Prepared, Run
 from leasehold.client.result import QueryResult
 from leasehold.client.threads import THREADS
-from leasehold.core.cutoff import rows_taken_away
+from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.data.known import Known
-from leasehold.core.data.reading import next_plan
-from leasehold.core.messages import QueryPlan, ScanPlan
-from leasehold.core.records import Field
-from leasehold.core.statements import fold
+from leasehold.core.data.reader import next_plan
+from leasehold.core.words.messages import QueryPlan, ScanPlan
+from leasehold.core.words.records import Field
+from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.sql.binder import words
-from leasehold.sql.select import Bound, Select, bind, key_of, spark_line, written
+from leasehold.sql.select import BoundSelect, Select, bind, key_of, spark_line, written
 from leasehold.sql.views import written as written_view
 from leasehold.storage.schema import arrow_type
 from leasehold.wire.entropy import SystemEntropy
@@ -196,7 +196,7 @@ def prepare(select: Select, plan: QueryPlan, memory_bytes: int) -> Prepared:
     )
 
 
-def _narrowed(plan: QueryPlan, bound: Bound) -> Iterator[ScanPlan]:
+def _narrowed(plan: QueryPlan, bound: BoundSelect) -> Iterator[ScanPlan]:
     """The plans of the tables with the columns that the SELECT and its views read; where rows are only counted, the
     narrowest column stands for them."""
     needed: Mapping[tuple[str, str], Sequence[str]] = {key_of(one.name): one.columns for one in plan.needed}

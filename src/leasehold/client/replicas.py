@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pyarrow as pa
 from pyarrow import flight
 
-from leasehold.core.messages import BatchMark, ReadTicket
+from leasehold.core.words.messages import BatchMark, ReadTicket
 from leasehold.wire.flight import calling, expect, reader_to, within
 from leasehold.wire.flight import ticket as as_ticket
 

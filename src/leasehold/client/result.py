@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Running(Protocol):
+class RunningQuery(Protocol):
     """A query under way, whose first rows are there."""
 
     @property
@@ -36,7 +36,7 @@ class QueryResult:
     query when it is closed or forgotten; a context manager.
     """
 
-    def __init__(self, run: Running) -> None:
+    def __init__(self, run: RunningQuery) -> None:
         self.schema = run.schema
         self._run = run
         self._ended = False

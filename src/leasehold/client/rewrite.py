@@ -2,8 +2,8 @@
 
 What DELETEs took and what has expired leaves the files by this. Portion by portion, each one write transaction: what
 was done stays done if the rest fails. A portion that was read while something of the table changed is refused by the
-commit (`core/rewrite.py`), and planned anew, smaller: under steady DELETEs one has to fit between two of them. Readers
-see the same rows before and after.
+commit (`core/replicas/rewrite.py`), and planned anew, smaller: under steady DELETEs one has to fit between two of them.
+Readers see the same rows before and after.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from leasehold.client.rows import RowAccess
-from leasehold.core.messages import Replaced, ScanPlan
-from leasehold.core.records import SegmentRecord
+from leasehold.core.words.messages import Replaced, ScanPlan
+from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.clients import RETRY_PAUSE_NS

@@ -8,7 +8,7 @@ import pyarrow as pa
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.scan import read_plan
-from leasehold.core.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
+from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
 from leasehold.ids import Revision, TransactionId
 from leasehold.limits.segments import TRANSACTION_RENEW_NS
 

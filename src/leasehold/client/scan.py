@@ -1,4 +1,4 @@
-"""Scans: the rows of a plan as Arrow, read by the steps of `core/data/reading.py` on threads.
+"""Scans: the rows of a plan as Arrow, read by the steps of `core/data/reader.py` on threads.
 
 Everything blocks, and Ctrl-C ends it. Each request to a replica has a thread of its own.
 """
@@ -12,13 +12,13 @@ from leasehold.client.replicas import FlightReplicas
 from leasehold.client.threads import THREADS, Refresh, blocking, places_of
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.known import Known
-from leasehold.core.data.lost import check_nothing_lost
 from leasehold.core.data.places import Places
-from leasehold.core.data.reading import ReaderPorts, SegmentReader, in_order, plan_until_read
-from leasehold.core.data.reading import read_again as steps_again
+from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read
+from leasehold.core.data.reader import read_again as steps_again
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.messages import BatchMark, ScanPlan
-from leasehold.core.records import SegmentRecord
+from leasehold.core.replicas.lost import check_nothing_lost
+from leasehold.core.words.messages import BatchMark, ScanPlan
+from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import SCAN_BATCH_TIMEOUT_NS, SCAN_STREAMS
 from leasehold.storage.schema import arrow_schema
@@ -94,7 +94,7 @@ def _batches(steps: AsyncGenerator[tuple[pa.RecordBatch, BatchMark], None]) -> I
 def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader:
     """What `read` plans and reads; a new plan is made if rows are taken away before any batch was handed out.
 
-    Errors as of `read`, and as of `core.data.reading.read_again`.
+    Errors as of `read`, and as of `core.data.reader.read_again`.
     """
     steps = blocking(read)
     first, attempt = run(plan_until_read(steps, 1))

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias, TypeVar
 from leasehold.core.data.known import Known
 from leasehold.core.data.places import Places
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.messages import TableFacts
+from leasehold.core.words.messages import TableFacts
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.steps import ThreadRuntime
 

@@ -1,23 +1,24 @@
-"""Beginning a generation in a meta storage that was restored, before a coordinator leads on it (`core.generations`)."""
+"""Beginning a generation in a meta storage that was restored, before a coordinator leads on it
+(`core.membership.generations`)."""
 
 from contextlib import aclosing
 
 import msgspec
 
 from leasehold.coordinator.runtime import read_catalog
-from leasehold.coordinator.scrubbing import decode
-from leasehold.core import keys
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.generations import raised, raised_leader
-from leasehold.core.lineage import next_lineage
-from leasehold.core.operations import Change, KeyValue, Txn, ValueIs
-from leasehold.core.records import ClusterRecord, LeaderRecord
+from leasehold.coordinator.upkeep.scrub import decode
+from leasehold.core.membership.generations import raised, raised_leader
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.lineage import next_lineage
+from leasehold.core.words.operations import Change, KeyValue, Txn, ValueIs
+from leasehold.core.words.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Corrupt, NotInitialised
 from leasehold.ids import LineageHash
 from leasehold.metastorage.contract import LeadershipLost, MetaStorage
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class BegunGeneration(msgspec.Struct, frozen=True, kw_only=True):
     """The generation is there, durably; `nodes` are those it knows, by name. `longest_lease_ns`: what is waited for."""
 
     cluster: ClusterRecord
@@ -25,7 +26,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
-async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> Begun:
+async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> BegunGeneration:
     """One transaction: it has happened whole or not at all. Raises `NotInitialised` where there is no cluster,
     `Corrupt` where it is damaged, `Refused` as `raised` does, `LeadershipLost` where another candidate is at it."""
     await check_history(storage)
@@ -45,7 +46,7 @@ async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_n
     )
     if not (await storage.txn(txn)).succeeded:
         raise LeadershipLost("another coordinator leads", hint="stop every coordinator first")
-    return Begun(
+    return BegunGeneration(
         cluster=next_one.cluster,
         longest_lease_ns=next_one.longest_lease_ns,
         nodes=tuple(sorted(one.name for one in catalog.nodes.values() if not one.removed)),

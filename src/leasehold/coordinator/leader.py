@@ -8,37 +8,49 @@ from functools import partial
 
 import msgspec
 
-from leasehold.coordinator.faults import ending_the_statement
-from leasehold.coordinator.housekeeping import Housekeeping
-from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.logins import Logins
-from leasehold.coordinator.membership import Membership
-from leasehold.coordinator.overview import Overview
-from leasehold.coordinator.preparing import Asked
-from leasehold.coordinator.procedures import Procedures
-from leasehold.coordinator.queries import Queries
-from leasehold.coordinator.reading import Reading
-from leasehold.coordinator.registration import Registration
-from leasehold.coordinator.removal import Removal
-from leasehold.coordinator.repair import Repair
-from leasehold.coordinator.reports import NodeReports
-from leasehold.coordinator.retaining import Retaining
-from leasehold.coordinator.scrubbing import scrub
-from leasehold.coordinator.sessions import Sessions
-from leasehold.coordinator.settings import lower_largest_lease
-from leasehold.coordinator.snapshots import Snapshots
-from leasehold.coordinator.topology import Topology
-from leasehold.coordinator.transactions import WriteTransactions
-from leasehold.coordinator.wallclock import BelievedClock
+from leasehold.coordinator.data.queries import Queries
+from leasehold.coordinator.data.transactions import WriteTransactions
+from leasehold.coordinator.nodes.lease_settings import lower_largest_lease
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.nodes.proofs import Membership
+from leasehold.coordinator.nodes.registration import Registration
+from leasehold.coordinator.nodes.removal import Removal
+from leasehold.coordinator.nodes.sessions import Sessions
+from leasehold.coordinator.nodes.snapshots import Snapshots
+from leasehold.coordinator.nodes.topology import Topology
+from leasehold.coordinator.people.logins import Logins
+from leasehold.coordinator.people.overview import Overview
+from leasehold.coordinator.replicas.repair import Repair
+from leasehold.coordinator.replicas.reports import NodeReports
+from leasehold.coordinator.statements.faults import ending_the_statement
+from leasehold.coordinator.statements.parse_queue import ParseQueue
+from leasehold.coordinator.statements.preparation import ParsedStatement
+from leasehold.coordinator.statements.procedures import Procedures
+from leasehold.coordinator.upkeep.housekeeping import Housekeeping
+from leasehold.coordinator.upkeep.retention import Retaining
+from leasehold.coordinator.upkeep.scrub import scrub
+from leasehold.coordinator.upkeep.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
-from leasehold.core.catalog import Catalog
+from leasehold.core.access.rights import (
+    check_cancel,
+    check_large_statement,
+    check_question,
+    check_request,
+    check_statement,
+)
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.live_keys import LiveKeys
 from leasehold.core.data.facts import parse_name, table_facts, view_facts
 from leasehold.core.data.scan_plan import plan_query, plan_scan
-from leasehold.core.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
-from leasehold.core.history import history
-from leasehold.core.identity import hash_secret
-from leasehold.core.live_keys import LiveKeys
-from leasehold.core.messages import (
+from leasehold.core.ddl.origin import Origin, check_same_asker, hears_text, other_statement
+from leasehold.core.lease.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.speaker import check_speaker
+from leasehold.core.questions.catalog import is_large
+from leasehold.core.questions.history import history
+from leasehold.core.questions.receipts import receipts
+from leasehold.core.questions.rows import pages
+from leasehold.core.words.messages import (
     AbortTransaction,
     AgreeCutoff,
     Allocate,
@@ -68,15 +80,9 @@ from leasehold.core.messages import (
     Rows,
     WhoAreYou,
 )
-from leasehold.core.operations import RevisionChanges
-from leasehold.core.origin import Origin, check_same_asker, hears_text, other_statement
-from leasehold.core.questions.catalog import is_large
-from leasehold.core.questions.receipts import receipts
-from leasehold.core.questions.rows import pages
-from leasehold.core.records import PrincipalRecord
-from leasehold.core.rights import check_cancel, check_large_statement, check_question, check_request, check_statement
-from leasehold.core.speaker import check_speaker
-from leasehold.core.statements import (
+from leasehold.core.words.operations import RevisionChanges
+from leasehold.core.words.records import PrincipalRecord
+from leasehold.core.words.statements import (
     AnyStatement,
     CancelProcedure,
     CreateUser,
@@ -125,7 +131,7 @@ class Leader:
         self._storage = storage
         self._clock = clock
         self._threads = threads
-        self._reading = Reading(threads)
+        self._reading = ParseQueue(threads)
         self._group = group
         self._leadership = leadership
         self._term = leadership.term
@@ -470,7 +476,7 @@ def _understood(text: str) -> tuple[AnyStatement, str]:
     return statement, redacted(text) if isinstance(definition, CreateUser | SetPassword) else text
 
 
-def _asked(request: Execute, statement: Definition, text: str) -> Asked:
-    return Asked(
+def _asked(request: Execute, statement: Definition, text: str) -> ParsedStatement:
+    return ParsedStatement(
         id=request.statement, text=text, statement=statement, login=_login(request), timeout_ns=request.timeout_ns
     )

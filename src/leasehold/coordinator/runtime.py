@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from leasehold.coordinator.leader import Leader
-from leasehold.coordinator.membership import Membership
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
-from leasehold.core.grantor import Grantor
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.messages import ClusterFacts, Initialise, Message
-from leasehold.core.operations import Change, Missing, Txn
-from leasehold.core.proofs import ProofKeys
-from leasehold.core.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
-from leasehold.core.shelf import Holding
+from leasehold.coordinator.nodes.proofs import Membership
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import Holding
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.membership.proofs import ProofKeys
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.messages import ClusterFacts, Initialise, Message
+from leasehold.core.words.operations import Change, Missing, Txn
+from leasehold.core.words.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
@@ -289,7 +289,7 @@ def first_records(cluster_id: ClusterId, settings: SettingsRecord) -> tuple[Chan
 async def read_catalog(storage: MetaStorage) -> Catalog:
     """The catalog at LM, read page by page at one revision: a large one lets others of this loop go on meanwhile.
 
-    Its segments are read, and decoded when they are asked for (`core.shelf`)."""
+    Its segments are read, and decoded when they are asked for (`core.catalog.shelf`)."""
     catalog, held = Catalog(), Holding()
     lineage, latest = GENESIS, Revision(0)
     start, revision = keys.WATCH_START, None

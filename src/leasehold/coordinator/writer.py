@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.operations import Change, Missing, RevisionChanges, Txn, ValueIs
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import keys
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.operations import Change, Missing, RevisionChanges, Txn, ValueIs
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision

@@ -15,7 +15,7 @@ PASSWORD_LANES: Final = 1
 PASSWORDS_AT_ONCE: Final = 2
 """Passwords that a leader hashes or checks at the same time."""
 PASSWORDS_WAITING_MAX: Final = 128
-"""Passwords that wait to be checked; the places are divided among lanes in core/password_queue.py."""
+"""Passwords that wait to be checked; the places are divided among lanes in core/access/password_queue.py."""
 WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
 """How late a wrong password is answered; twice as late after each further one of the same name."""
 WRONG_PASSWORD_REST_MAX_NS: Final = 4 * SECOND_NS

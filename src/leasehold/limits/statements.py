@@ -51,7 +51,7 @@ TRANSACTIONS_KEPT: Final = 10_000
 CONDITIONS_MAX: Final = 16
 """Comparisons in the WHERE of one DELETE."""
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
-"""So long after its end the outcome of a statement is kept, however many end meanwhile (`core.forgetting`)."""
+"""So long after its end the outcome of a statement is kept, however many end meanwhile (`core.ddl.outcomes`)."""
 STATEMENT_TEXT_KEPT: Final = 4_096
 """Characters of a statement's text that its records keep."""
 PURGE_BATCH: Final = 256

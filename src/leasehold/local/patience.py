@@ -9,7 +9,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.local.process import Process
 
 
-class Patience:
+class ProcessPatience:
     """Waits for processes as long as they run and make progress, until a deadline.
 
     A process makes progress if it has used CPU time or written to its log during the last START_STALL_NS: on a machine

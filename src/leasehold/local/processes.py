@@ -20,7 +20,7 @@ import psutil
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import CLUSTER_FILE, KEY_FILE, ClusterFile, read_cluster_file
-from leasehold.core.messages import ClusterStatus
+from leasehold.core.words.messages import ClusterStatus
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, LeaseholdError, NotFound, Refused, typed
 from leasehold.ids import ClusterId
@@ -35,9 +35,9 @@ from leasehold.local.files import (
     write_whole,
 )
 from leasehold.local.gossip import KEY_SCRATCH, gossip_words, make_key
-from leasehold.local.patience import Patience
+from leasehold.local.patience import ProcessPatience
 from leasehold.local.process import Process
-from leasehold.local.waiting import wait_until_active, wait_until_registered
+from leasehold.local.wait import wait_until_active, wait_until_registered
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
 
@@ -119,7 +119,7 @@ class LocalCluster:
                 self._tell(f"{name} was removed from the cluster and is left out; {reset} makes a new node of it")
             return file
 
-    def _start_nodes(self, names: tuple[str, ...], address: str, patience: Patience) -> list[str]:
+    def _start_nodes(self, names: tuple[str, ...], address: str, patience: ProcessPatience) -> list[str]:
         """Starts what does not run: known nodes together, new ones in turn, so that node-2 gets id 2.
 
         Answers which have ended because they were removed from the cluster.
@@ -171,7 +171,7 @@ class LocalCluster:
         """Starts the coordinator unless it runs; under its old address if it had one, since nodes know that one."""
         return self._start_coordinator(address, self._patience())
 
-    def _start_coordinator(self, address: str | None, patience: Patience) -> str:
+    def _start_coordinator(self, address: str | None, patience: ProcessPatience) -> str:
         process = self.coordinator
         if process.running() is None:
             listen = address or f"127.0.0.1:{_free_port()}"
@@ -220,10 +220,10 @@ class LocalCluster:
         with Coordinators(self.directory) as cluster:
             return wait_until_active(cluster, addresses, partial(patience.wait, processes=processes))
 
-    def _patience(self) -> Patience:
+    def _patience(self) -> ProcessPatience:
         now_ns = BoottimeClock().now_ns
         left_ns = START_WAIT_NS if self._until_ns is None else self._until_ns - now_ns()
-        return Patience(left_ns, self._pause, self._tell, now_ns)
+        return ProcessPatience(left_ns, self._pause, self._tell, now_ns)
 
     def _spawn_node(self, process: Process, coordinator: str) -> None:
         where = ["--dir", str(process.directory), "--listen", "127.0.0.1:0", "--coordinator", coordinator]
@@ -247,7 +247,7 @@ class LocalCluster:
     def _known(self) -> ClusterFile | None:
         return read_cluster_file(self.directory) if (self.directory / CLUSTER_FILE).exists() else None
 
-    def _initialise(self, address: str, patience: Patience, *, known: bool) -> ClusterId:
+    def _initialise(self, address: str, patience: ProcessPatience, *, known: bool) -> ClusterId:
         with Coordinators(address) as cluster:
             while True:
                 try:
@@ -285,7 +285,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_up(process: Process, patience: Patience) -> str:
+def _wait_until_up(process: Process, patience: ProcessPatience) -> str:
     """The address of a process, once it listens."""
     while True:
         address = read_address(process.directory)

@@ -1,4 +1,4 @@
-"""Campaigns over a store that several processes share: drives `core/leadership.py` with transactions and a clock.
+"""Campaigns over a store that several processes share: drives `core/lease/leadership.py` with transactions and a clock.
 
 A leadership is beaten by `hold`, in a task of whoever leads; it ends by raising, and with it all that runs beside it.
 """
@@ -10,11 +10,11 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.leadership import Challenger, LeadershipTiming, Reign, Standing, first_record, resigned
-from leasehold.core.operations import Change, Compare, KeyValue, Missing, ModifiedAt, Txn, TxnResult
-from leasehold.core.records import ClusterRecord, LeaderRecord
+from leasehold.core.lease.leadership import Challenger, LeadershipTiming, Reign, Standing, first_record, resigned
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.operations import Change, Compare, KeyValue, Missing, ModifiedAt, Txn, TxnResult
+from leasehold.core.words.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import Generation, Term
 from leasehold.limits.lease import (

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
-from leasehold.core.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Revision, Term

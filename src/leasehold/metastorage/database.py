@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from leasehold.core import keys
-from leasehold.core.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.errors import BadDirectory
 from leasehold.ids import Revision
 from leasehold.limits.messages import FORMAT_VERSION
@@ -36,7 +36,7 @@ from leasehold.metastorage.contract import Compacted, FutureRevision, StorageSta
 from leasehold.metastorage.leadership import Election
 from leasehold.metastorage.lock import give_up_lock, keep_to_owner, take_lock
 from leasehold.metastorage.transaction import Put, as_revision, cluster_id, election, evaluate, readable
-from leasehold.metastorage.watch import Replay
+from leasehold.metastorage.watch import HistoryPart
 
 APPLICATION_ID = 0x4C485344
 """Marks the file as a Leasehold meta storage ("LHSD")."""
@@ -227,12 +227,12 @@ class Database:
                 size += len(row[0]) + len(row[1])
         return Page(revision=at, items=tuple(items), next_start=next_start)
 
-    def replay(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+    def replay(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
         """Whole revisions of a range from `from_revision` on, at most so many that one read is bounded."""
         if from_revision < self.minimum:
             raise Compacted(self.minimum)
         if from_revision > self.newest:
-            return Replay(batches=(), covered=self.newest, complete=True)
+            return HistoryPart(batches=(), covered=self.newest, complete=True)
         covered = min(self.newest, Revision(from_revision + REPLAY_REVISIONS_MAX - 1))
         batches: list[RevisionChanges] = []
         changes: list[Change] = []
@@ -252,7 +252,7 @@ class Database:
                 size += len(key) + (0 if value is None else len(value))
         if changes:
             batches.append(RevisionChanges(current, tuple(changes)))
-        return Replay(batches=tuple(batches), covered=covered, complete=covered >= self.newest)
+        return HistoryPart(batches=tuple(batches), covered=covered, complete=covered >= self.newest)
 
     def status(self) -> StorageStatus:
         """Cluster id, LM and MM."""

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.operations import Compare, ModifiedAt
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Compare, ModifiedAt
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision, Term
 

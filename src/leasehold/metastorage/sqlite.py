@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
@@ -28,7 +28,7 @@ from leasehold.metastorage.contract import Leadership, StorageStatus
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
 from leasehold.metastorage.leadership import Election, Succession
 from leasehold.metastorage.transaction import check_key, check_limit, check_span, check_txn
-from leasehold.metastorage.watch import Fanout, Replay
+from leasehold.metastorage.watch import Fanout, HistoryPart
 
 T = TypeVar("T")
 FILE_NAME: Final = "meta.db"
@@ -164,7 +164,7 @@ class SqliteMetaStorage:
     async def _elect(self, candidate: str) -> Election:
         return await self._ask(lambda database: database.lead(candidate))
 
-    async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+    async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
         return await self._ask(lambda database: database.replay(start, end, from_revision))
 
     async def _ask(self, run: Callable[[Database], T]) -> T:

@@ -8,9 +8,9 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.operations import (
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.operations import (
     Change,
     Compare,
     Exists,
@@ -21,7 +21,7 @@ from leasehold.core.operations import (
     Txn,
     ValueIs,
 )
-from leasehold.core.records import ClusterRecord, LeaderRecord
+from leasehold.core.words.records import ClusterRecord, LeaderRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import ClusterId, Generation, Revision, Term

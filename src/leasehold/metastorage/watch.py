@@ -19,13 +19,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.core.operations import RevisionChanges
+from leasehold.core.words.operations import RevisionChanges
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
 from leasehold.limits.sessions import WATCH_QUEUE_REVISIONS_MAX
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the history: all of the range that changed up to `covered`; `complete` if no newer revision exists."""
 
     batches: tuple[RevisionChanges, ...]
@@ -33,7 +33,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
-History: TypeAlias = Callable[[bytes, bytes, Revision], Awaitable[Replay]]
+History: TypeAlias = Callable[[bytes, bytes, Revision], Awaitable[HistoryPart]]
 """Reads [start, end) from a revision on; raises `Compacted` when that is below MM."""
 
 

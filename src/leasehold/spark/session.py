@@ -17,8 +17,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Rows
-from leasehold.core.statements import fold
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.statements import fold
 from leasehold.errors import AlreadyExists, BadSettings
 from leasehold.limits.processes import JAVA_ANSWER_NS
 from leasehold.limits.segments import BATCH_ROWS

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
 from leasehold.client.known import of_process
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import StagedSegment, TableFacts
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import StagedSegment, TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import LoginToken, Revision, TransactionId
@@ -45,7 +45,7 @@ def readable(table: str) -> Generator[None]:
         raise kind(line, code=error.code, hint=hint) from None
 
 
-class Staged(WriterCommitMessage):
+class StagedByTask(WriterCommitMessage):
     """What one task staged: encoded `StagedSegment` messages."""
 
     def __init__(self, segments: Sequence[bytes]) -> None:
@@ -64,14 +64,14 @@ class LeaseholdSink(DataSourceArrowWriter):
         self._transaction = TransactionId(transaction)
         self._revision = Revision(revision)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
         """Runs in a task: stages its rows. Raises, with the first row that does not fit, `Definite`."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
         with readable(facts.name), Cluster(self._address, token=self._token, known=known) as cluster:
             # A task may start long after the transaction was opened: nodes may have moved since.
             segments = cluster.stage(facts, self._transaction, iterator, self._revision)
-            return Staged([encode(segment) for segment in segments])
+            return StagedByTask([encode(segment) for segment in segments])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows of all tasks visible at once; the same again changes nothing."""
@@ -98,7 +98,7 @@ class LeaseholdSink(DataSourceArrowWriter):
 def _segments(messages: Sequence[WriterCommitMessage | None]) -> list[StagedSegment]:
     segments: list[StagedSegment] = []
     for message in messages:
-        if not isinstance(message, Staged):
+        if not isinstance(message, StagedByTask):
             raise Refused("a task did not say what it wrote", code=ErrorCode.INCOMPLETE, hint="write the rows again")
         for blob in message.segments:
             segment = decode_message(blob)

@@ -6,7 +6,7 @@ the workers. So they carry plain values only: names, numbers, and messages in th
 A scan is pinned once: when Spark plans the first query over a loaded DataFrame or a view. Spark keeps that plan for
 every later query over the same one, so they all read the rows of one revision; load it again to see what was added
 since. What was deleted since is gone from a query as a whole: all its tasks ask the leader for one cutoff
-(`core/cutoff.py`), by the id that Spark gives a query.
+(`core/data/cutoff.py`), by the id that Spark gives a query.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ from leasehold.client.cluster import Cluster
 from leasehold.client.known import of_process
 from leasehold.client.scan import read_segment
 from leasehold.client.threads import places_of
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.cutoff import rows_taken_away
-from leasehold.core.messages import ScanPlan
-from leasehold.core.records import SegmentRecord
+from leasehold.core.data.cutoff import rows_taken_away
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import ScanPlan
+from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Refused
 from leasehold.ids import LoginToken, ObjectId

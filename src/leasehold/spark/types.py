@@ -1,4 +1,4 @@
-"""Column types and schemas as Spark has them, beside those of `core.types`.
+"""Column types and schemas as Spark has them, beside those of `core.words.types`.
 
 TIMESTAMP is Spark's TimestampType, an instant: the session's time zone only says how it is shown. A TIMESTAMP_NTZ is no
 instant, so it is not written without a cast that says which zone was meant.
@@ -27,9 +27,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from leasehold.core.records import Field
-from leasehold.core.statements import fold
-from leasehold.core.types import Decimal, parse_type
+from leasehold.core.words.records import Field
+from leasehold.core.words.statements import fold
+from leasehold.core.words.types import Decimal, parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.storage.schema import arrow_type, cast_exactly
@@ -52,7 +52,7 @@ _PLAIN: Final[dict[str, type[DataType]]] = {
 
 
 def spark_type(text: str) -> DataType:
-    """The Spark type of a column type spelled as in `core.types`. Raises `Refused` with code BAD_TYPE."""
+    """The Spark type of a column type spelled as in `core.words.types`. Raises `Refused` with code BAD_TYPE."""
     column = parse_type(text)
     if isinstance(column, Decimal):
         return DecimalType(column.precision, column.scale)
@@ -65,7 +65,7 @@ def spark_schema(fields: Iterable[Field]) -> StructType:
 
 
 def spelling(kind: DataType) -> str | None:
-    """How `core.types` spells a Spark type; None for one that no column can have."""
+    """How `core.words.types` spells a Spark type; None for one that no column can have."""
     if isinstance(kind, DecimalType):
         return f"DECIMAL({kind.precision},{kind.scale})"
     return next((name for name, known in _PLAIN.items() if isinstance(kind, known)), None)

@@ -1,6 +1,6 @@
 """ALTER TABLE, ALTER VIEW and COMMENT ON."""
 
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     AddColumns,
     AlterProperties,
     Comment,

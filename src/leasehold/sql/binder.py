@@ -13,8 +13,8 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
-from leasehold.core.nearest import nearest
-from leasehold.core.statements import fold
+from leasehold.core.words.nearest import nearest
+from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
 

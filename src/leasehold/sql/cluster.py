@@ -1,7 +1,7 @@
 """ALTER CLUSTER SET."""
 
-from leasehold.core.settings import SETTINGS, read_value, setting_named
-from leasehold.core.statements import AlterCluster
+from leasehold.core.ddl.settings import SETTINGS, read_value, setting_named
+from leasehold.core.words.statements import AlterCluster
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import IDENTIFIER

@@ -1,6 +1,6 @@
 """CREATE VIEW and DROP VIEW."""
 
-from leasehold.core.statements import CreateView, DropView
+from leasehold.core.words.statements import CreateView, DropView
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import COLUMNS_MAX

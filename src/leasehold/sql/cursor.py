@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from leasehold.core.statements import Literal, TableName
+from leasehold.core.words.statements import Literal, TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import COMMENT_CHARACTERS_MAX

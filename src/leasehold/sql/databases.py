@@ -1,6 +1,6 @@
 """CREATE, ALTER and DROP DATABASE."""
 
-from leasehold.core.statements import AlterDatabase, CreateDatabase, DropDatabase
+from leasehold.core.words.statements import AlterDatabase, CreateDatabase, DropDatabase
 from leasehold.sql.cursor import Cursor
 from leasehold.sql.properties import database_properties, read_keys, read_properties
 

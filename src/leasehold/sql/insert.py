@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from leasehold.core.statements import Literal, TableName
+from leasehold.core.words.statements import Literal, TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.limits.statements import INSERT_ROWS_MAX

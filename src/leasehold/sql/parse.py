@@ -6,8 +6,8 @@ with a module for each group. What is not known is refused by name, never ignore
 
 from functools import lru_cache
 
-from leasehold.core.records.principals import PrincipalKind
-from leasehold.core.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
+from leasehold.core.words.records.principals import PrincipalKind
+from leasehold.core.words.statements import AnyStatement, CancelProcedure, Definition, DropTable, Explain
 from leasehold.errors import BadStatement
 from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSE_KEPT_CHARACTERS, PARSED_STATEMENTS_KEPT
 from leasehold.sql import alter, databases, principals, questions

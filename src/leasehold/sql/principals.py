@@ -1,12 +1,12 @@
 """Users, roles and rights."""
 
-from leasehold.core.records.principals import PrincipalKind, Right
-from leasehold.core.statements import (
+from leasehold.core.words.records.principals import PrincipalKind, Right
+from leasehold.core.words.statements import (
     CreateRole,
     CreateUser,
     Definition,
     DropPrincipal,
-    Grant,
+    GrantRights,
     GrantRole,
     On,
     OnCluster,
@@ -66,7 +66,7 @@ def grant(cursor: Cursor) -> Definition:
     rights = _rights(cursor)
     on = read_on(cursor)
     cursor.expect("TO")
-    return Grant(rights=rights, on=on, to=principal(cursor))
+    return GrantRights(rights=rights, on=on, to=principal(cursor))
 
 
 def revoke(cursor: Cursor) -> Definition:

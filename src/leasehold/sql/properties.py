@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.durations import parse_duration
-from leasehold.core.statements import ColumnDefinition, fold
-from leasehold.core.types import Plain
+from leasehold.core.words.durations import parse_duration
+from leasehold.core.words.statements import ColumnDefinition, fold
+from leasehold.core.words.types import Plain
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import PROPERTIES_MAX, PROPERTY_CHARACTERS_MAX, REPLICATION_MAX

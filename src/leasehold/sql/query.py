@@ -16,7 +16,7 @@ from sqlglot.parser import SENTINEL_NONE
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token
 
-from leasehold.core.statements import TableName, fold
+from leasehold.core.words.statements import TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.statements import VIEW_BODY_CHARACTERS_MAX, VIEW_NESTING_MAX

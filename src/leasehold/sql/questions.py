@@ -1,7 +1,7 @@
 """SHOW and DESCRIBE."""
 
-from leasehold.core import claims
-from leasehold.core.statements import (
+from leasehold.core.ddl import claims
+from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
     Question,

@@ -1,6 +1,6 @@
 """DELETE FROM."""
 
-from leasehold.core.statements import Condition, DeleteRows, Literal
+from leasehold.core.words.statements import Condition, DeleteRows, Literal
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.sql.cursor import Cursor

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from leasehold.core.statements import CreateUser, Explain, SetPassword
+from leasehold.core.words.statements import CreateUser, Explain, SetPassword
 from leasehold.errors import Refused
 from leasehold.sql.front import read
 from leasehold.sql.parse import parse

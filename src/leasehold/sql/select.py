@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
-from leasehold.core.statements import TableName, fold
+from leasehold.core.words.statements import TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, NotFound, Refused
 from leasehold.sql.binder import (
@@ -64,7 +64,7 @@ class Select:
     cluster: str
 
 
-class Bound(NamedTuple):
+class BoundSelect(NamedTuple):
     """A SELECT with every name in full: what its columns are called, and those that it reads of each table and view,
     by folded names."""
 
@@ -141,7 +141,7 @@ def spark_line(tree: exp.Query, cluster: str) -> str:
 # ---------------------------------------------------------------- names
 
 
-def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> Bound:
+def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> BoundSelect:
     """The SELECT with its names resolved; `relations` are the columns of all that it names, by folded names.
 
     Raises `NotFound` with code NO_SUCH_COLUMN, `BadStatement`, or `Refused` (COLUMN_COUNT, TOO_MANY_COLUMNS,
@@ -164,7 +164,7 @@ def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> 
         raise BadStatement("the SELECT is too entangled to be read", hint="make views of its parts") from error
     except FOREIGN_ERRORS as error:
         raise BadStatement("the SELECT can't be understood", hint=TABLES_HINT) from error
-    return Bound(
+    return BoundSelect(
         select=select,
         tree=tree,
         names=tuple(shown.get(fold(name), name) for name in tree.named_selects),
@@ -202,7 +202,7 @@ def _placed(error: NotFound, source: Source) -> NotFound:
 # ---------------------------------------------------------------- for DuckDB
 
 
-def written(bound: Bound, called: Mapping[str, str]) -> str:
+def written(bound: BoundSelect, called: Mapping[str, str]) -> str:
     """In DuckDB's words, each table and view called as `called` says for `database.name`.
 
     Raises `Refused` with code NOT_ON_THIS_ENGINE.

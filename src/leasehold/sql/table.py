@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from leasehold.core.statements import ColumnDefinition, CreateTable, Literal, fold
-from leasehold.core.types import PLAIN_NAMES, ColumnType, Plain, parse_type
+from leasehold.core.words.statements import ColumnDefinition, CreateTable, Literal, fold
+from leasehold.core.words.types import PLAIN_NAMES, ColumnType, Plain, parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import BUCKETS_MAX, COLUMNS_MAX

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from leasehold.core.statements import fold
+from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.statements import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX, VIEW_NODES_MAX

@@ -12,11 +12,11 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import UnsupportedError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from leasehold.core.catalog import Catalog, live_fields
-from leasehold.core.plan import ResolvedView
-from leasehold.core.records import Need, TableRecord, ViewColumn, ViewRecord
-from leasehold.core.statements import CreateView, TableName, fold
-from leasehold.core.types import parse_type
+from leasehold.core.catalog.catalog import Catalog, live_fields
+from leasehold.core.catalog.plan import ResolvedView
+from leasehold.core.words.records import Need, TableRecord, ViewColumn, ViewRecord
+from leasehold.core.words.statements import CreateView, TableName, fold
+from leasehold.core.words.types import parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Refused
 from leasehold.ids import FieldId, ObjectId
@@ -208,7 +208,7 @@ def _type(
 
 
 def _spelled(kind: exp.DataType) -> str:
-    """A type as `core.types` spells it; empty for one that is not ours."""
+    """A type as `core.words.types` spells it; empty for one that is not ours."""
     text = kind.sql(DIALECT).replace(", ", ",")
     try:
         parse_type(text)

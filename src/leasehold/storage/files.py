@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from leasehold.core.reconcile import Emptied
+from leasehold.core.replicas.reconcile import Emptied
 from leasehold.durable import NO_SPACE, sync_folder
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Definite, Refused

@@ -12,8 +12,8 @@ from itertools import islice
 
 import msgspec
 
-from leasehold.core.reconcile import Listing
-from leasehold.core.shelf import BucketKey
+from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.replicas.reconcile import Listing
 from leasehold.ids import SegmentId
 from leasehold.limits.node_disk import FOLDER_TICK_NS
 from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE

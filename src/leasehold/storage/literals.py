@@ -10,7 +10,7 @@ from leasehold.storage.schema import TIMESTAMP, arrow_type
 
 
 def scalar(text: str | None, type_text: str) -> pa.Scalar:
-    """The Arrow scalar of a canonical literal (`core.literals`) of a column type; None is NULL.
+    """The Arrow scalar of a canonical literal (`core.words.literals`) of a column type; None is NULL.
 
     Raises `Refused` with code BAD_VALUE for a text that is no literal of the type.
     """

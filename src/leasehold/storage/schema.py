@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leasehold.core.records import Field
-from leasehold.core.types import Decimal, parse_type
+from leasehold.core.words.records import Field
+from leasehold.core.words.types import Decimal, parse_type
 from leasehold.ids import FieldId
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
@@ -52,7 +52,7 @@ _CONVERTIBLE: Final = frozenset(
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """The Arrow type of a column type spelled as in `core.types`. Raises `Refused` with code BAD_TYPE."""
+    """The Arrow type of a column type spelled as in `core.words.types`. Raises `Refused` with code BAD_TYPE."""
     column = parse_type(text)
     if isinstance(column, Decimal):
         return pa.decimal128(column.precision, column.scale)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leasehold.core.data.appends import EncodedSegment
-from leasehold.core.records import ColumnStatistics, Field
+from leasehold.core.words.records import ColumnStatistics, Field
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES

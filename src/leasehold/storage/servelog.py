@@ -19,7 +19,7 @@ from zlib import crc32
 
 import msgspec
 
-from leasehold.core.audit import ServeRecord
+from leasehold.core.lease.audit import ServeRecord
 from leasehold.durable import NO_SPACE
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, Refused

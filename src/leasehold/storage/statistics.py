@@ -9,7 +9,7 @@ from math import isfinite
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leasehold.core.records import ColumnStatistics, Field
+from leasehold.core.words.records import ColumnStatistics, Field
 from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 
 

@@ -9,10 +9,10 @@ from enum import StrEnum
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import NodeRecord, ProcedureRecord, Step
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import NodeRecord, ProcedureRecord, Step
 from leasehold.ids import Revision
 from leasehold.testing.metastorage import MemoryStore
 
@@ -20,7 +20,7 @@ BARRIER_MAX_S: Final = 1.0
 """How far into its barrier a statement is struck, at most."""
 
 
-class Place(StrEnum):
+class StatementPlace(StrEnum):
     """Where in its course a statement is."""
 
     BEGUN = "begin"
@@ -32,10 +32,10 @@ class Place(StrEnum):
     LEFT = "departure"
 
 
-OF_NODES: Final = frozenset({Place.JOINED, Place.ENTERED, Place.LEFT})
+OF_NODES: Final = frozenset({StatementPlace.JOINED, StatementPlace.ENTERED, StatementPlace.LEFT})
 
 
-async def reached(store: MemoryStore, place: Place, random: Random, *, patience_s: float) -> bool:
+async def reached(store: MemoryStore, place: StatementPlace, random: Random, *, patience_s: float) -> bool:
     """Waits until some statement, or node, is there; False if none came there in time."""
     arrived = asyncio.Event()
 
@@ -51,12 +51,12 @@ async def reached(store: MemoryStore, place: Place, random: Random, *, patience_
         return False
     finally:
         store.on_commit.remove(hear)
-    if place is Place.BARRIER:
+    if place is StatementPlace.BARRIER:
         await asyncio.sleep(random.random() * BARRIER_MAX_S)
     return True
 
 
-def _is_there(change: Change, place: Place, store: MemoryStore) -> bool:
+def _is_there(change: Change, place: StatementPlace, store: MemoryStore) -> bool:
     if place not in OF_NODES:
         return change.key.startswith(keys.PROCEDURES) and _is_at(change, place)
     if not change.key.startswith(keys.NODES) or change.value is None or store.minimum == store.newest:
@@ -65,20 +65,24 @@ def _is_there(change: Change, place: Place, store: MemoryStore) -> bool:
     return before is not None and _went(before.value, change.value, place)
 
 
-def _is_at(change: Change, place: Place) -> bool:
+def _is_at(change: Change, place: StatementPlace) -> bool:
     if change.value is None:
-        return place is Place.CLOSED
+        return place is StatementPlace.CLOSED
     step = decode_record(ProcedureRecord, change.value).step
-    return place is Place.PAST_RETURN if step is Step.FINISHED else place in {Place.BEGUN, Place.BARRIER}
+    return (
+        place is StatementPlace.PAST_RETURN
+        if step is Step.FINISHED
+        else place in {StatementPlace.BEGUN, StatementPlace.BARRIER}
+    )
 
 
-def _went(old: bytes, new: bytes, place: Place) -> bool:
+def _went(old: bytes, new: bytes, place: StatementPlace) -> bool:
     """Whether a node's record went there from one revision to the next."""
     before, after = decode_record(NodeRecord, old), decode_record(NodeRecord, new)
     match place:
-        case Place.JOINED:
+        case StatementPlace.JOINED:
             return after.incarnation > before.incarnation
-        case Place.ENTERED:
+        case StatementPlace.ENTERED:
             return after.member and not before.member
         case _:
             return before.member and not after.member

@@ -8,7 +8,7 @@ import msgspec
 from leasehold.core.data.known import Known
 from leasehold.core.data.places import Lookup
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.messages import AskTable, ClientRequest, LoggedIn, Login, Message, TableFacts
+from leasehold.core.words.messages import AskTable, ClientRequest, LoggedIn, Login, Message, TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
     Indefinite,

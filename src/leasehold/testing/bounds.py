@@ -5,8 +5,8 @@ It is computed from the history of the settings and from real time, never from w
 
 from typing import Final, NamedTuple
 
-from leasehold.core import keys
-from leasehold.core.records import LargestLeaseRecord, SettingsRecord
+from leasehold.core.words import keys
+from leasehold.core.words.records import LargestLeaseRecord, SettingsRecord
 from leasehold.ids import Revision
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.history import Committed, Elected
@@ -22,7 +22,7 @@ HEARD_NS: Final = 100 * MILLISECOND_NS
 TENTH_NS: Final = 100 * MILLISECOND_NS
 
 
-class Lease(NamedTuple):
+class OutstandingLease(NamedTuple):
     """Leases that may be out: how long a barrier can wait for one given at the last instant, and that instant."""
 
     wait_ns: int
@@ -35,7 +35,7 @@ class Bounds:
     def __init__(self) -> None:
         self._settings: SettingsRecord | None = None
         self._longest_ns = 0
-        self._older: list[Lease] = []
+        self._older: list[OutstandingLease] = []
         self._elected: list[tuple[int, int]] = []
 
     def take(self, oracle: Oracle, news: Committed | Elected) -> None:
@@ -44,12 +44,12 @@ class Bounds:
             began_ns = oracle.elections[news.term][0]
             if self._settings is not None:
                 wait_ns = self._wait_ns(self._settings, self._largest_ns(oracle, news.newest))
-                self._older.append(Lease(wait_ns, began_ns))
+                self._older.append(OutstandingLease(wait_ns, began_ns))
                 self._elected.append((began_ns, wait_ns))
             return
         for settings in news.written(SettingsRecord):
             if self._settings is not None:
-                self._older.append(Lease(self._wait_ns(self._settings), news.real_ns))
+                self._older.append(OutstandingLease(self._wait_ns(self._settings), news.real_ns))
             self._settings = settings
             self._longest_ns = max(self._longest_ns, settings.lease_duration_ns)
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from leasehold.core import keys
-from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord, Step
-from leasehold.core.statements import Definition
+from leasehold.core.words import keys
+from leasehold.core.words.records import Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.words.statements import Definition
 from leasehold.ids import Revision, StatementId
 from leasehold.sql.parse import parse
+from leasehold.testing.catalog_rows import CatalogRows, RowKey
 from leasehold.testing.effects import Effects, effects
 from leasehold.testing.history import Committed
-from leasehold.testing.shown import Key, Shown
 
 TEXTS_KEPT: Final = 10_000
 parsed = lru_cache(maxsize=TEXTS_KEPT)(parse)
@@ -29,12 +29,12 @@ class Model:
     """What the catalog shows, revision by revision."""
 
     def __init__(self) -> None:
-        self.shown: dict[Key, Any] = {}
+        self.shown: dict[RowKey, Any] = {}
         self._undo: dict[StatementId, Effects] = {}
         self._late: dict[StatementId, Effects] = {}
         self._taken = Revision(0)
         self._revisions: list[Revision] = [Revision(0)]
-        self._states: list[Shown] = [{}]
+        self._states: list[CatalogRows] = [{}]
 
     def follow(self, committed: Iterable[Committed]) -> str | None:
         """Takes each revision once, whoever tells it first; what is wrong if one of them was not possible."""
@@ -64,7 +64,7 @@ class Model:
             self._revisions.append(news.revision)
             self._states.append(dict(self.shown))
 
-    def at(self, revision: Revision) -> Shown:
+    def at(self, revision: Revision) -> CatalogRows:
         """What the catalog shows at a revision."""
         return self._states[bisect_right(self._revisions, revision) - 1]
 

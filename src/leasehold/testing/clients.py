@@ -13,16 +13,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from leasehold.core.messages import AskOutcome, Execute, Message, Receipt, Rows, WaitingFor
-from leasehold.core.records import Outcome
-from leasehold.core.statements import Definition
+from leasehold.core.words.messages import AskOutcome, Execute, Message, Receipt, Rows, WaitingFor
+from leasehold.core.words.records import Outcome
+from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, Definite, Indefinite, NotInitialised, NotLeader
 from leasehold.ids import LoginToken, StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.catalog import Model, parsed
+from leasehold.testing.catalog_rows import TableRow
 from leasehold.testing.cluster import CLIENT, SimulatedCluster
-from leasehold.testing.shown import Table
 from leasehold.testing.statements import some_statement
 
 ATTEMPT_NS: Final = 6 * SECOND_NS
@@ -38,7 +38,7 @@ TAKEN_MAX_S: Final = 0.5
 GIVEN_MAX_S: Final = 3.0
 
 
-class Asked(msgspec.Struct, kw_only=True):
+class ClientStatement(msgspec.Struct, kw_only=True):
     """A statement and what its client heard of it: a receipt, a definite refusal, or nothing (None)."""
 
     id: StatementId
@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, kw_only=True):
         return self.heard.outcome is Outcome.ROLLED_BACK or not self.heard.settled
 
 
-OnEnd: TypeAlias = Callable[[Asked, "Receipt | Definite"], None]
+OnEnd: TypeAlias = Callable[[ClientStatement, "Receipt | Definite"], None]
 """Told each time a statement's end is heard."""
 
 
@@ -90,7 +90,7 @@ class Client:
         self,
         cluster: SimulatedCluster,
         random: Random,
-        asked: list[Asked],
+        asked: list[ClientStatement],
         on_end: OnEnd,
         login: LoginToken | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class Client:
     async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> Receipt | None:
         """One statement, to its end or until patience ends; its receipt."""
         cluster = self._cluster
-        one = Asked(id=StatementId(cluster.entropy.hex_128()), text=text)
+        one = ClientStatement(id=StatementId(cluster.entropy.hex_128()), text=text)
         self._asked.append(one)
         request = Execute(cluster_id=None, statement=one.id, text=text, timeout_ns=timeout_ns, login=self._login)
         try:
@@ -162,7 +162,7 @@ class Client:
 
 
 async def check_outcomes(
-    cluster: SimulatedCluster, asked: list[Asked], on_end: OnEnd, login: LoginToken | None
+    cluster: SimulatedCluster, asked: list[ClientStatement], on_end: OnEnd, login: LoginToken | None
 ) -> None:
     """Asks once more for each statement, by its id alone. Raises `CheckFailed` where that is not what was heard."""
     for one in asked:
@@ -186,12 +186,16 @@ async def check_outcomes(
         one.heard = again
 
 
-def _differs(one: Asked, again: object) -> CheckFailed:
+def _differs(one: ClientStatement, again: object) -> CheckFailed:
     return CheckFailed(f"INV-DDL-1: {one.text} ({one.id}) was told {one.heard!r}, asked again {again!r}")
 
 
 async def check_catalog(
-    cluster: SimulatedCluster, asked: list[Asked], login: LoginToken | None, *, wrote: Callable[[StatementId], bool]
+    cluster: SimulatedCluster,
+    asked: list[ClientStatement],
+    login: LoginToken | None,
+    *,
+    wrote: Callable[[StatementId], bool],
 ) -> None:
     """Holds what SHOW and DESCRIBE say against what the acknowledged statements make of the catalog; `wrote` tells
     which of them found anything to do. Raises `CheckFailed`."""
@@ -205,7 +209,7 @@ async def check_catalog(
             model.apply(one.id, statement)
         except (AssertionError, KeyError, ValueError) as error:
             raise CheckFailed(f"INV-DDL-1: {one.text} was acknowledged where it was not possible") from error
-    tables = {f"{key[1]}.{key[2]}": one for key, one in model.shown.items() if isinstance(one, Table)}
+    tables = {f"{key[1]}.{key[2]}": one for key, one in model.shown.items() if isinstance(one, TableRow)}
     shown = {f"{row[0]}.{row[1]}" for row in await _rows(cluster, "SHOW TABLES", login)}
     if shown != set(tables):
         raise CheckFailed(f"INV-DDL-1: SHOW TABLES says {sorted(shown)}, acknowledged were {sorted(tables)}")

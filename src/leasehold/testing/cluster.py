@@ -7,7 +7,7 @@ from random import Random  # noqa: TID251 a type alone: the generator is the cal
 from typing import TypeVar
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     AskStatus,
     ClusterStatus,
     Execute,
@@ -16,7 +16,7 @@ from leasehold.core.messages import (
     Rows,
     WaitingFor,
 )
-from leasehold.core.records import SettingsRecord
+from leasehold.core.words.records import SettingsRecord
 from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
 from leasehold.ids import ClusterId, StatementId
 from leasehold.limits.clients import CALL_TIMEOUT_NS

@@ -18,7 +18,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.leases.world import run as run_leases
 from leasehold.testing.oracle import InvariantViolated
-from leasehold.testing.simulation import SECONDS, Outcome, simulate
+from leasehold.testing.simulation import SECONDS, RunResult, simulate
 
 STEPS: Final = 2_000
 PROGRESS_S: Final = 10.0
@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 
 
-class World(StrEnum):
+class SimulatedWorld(StrEnum):
     """What is simulated."""
 
     CLUSTER = "cluster"
@@ -45,11 +45,13 @@ class World(StrEnum):
 Seed = Annotated[int, typer.Option("--seed", "-s", min=0, help="What everything is drawn from.")]
 Seconds = Annotated[int, typer.Option("--seconds", min=1, max=86_400, help="Faults go on for so long, simulated.")]
 Steps = Annotated[int, typer.Option("--steps", min=1, max=100_000_000, help="Steps of a lease world.")]
-Kind = Annotated[World, typer.Option("--world", "-w", help="A whole cluster, or holders and grantors step by step.")]
+Kind = Annotated[
+    SimulatedWorld, typer.Option("--world", "-w", help="A whole cluster, or holders and grantors step by step.")
+]
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class CampaignTally(msgspec.Struct, kw_only=True):
     """What a campaign has done so far."""
 
     seeds: int = 0
@@ -67,7 +69,7 @@ class Tally(msgspec.Struct, kw_only=True):
     cluster_seconds: float = 0.0
     """Of it, in clusters."""
 
-    def add(self, outcome: Outcome, real_seconds: float) -> None:
+    def add(self, outcome: RunResult, real_seconds: float) -> None:
         """One more cluster."""
         self.clusters += 1
         self.steps += outcome.steps
@@ -93,9 +95,9 @@ class Tally(msgspec.Struct, kw_only=True):
         return self.simulated_ns / SECOND_NS / self.cluster_seconds if self.cluster_seconds else 0.0
 
 
-def command_for(world: World, seed: int, *, seconds: int = SECONDS, steps: int = STEPS) -> str:
+def command_for(world: SimulatedWorld, seed: int, *, seconds: int = SECONDS, steps: int = STEPS) -> str:
     """What reproduces a run."""
-    if world is World.LEASES:
+    if world is SimulatedWorld.LEASES:
         return f"leasehold-sim reproduce --world leases --seed {seed}" + (f" --steps {steps}" * (steps != STEPS))
     return f"leasehold-sim reproduce --seed {seed}" + (f" --seconds {seconds}" * (seconds != SECONDS))
 
@@ -103,13 +105,13 @@ def command_for(world: World, seed: int, *, seconds: int = SECONDS, steps: int =
 @app.command()
 def run(
     seed: Seed,
-    world: Kind = World.CLUSTER,
+    world: Kind = SimulatedWorld.CLUSTER,
     seconds: Seconds = SECONDS,
     steps: Steps = STEPS,
     output: Out = Output.TABLE,
 ) -> None:
     """Run one seed and say what it came to."""
-    tally = Tally(seeds=1)
+    tally = CampaignTally(seeds=1)
     digest, _ = _run(tally, world, seed, seconds, steps)
     _show(tally, output, digest)
 
@@ -117,13 +119,13 @@ def run(
 @app.command()
 def reproduce(
     seed: Seed,
-    world: Kind = World.CLUSTER,
+    world: Kind = SimulatedWorld.CLUSTER,
     seconds: Seconds = SECONDS,
     steps: Steps = STEPS,
 ) -> None:
     """Run one seed again and print its trace: what happened, in which order, until it ended or an invariant broke."""
     try:
-        _, trace = _run(Tally(seeds=1), world, seed, seconds, steps)
+        _, trace = _run(CampaignTally(seeds=1), world, seed, seconds, steps)
     except InvariantViolated as violated:
         for line in violated.trace:
             say(line)
@@ -146,11 +148,11 @@ def campaign(
     """Run seed after seed, clusters and lease worlds, until one fails or all is done."""
     if seeds is None and minutes is None:
         raise typer.BadParameter("say how many --seeds, or how many --minutes")
-    tally = Tally()
+    tally = CampaignTally()
     began = said = time.monotonic()
     seed = first
     while (seeds is None or tally.seeds < seeds) and (minutes is None or time.monotonic() - began < minutes * 60):
-        world = World.CLUSTER if seed % (LEASES_PER_CLUSTER + 1) == 0 else World.LEASES
+        world = SimulatedWorld.CLUSTER if seed % (LEASES_PER_CLUSTER + 1) == 0 else SimulatedWorld.LEASES
         tally.seeds += 1
         try:
             _run(tally, world, seed, seconds, STEPS)
@@ -168,11 +170,13 @@ def campaign(
     _show(tally, output, None)
 
 
-def _run(tally: Tally, world: World, seed: int, seconds: int, steps: int) -> tuple[str, tuple[str, ...]]:
+def _run(
+    tally: CampaignTally, world: SimulatedWorld, seed: int, seconds: int, steps: int
+) -> tuple[str, tuple[str, ...]]:
     """One seed of either world; its digest and its trace. Raises what it violates, with the command that repeats it."""
     command = command_for(world, seed, seconds=seconds, steps=steps)
     began = time.monotonic()
-    if world is World.LEASES:
+    if world is SimulatedWorld.LEASES:
         ended = run_leases(seed, steps, command=command)
         tally.worlds += 1
         tally.steps += ended.oracle.step
@@ -183,7 +187,7 @@ def _run(tally: Tally, world: World, seed: int, seconds: int, steps: int) -> tup
     return outcome.digest, outcome.trace
 
 
-def _show(tally: Tally, output: Output, digest: str | None) -> None:
+def _show(tally: CampaignTally, output: Output, digest: str | None) -> None:
     fields: dict[str, object] = {
         "seeds": tally.seeds,
         "clusters": tally.clusters,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite
 from leasehold.testing.machines import SimulatedNode
@@ -63,7 +63,7 @@ class Backup(msgspec.Struct, frozen=True):
     disk: VaultDisk
 
 
-class Copies:
+class NodeCopies:
     """Makes copies of the nodes of a cluster, and starts them."""
 
     def __init__(self, cluster: "SimulatedCluster", group: asyncio.TaskGroup, random: Random, oracle: Oracle) -> None:

@@ -1,7 +1,7 @@
 """The data side of a simulated node: the steps of `core/data`, as tasks over the simulated network.
 
-What `node/serving.py` is over Flight on threads. A write is a session: ticket, `Rows` .. , `RowsEnd` or `BytesEnd`,
-then the answer. A scan or a copy is a stream of `Rows`, of a scan with its marks.
+What `node/serving/flight_service.py` is over Flight on threads. A write is a session: ticket, `Rows` .. , `RowsEnd` or
+`BytesEnd`, then the answer. A scan or a copy is a stream of `Rows`, of a scan with its marks.
 
 All waiting is on the node's own clock, so a paused process does nothing. What a thread would do to its end, whoever
 has gone meanwhile, is done by a task of the process.
@@ -18,14 +18,14 @@ from leasehold.core.data.fetches import Fetches
 from leasehold.core.data.peers import Peers
 from leasehold.core.data.requests import Requests
 from leasehold.core.data.scans import Scans
-from leasehold.core.messages import FetchTicket, ForwardTicket, Message, ReadTicket, WhoAreYou, WriteTicket
-from leasehold.core.reconcile import OnDisk
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import FetchTicket, ForwardTicket, Message, ReadTicket, WhoAreYou, WriteTicket
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.node.agent import Agent
-from leasehold.node.published import Published
-from leasehold.node.reconciler import Following, Reconciler
+from leasehold.node.agent.agent import Agent
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.reconciler import Following, Reconciler
 from leasehold.testing.disk import MemoryDisk, SegmentDisk, by_bucket
 from leasehold.testing.duplexes import RowEncoder, RowsOfDuplex, SimulatedPeers, bytes_of_duplex
 from leasehold.testing.hosts import Host

@@ -17,17 +17,17 @@ from typing import Self
 
 import msgspec
 
-from leasehold.core.catalog import BucketKey
+from leasehold.core.catalog.catalog import BucketKey
 from leasehold.core.data.fetches import OnAsked, check_record, fetch_segment
 from leasehold.core.data.peers import Chunk
 from leasehold.core.data.segment_files import Stamp
-from leasehold.core.reconcile import Emptied, Listing, OnDisk
-from leasehold.core.records import SegmentRecord
+from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
+from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, OutcomeUnknown, Refused
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
 from leasehold.limits.statements import BUCKETS_MAX
-from leasehold.node.published import Published
+from leasehold.node.agent.published import Published
 from leasehold.testing.duplexes import SimulatedCopies
 from leasehold.testing.rows import Content, RowId, content_in
 from leasehold.wire.ports import Clock, Transport

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from leasehold.core.catalog import live_fields
+from leasehold.core.catalog.catalog import live_fields
 from leasehold.core.data.appends import EncodedSegment, HandOn
 from leasehold.core.data.peers import Chunk, Probed
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     BytesEnd,
     FetchTicket,
     ForwardAdmitted,
@@ -22,12 +22,12 @@ from leasehold.core.messages import (
     SegmentStored,
     WhoAreYou,
 )
-from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.core.words.records import ColumnStatistics, Field, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.limits.replication import FORWARD_CALL_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.storage.conforming import conform
+from leasehold.storage.conformance import conform
 from leasehold.testing.rows import FOOTER, Part, bytes_in, bytes_message, closing, row_bytes, rows_in
 from leasehold.wire.ports import Clock, Duplex, Transport
 

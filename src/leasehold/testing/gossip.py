@@ -18,7 +18,7 @@ from leasehold.testing.clock import SimulatedClock, SimulatedTimer
 from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.network import Link, Network
-from leasehold.wire.gossip import Change, Gossip
+from leasehold.wire.gossip import Gossip, MemberChange
 from leasehold.wire.ports import Clock, Datagrams
 
 KEY: Final = bytes(range(CLUSTER_KEY_BYTES))
@@ -112,7 +112,7 @@ class Noticed(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ns: int
     by: str
-    change: Change
+    change: MemberChange
 
 
 class SimulatedMember:
@@ -184,7 +184,7 @@ class SimulatedMember:
         """Whom it does not take for gone, itself included."""
         return {name for name, state in self.states.items() if state in {State.ALIVE, State.SUSPECT}}
 
-    def _notice(self, change: Change) -> None:
+    def _notice(self, change: MemberChange) -> None:
         name = change.member.name
         if change.state is None:
             del self.states[name]

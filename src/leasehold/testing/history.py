@@ -10,11 +10,11 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 from rpds import HashTrieMap
 
-from leasehold.core import keys
-from leasehold.core.codec import decode_record
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.operations import RevisionChanges
-from leasehold.core.records import (
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.operations import RevisionChanges
+from leasehold.core.words.records import (
     BucketRecord,
     LeaderRecord,
     ProcedureRecord,
@@ -75,7 +75,7 @@ class Elected(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""
 
 
-class History:
+class RevisionHistory:
     """Every revision of the watched range, its fold and its lineage."""
 
     def __init__(self) -> None:

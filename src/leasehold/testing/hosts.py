@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeAlias
 
-from leasehold.core.codec import decode_message
-from leasehold.core.messages import Message
+from leasehold.core.words.codec import decode_message
+from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
@@ -23,7 +23,7 @@ from leasehold.wire.rpc import SESSION, STREAM, ClientDuplex, Handlers, close_al
 FIRST_FREE_PORT: Final = 40_000
 
 Result: TypeAlias = bytes | Unreachable
-Answer: TypeAlias = asyncio.Future[Result]
+HostAnswer: TypeAlias = asyncio.Future[Result]
 
 
 class HostNetwork(Links, Protocol):
@@ -54,7 +54,7 @@ class Host:
         self.epoch = 1
         self._servers: dict[str, SimulatedServer] = {}
         self._next_port = FIRST_FREE_PORT
-        self._calls: dict[Answer, None] = {}
+        self._calls: dict[HostAnswer, None] = {}
 
     def connect(self, address: str) -> "SimulatedConnection":
         """A connection of the process that runs now; nothing is sent yet."""
@@ -86,11 +86,11 @@ class Host:
         if self._servers.get(server.address) is server:
             del self._servers[server.address]
 
-    def expect(self, answer: Answer) -> None:
+    def expect(self, answer: HostAnswer) -> None:
         """A call of this process waits for `answer`, until `forget`."""
         self._calls[answer] = None
 
-    def forget(self, answer: Answer) -> None:
+    def forget(self, answer: HostAnswer) -> None:
         """Nobody waits for it any more."""
         self._calls.pop(answer, None)
 
@@ -187,7 +187,7 @@ class SimulatedConnection:
         self._address = address
         self._epoch = host.epoch
         self._closed = False
-        self._calls: dict[Answer, None] = {}
+        self._calls: dict[HostAnswer, None] = {}
         self._streams: dict[End, None] = {}
         self._sessions: dict[ClientDuplex, None] = {}
 
@@ -196,7 +196,7 @@ class SimulatedConnection:
         peer = self._peer()
         blob = encode_bounded(request)
         network = self._host.network
-        answer: Answer = network.loop.create_future()
+        answer: HostAnswer = network.loop.create_future()
         task: list[asyncio.Task[Any]] = []
 
         def withdraw() -> None:
@@ -280,7 +280,7 @@ class SimulatedConnection:
         self._streams[end] = None
         return end
 
-    def _ask(self, peer: Host, blob: bytes, answer: Answer) -> tuple[asyncio.Task[Any], ...]:
+    def _ask(self, peer: Host, blob: bytes, answer: HostAnswer) -> tuple[asyncio.Task[Any], ...]:
         """The request has arrived."""
 
         def reply(result: Result) -> None:
@@ -296,7 +296,7 @@ class SimulatedConnection:
         return (server.answer(blob, reply),)
 
 
-def settle(answer: Answer, result: Result) -> None:
+def settle(answer: HostAnswer, result: Result) -> None:
     """Ends a caller's wait, unless it has given up."""
     if not answer.done():
         answer.set_result(result)

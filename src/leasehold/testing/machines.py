@@ -6,16 +6,16 @@ from random import Random  # noqa: TID251 a type alone: the generator is the cal
 
 from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.catalog import Catalog
-from leasehold.core.grantor import Grantor
-from leasehold.core.lease import Pass, guard
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.holder import Pass, guard
 from leasehold.errors import Definite, Superseded
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.agent import Agent
-from leasehold.node.published import Published
+from leasehold.node.agent.agent import Agent
+from leasehold.node.agent.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.dataplane import DataNode
-from leasehold.testing.metastorage import AfterHook, BeforeHook, Fate, MemoryMetaStorage, prompt, undisturbed
+from leasehold.testing.metastorage import AfterHook, BeforeHook, MemoryMetaStorage, RequestFate, prompt, undisturbed
 from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.site import Site
 from leasehold.testing.steps import TaskCondition
@@ -303,7 +303,7 @@ class SimulatedCoordinator:
         """What it leads, if it does."""
         return None if self.process is None else self.process.leader
 
-    async def _before(self, request: str) -> Fate:
+    async def _before(self, request: str) -> RequestFate:
         await self._reaching.wait()
         return await self.before(request)
 

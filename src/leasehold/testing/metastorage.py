@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import Enum, auto
 from typing import Final, TypeAlias, TypeVar
 
-from leasehold.core import keys
-from leasehold.core.leadership import LeadershipTiming
-from leasehold.core.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.lease.leadership import LeadershipTiming
+from leasehold.core.words import keys
+from leasehold.core.words.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
@@ -34,12 +34,12 @@ from leasehold.metastorage.transaction import (
     evaluate,
     readable,
 )
-from leasehold.metastorage.watch import Fanout, Replay
+from leasehold.metastorage.watch import Fanout, HistoryPart
 
 T = TypeVar("T")
 
 
-class Fate(Enum):
+class RequestFate(Enum):
     """What becomes of one request."""
 
     ANSWERED = auto()
@@ -54,17 +54,17 @@ class Fate(Enum):
 LATE_S: Final = 5.0
 """Longer than a leadership lasts that is not beaten: another one leads by then, or soon."""
 
-BeforeHook: TypeAlias = Callable[[str], Awaitable[Fate]]
+BeforeHook: TypeAlias = Callable[[str], Awaitable[RequestFate]]
 """Awaited before each request with the method's name (`history` for a watch's reads): its delay and its fate."""
 AfterHook: TypeAlias = Callable[[str], Awaitable[None]]
 """Awaited after a request happened, before its answer: the delay of the answer."""
 
 
-async def undisturbed(request: str) -> Fate:
+async def undisturbed(request: str) -> RequestFate:
     """No loss; like any real request, it lets others run meanwhile."""
     del request
     await asyncio.sleep(0)
-    return Fate.ANSWERED
+    return RequestFate.ANSWERED
 
 
 async def prompt(request: str) -> None:
@@ -147,7 +147,7 @@ class MemoryStore:
             items.append(entry)
         return Page(revision=at, items=tuple(items), next_start=None)
 
-    def history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+    def history(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
         """Whole revisions of a range, a bounded number at once."""
         if from_revision < self.minimum:
             raise Compacted(self.minimum)
@@ -158,7 +158,7 @@ class MemoryStore:
             changes = tuple(change for change in batch.changes if start <= change.key < end)
             if changes:
                 batches.append(RevisionChanges(batch.revision, changes))
-        return Replay(batches=tuple(batches), covered=covered, complete=covered == self.newest)
+        return HistoryPart(batches=tuple(batches), covered=covered, complete=covered == self.newest)
 
     def since(self, revision: Revision) -> list[RevisionChanges]:
         """All revisions above this one, of whatever keys."""
@@ -315,25 +315,25 @@ class MemoryMetaStorage:
         if heard_to is not None:
             self._fanout.publish(self.store.since(heard_to))
 
-    async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> Replay:
+    async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
         return await self._request("history", lambda: self.store.history(start, end, from_revision))
 
     async def _request(self, name: str, happen: Callable[[], T]) -> T:
         self._check_open()
         fate = await self.before(name)
-        if self._is_closed or fate is Fate.LOST_BEFORE:
+        if self._is_closed or fate is RequestFate.LOST_BEFORE:
             raise _lost()
-        if fate is Fate.LATE:
+        if fate is RequestFate.LATE:
             asyncio.get_running_loop().call_later(LATE_S, _unheard, happen)
             raise _lost()
         try:
             result = happen()
         except Definite:
-            if fate is Fate.LOST_AFTER:
+            if fate is RequestFate.LOST_AFTER:
                 raise _lost() from None
             raise
         await self.after(name)
-        if self._is_closed or fate is Fate.LOST_AFTER:
+        if self._is_closed or fate is RequestFate.LOST_AFTER:
             raise _lost()
         return result
 

@@ -25,14 +25,14 @@ from typing import Final
 
 from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.ambush import Place, reached
+from leasehold.testing.ambush import StatementPlace, reached
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
-from leasehold.testing.compacting import Compacting
-from leasehold.testing.copies import Copies
-from leasehold.testing.metastorage import Fate
+from leasehold.testing.compaction import Compacting
+from leasehold.testing.copies import NodeCopies
+from leasehold.testing.metastorage import RequestFate
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
-from leasehold.testing.replacing import Replacing
+from leasehold.testing.replacement import Replacing
 
 Fault = Callable[[], Awaitable[str | None]]
 """Breaks or mends something and says what, None if there was nothing to break."""
@@ -67,7 +67,7 @@ class Nemesis:
         self._paused: dict[str, SimulatedNode | SimulatedCoordinator] = {}
         self._away_until_ns: dict[str, int] = {}
         self._compacting = Compacting(cluster.loop, cluster.store)
-        self._copies = Copies(cluster, group, random, oracle)
+        self._copies = NodeCopies(cluster, group, random, oracle)
         self.replacing = Replacing(cluster, oracle)
         self.faults: Counter[str] = Counter()
         """How often each kind of fault was injected."""
@@ -96,13 +96,17 @@ class Nemesis:
                 (1, "coordinator paused or resumed", self._pause_or_resume_a_coordinator),
                 (0.5, "coordinator handed over", self._hand_over),
                 (1, "store cut off or healed", self._cut_off_the_store),
-                (1.2, "leader killed as a statement begins", partial(self._strike, Place.BEGUN)),
-                (1.2, "leader killed in a barrier", partial(self._strike, Place.BARRIER)),
-                (1.5, "leader killed at a point of no return", partial(self._strike, Place.PAST_RETURN)),
-                (1.2, "leader killed as a statement is closed", partial(self._strike, Place.CLOSED)),
-                (1, "leader killed as a node joins", partial(self._strike_a_node, Place.JOINED)),
-                (1, "leader killed as a node enters the topology", partial(self._strike_a_node, Place.ENTERED)),
-                (0.5, "leader killed as a node leaves the topology", partial(self._strike_a_node, Place.LEFT)),
+                (1.2, "leader killed as a statement begins", partial(self._strike, StatementPlace.BEGUN)),
+                (1.2, "leader killed in a barrier", partial(self._strike, StatementPlace.BARRIER)),
+                (1.5, "leader killed at a point of no return", partial(self._strike, StatementPlace.PAST_RETURN)),
+                (1.2, "leader killed as a statement is closed", partial(self._strike, StatementPlace.CLOSED)),
+                (1, "leader killed as a node joins", partial(self._strike_a_node, StatementPlace.JOINED)),
+                (
+                    1,
+                    "leader killed as a node enters the topology",
+                    partial(self._strike_a_node, StatementPlace.ENTERED),
+                ),
+                (0.5, "leader killed as a node leaves the topology", partial(self._strike_a_node, StatementPlace.LEFT)),
             ]
         if len(cluster.coordinators) > 1:
             # One that holds its store by a lock ends when it can't know what it wrote: a supervisor starts it again.
@@ -306,7 +310,7 @@ class Nemesis:
         await self._restart(one)
         return f"{one.name} is killed and starts again"
 
-    async def _strike(self, place: Place) -> str | None:
+    async def _strike(self, place: StatementPlace) -> str | None:
         """The leader is killed just where the next statement comes to `place`, and starts again soon."""
         if not await reached(self._cluster.store, place, self._random, patience_s=STRIKE_PATIENCE_S):
             return None
@@ -316,10 +320,10 @@ class Nemesis:
         await self._restart(one)
         return f"{one.name} is killed at a {place} and starts again"
 
-    async def _strike_a_node(self, place: Place) -> str | None:
+    async def _strike_a_node(self, place: StatementPlace) -> str | None:
         """The leader is killed just where a node that is made to comes to `place`."""
         node = self._random.choice(self._cluster.nodes)
-        leaves = place is Place.LEFT
+        leaves = place is StatementPlace.LEFT
         if node.name in self._paused or self._is_away(node) or (leaves and node.task is None):
             return None
         async with asyncio.TaskGroup() as both:
@@ -370,14 +374,14 @@ class Nemesis:
         left = self._random.randint(1, 3)
         random = self._random
 
-        async def before(request: str) -> Fate:
+        async def before(request: str) -> RequestFate:
             nonlocal left
             await asyncio.sleep(random.random() * STORE_LATENCY_S)
             if left and request in {"txn", "get"}:
                 left -= 1
-                lost = (Fate.LOST_BEFORE, Fate.LOST_AFTER)
-                return random.choice((*lost, Fate.LATE) if request == "txn" else lost)
-            return Fate.ANSWERED
+                lost = (RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER)
+                return random.choice((*lost, RequestFate.LATE) if request == "txn" else lost)
+            return RequestFate.ANSWERED
 
         one.before = before
         return f"the next {left} answers of the store to {one.name} are lost"
@@ -385,10 +389,10 @@ class Nemesis:
     def _slow_store(self, coordinator: SimulatedCoordinator) -> None:
         random = self._random
 
-        async def before(request: str) -> Fate:
+        async def before(request: str) -> RequestFate:
             if request == "txn":
                 await asyncio.sleep(random.random() * STORE_LATENCY_S)
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         async def after(request: str) -> None:
             if request == "txn":

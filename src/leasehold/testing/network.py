@@ -1,7 +1,7 @@
 """A simulated network: named hosts, faulty links, and the transport of `wire.ports` over them.
 
 The address of a host named `n1` is `n1:port`. All randomness comes from the generator passed in, all time from the
-virtual loop. Bytes travel, not objects, so only what `core.codec` can write gets across.
+virtual loop. Bytes travel, not objects, so only what `core.words.codec` can write gets across.
 
 | fault     | a unary request or answer                           | a stream                                        |
 | --------- | --------------------------------------------------- | ----------------------------------------------- |
@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from leasehold.core.codec import decode_message
-from leasehold.core.messages import Message
+from leasehold.core.words.codec import decode_message
+from leasehold.core.words.messages import Message
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.hosts import Host
@@ -43,7 +43,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     late_max_ns: int = 10 * SECOND_NS
 
 
-class Hold(msgspec.Struct, eq=False):
+class HeldMessages(msgspec.Struct, eq=False):
     """A rule that makes messages wait, from `Network.hold` to `Network.release`."""
 
     src: str
@@ -75,7 +75,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._hosts: dict[str, Host] = {}
         self._blocked: set[tuple[str, str]] = set()
-        self._holds: list[Hold] = []
+        self._holds: list[HeldMessages] = []
         self.fate: UnaryFate | None = None
         """Decides of each unary message, where a test wants one to fare in its own way."""
         self._waiting: list[_Letter] = []
@@ -139,13 +139,13 @@ class Network:
         host.alive, host.dark = True, False
         self._changed()
 
-    def hold(self, src: str, dst: str, predicate: Callable[[Message], bool] = lambda _message: True) -> Hold:
+    def hold(self, src: str, dst: str, predicate: Callable[[Message], bool] = lambda _message: True) -> HeldMessages:
         """Makes messages from `src` to `dst` for which `predicate` holds wait before they arrive."""
-        hold = Hold(src, dst, predicate)
+        hold = HeldMessages(src, dst, predicate)
         self._holds.append(hold)
         return hold
 
-    def release(self, hold: Hold) -> None:
+    def release(self, hold: HeldMessages) -> None:
         """Ends a hold; what waited arrives now."""
         self._holds.remove(hold)
         self._changed()

@@ -10,12 +10,12 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.grantor import Grantor, GrantorEffect, Held
-from leasehold.core.lease import Lease, Pass
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import Cutoff, Grant, Receipt, Renewal, Surrender
-from leasehold.core.records import BarrierReceipt, IdentityRecord, NodeRecord
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.grantor import Grantor, GrantorEffect, HeldLease
+from leasehold.core.lease.holder import Lease, Pass
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import Cutoff, Grant, Receipt, Renewal, Surrender
+from leasehold.core.words.records import BarrierReceipt, IdentityRecord, NodeRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import (
     BucketNumber,
@@ -43,7 +43,7 @@ class RealClock(Protocol):
         ...
 
 
-class Shown(Protocol):
+class LeaseView(Protocol):
     """A view, as far as a lease cares."""
 
     @property
@@ -76,7 +76,7 @@ class ProcessSeen(Protocol):
         ...
 
     @property
-    def view(self) -> Shown:
+    def view(self) -> LeaseView:
         """As published."""
         ...
 
@@ -154,8 +154,8 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     message: Renewal | Surrender
     same_session: bool
     """Whether it came from the session that the leader knew before."""
-    before: Held | None
-    after: Held | None
+    before: HeldLease | None
+    after: HeldLease | None
     effects: tuple[GrantorEffect, ...]
 
 
@@ -167,7 +167,7 @@ class LetIn(msgspec.Struct, frozen=True, kw_only=True):
     required: Revision
 
 
-class Entered(msgspec.Struct, frozen=True, kw_only=True):
+class EnteredTopology(msgspec.Struct, frozen=True, kw_only=True):
     """A leader counts this incarnation as a member of the logical topology from now on, and requires that of it."""
 
     node: NodeId
@@ -186,7 +186,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     """A guard let a batch pass."""
 
     process: ProcessSeen
-    outcome: Pass[Shown]
+    outcome: Pass[LeaseView]
     returned: Revision
     """The newest change that had returned when the guard began."""
     proceeded: Revision
@@ -333,11 +333,11 @@ class Wrote(msgspec.Struct, frozen=True, kw_only=True):
     rows: "Counter[str]"
 
 
-News: TypeAlias = (
+SimulatedEvent: TypeAlias = (
     Granted
     | Heard
     | LetIn
-    | Entered
+    | EnteredTopology
     | Proceeded
     | Passed
     | Leased

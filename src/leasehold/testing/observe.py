@@ -8,11 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from leasehold.core import keys
-from leasehold.core.barrier import Proceed
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import decode_record
-from leasehold.core.grantor import (
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.barrier import Proceed
+from leasehold.core.lease.grantor import (
     BarrierRequested,
     Grantor,
     GrantorEffect,
@@ -26,20 +24,22 @@ from leasehold.core.grantor import (
     SendGrant,
     SurrenderReceived,
 )
-from leasehold.core.identity import hash_secret
-from leasehold.core.lease import NO_LEASE, Lease
-from leasehold.core.messages import Renewal, Surrender
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
+from leasehold.core.lease.holder import NO_LEASE, Lease
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.messages import Renewal, Surrender
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
 from leasehold.errors import Definite
 from leasehold.ids import BucketNumber, ClusterId, Incarnation, NodeId, ObjectId, SegmentId, Session, Term
-from leasehold.node.agent import Agent
-from leasehold.node.published import Published
+from leasehold.node.agent.agent import Agent
+from leasehold.node.agent.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.metastorage import MemoryStore
 from leasehold.testing.news import (
     DiskImage,
-    Entered,
+    EnteredTopology,
     Granted,
     Heard,
     LeaderSeen,
@@ -308,6 +308,6 @@ def _note(oracle: Oracle, seen: LeaderSeen, event: GrantorEvent, now_ns: int) ->
         case IncarnationJoined(node=node, incarnation=incarnation):
             oracle.saw(LetIn(node=node, incarnation=incarnation, required=seen.due_floor))
         case MemberEntered(node=node, incarnation=incarnation, required=required):
-            oracle.saw(Entered(node=node, incarnation=incarnation, required=required))
+            oracle.saw(EnteredTopology(node=node, incarnation=incarnation, required=required))
         case _:
             pass

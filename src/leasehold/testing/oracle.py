@@ -13,18 +13,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from leasehold.core import keys
-from leasehold.core.audit import ServeRecord, StaleServe, StaleServeRule
-from leasehold.core.lease import NO_LEASE, Pass
-from leasehold.core.messages import Cutoff, Receipt
-from leasehold.core.operations import RevisionChanges
-from leasehold.core.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.lease.audit import ServeRecord, StaleServe, StaleServeRule
+from leasehold.core.lease.holder import NO_LEASE, Pass
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Cutoff, Receipt
+from leasehold.core.words.operations import RevisionChanges
+from leasehold.core.words.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, Definite
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.disturbances import Disturbances
-from leasehold.testing.history import Committed, Elected, History
+from leasehold.testing.history import Committed, Elected, RevisionHistory
 from leasehold.testing.news import (
     Answered,
     Crossed,
@@ -32,14 +32,14 @@ from leasehold.testing.news import (
     DisksShrank,
     HandedOut,
     LeaderSeen,
-    News,
+    LeaseView,
     Passed,
     Proceeded,
     ProcessSeen,
     Removed,
     Scanned,
     SegmentHolder,
-    Shown,
+    SimulatedEvent,
     VaultSeen,
     Wrote,
 )
@@ -109,7 +109,7 @@ class Oracle:
         self.seed = seed
         self.command = command
         self.step = 0
-        self.history = History()
+        self.history = RevisionHistory()
         self.processes: dict[str, ProcessSeen] = {}
         """Those that are alive, paused ones too, by name."""
         self.leaders: dict[Term, LeaderSeen] = {}
@@ -164,7 +164,7 @@ class Oracle:
 
     # ------------------------------------------------------------ checking
 
-    def saw(self, news: News) -> None:
+    def saw(self, news: SimulatedEvent) -> None:
         """Takes what happened; the invariants see it at the next check."""
         if not self._news:
             self.on_news()
@@ -386,7 +386,7 @@ def _goes_forward(procedure: ProcedureRecord, news: Committed) -> bool:
     return not isinstance(record, StatementRecord) or record.outcome is not Outcome.ROLLED_BACK
 
 
-def _serve_record(process: ProcessSeen, outcome: Pass[Shown], table: ObjectId, number: int) -> ServeRecord:
+def _serve_record(process: ProcessSeen, outcome: Pass[LeaseView], table: ObjectId, number: int) -> ServeRecord:
     return ServeRecord(
         node=process.node,
         incarnation=process.incarnation,

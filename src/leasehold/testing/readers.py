@@ -1,4 +1,4 @@
-"""A reader: plans scans and reads them by the steps of `core/data/reading.py`, as tasks.
+"""A reader: plans scans and reads them by the steps of `core/data/reader.py`, as tasks.
 
 A row is its id. What is here is which scans it makes, and whom it tells of them.
 """
@@ -13,16 +13,16 @@ import msgspec
 
 from leasehold.core.data.asking import Asking as Patient
 from leasehold.core.data.places import Places
-from leasehold.core.data.reading import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
-from leasehold.core.messages import AgreeCutoff, BatchMark, Cutoff, PlanScan, Receipt, ScanPlan
-from leasehold.core.records import SegmentRecord
+from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
+from leasehold.core.words.messages import AgreeCutoff, BatchMark, Cutoff, PlanScan, Receipt, ScanPlan
+from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.clients import SCAN_STREAMS
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.asking import Account, Asking
-from leasehold.testing.replicas import RowBatch, SimulatedReplicas
+from leasehold.testing.replicas import ReplicaBatch, SimulatedReplicas
 from leasehold.testing.rows import RowId
 from leasehold.testing.steps import TaskRuntime
 from leasehold.wire.ports import Clock, Entropy, Transport
@@ -34,7 +34,7 @@ Take: TypeAlias = Callable[[str], Awaitable[Receipt | None]]
 """Runs a statement on a table; its receipt, None if it was not heard of."""
 
 
-class Scanned(msgspec.Struct, frozen=True, kw_only=True):
+class CompleteScan(msgspec.Struct, frozen=True, kw_only=True):
     """A scan that came to its end: every row that it was given. Planned at `revision`, without what was gone by
     `cutoff`."""
 
@@ -45,7 +45,7 @@ class Scanned(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[RowId, ...]
 
 
-class Reader:
+class SimulatedReader:
     """One client that reads, and thinks for `think_ns` after each batch.
 
     After some batches it runs a statement on the table that it reads: `take` does that, and answers what has returned.
@@ -69,7 +69,7 @@ class Reader:
         think_ns: int = 0,
         tasks: bool = False,
         account: Account | None = None,
-        on_scanned: Callable[[Scanned], None] = lambda _: None,
+        on_scanned: Callable[[CompleteScan], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
     ) -> None:
         self._runtime = TaskRuntime(clock, group)
@@ -100,8 +100,8 @@ class Reader:
                         continue  # on to one that is there
                 break
 
-    async def scan(self, name: str, columns: tuple[str, ...] | None = None) -> Scanned:
-        """All rows of a table. Raises what `core.data.reading.read_again` raises."""
+    async def scan(self, name: str, columns: tuple[str, ...] | None = None) -> CompleteScan:
+        """All rows of a table. Raises what `core.data.reader.read_again` raises."""
         request = PlanScan(cluster_id=None, name=name, columns=columns)
 
         async def plan() -> _Planned:
@@ -110,7 +110,7 @@ class Reader:
         first, attempt = await plan_until_read(plan, 1)
         planned, rows = first, list[RowId]()
 
-        async def batches(now: _Planned) -> AsyncGenerator[tuple[RowBatch, BatchMark], None]:
+        async def batches(now: _Planned) -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
             nonlocal planned
             planned = now
             async with aclosing(self._batches(now, name)) as found:
@@ -127,16 +127,16 @@ class Reader:
                 await self._clock.sleep_until(self._clock.now_ns() + self._think_ns)
         facts, cutoff = planned.plan.facts, planned.cutoff or planned.plan.cutoff
         assert cutoff is not None
-        scanned = Scanned(table=facts.table, name=name, revision=facts.revision, cutoff=cutoff, rows=tuple(rows))
+        scanned = CompleteScan(table=facts.table, name=name, revision=facts.revision, cutoff=cutoff, rows=tuple(rows))
         self._on_scanned(scanned)
         return scanned
 
-    async def _batches(self, planned: "_Planned", name: str) -> AsyncGenerator[tuple[RowBatch, BatchMark], None]:
+    async def _batches(self, planned: "_Planned", name: str) -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
         """All batches of a plan; with `tasks` each segment is read alone, by the cutoff of the query."""
         plan = planned.plan
         places = Places(plan.facts, self.asking.looking_up(name), runtime=self._runtime, known=self.asking.known)
 
-        def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[RowBatch]]:
+        def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]:
             login = self.asking.login
             return lambda one: SegmentReader(plan, one, places, self._ports, login=login, asking=Patient())
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.messages import BatchMark, ReadTicket
+from leasehold.core.words.messages import BatchMark, ReadTicket
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
 from leasehold.testing.rows import RowId, batch_in, closing
 from leasehold.wire.ports import Transport
@@ -15,7 +15,7 @@ AHEAD_ROWS: Final = 32
 """So many rows wait for the reader of a segment."""
 
 
-class RowBatch(msgspec.Struct, frozen=True):
+class ReplicaBatch(msgspec.Struct, frozen=True):
     """A batch; few of them fit into an inbox."""
 
     rows: tuple[RowId, ...]
@@ -59,7 +59,7 @@ class SimulatedBatches:
         if self._reader is not None:
             self._reader.cancel()
 
-    async def batches(self) -> AsyncGenerator[tuple[RowBatch, BatchMark], None]:
+    async def batches(self) -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
         """What the replica sends."""
         if self._is_cancelled:
             return
@@ -69,6 +69,6 @@ class SimulatedBatches:
             async with closing(connection.stream(self._ticket, timeout_ns=self._timeout_ns)) as answers:
                 async for message in answers:
                     rows, mark = batch_in(message)
-                    yield RowBatch(rows), mark
+                    yield ReplicaBatch(rows), mark
         finally:
             await connection.close()

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, NewType
 
 import msgspec
 
-from leasehold.core.messages import BatchMark, Message, Rows
-from leasehold.core.records import DeleteRecord, Field, SegmentRecord
+from leasehold.core.words.messages import BatchMark, Message, Rows
+from leasehold.core.words.records import DeleteRecord, Field, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Revision, Term

@@ -3,14 +3,14 @@
 from collections.abc import AsyncGenerator, Callable
 from typing import Final, Protocol
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.cutoff import rows_taken_away
-from leasehold.core.data.hiding import Hiding
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.cutoff import rows_taken_away
+from leasehold.core.data.hidden_rows import Hiding
 from leasehold.core.data.segment_files import Stamp, file_of
-from leasehold.core.lease import Pass
-from leasehold.core.messages import ReadTicket
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import Field, SegmentRecord
+from leasehold.core.lease.holder import Pass
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import ReadTicket
+from leasehold.core.words.records import Field, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, NotFound
 from leasehold.testing.disk import MemoryDisk
@@ -23,7 +23,7 @@ OnReleased = Callable[[Pass[Catalog], ReadTicket, tuple[RowId, ...]], None]
 """Told of each batch at the instant its guard has passed: the guard's pass, the scan, the rows."""
 
 
-class Pace(Protocol):
+class ReadPace(Protocol):
     """How a node reads."""
 
     batch_rows: int
@@ -38,7 +38,7 @@ class MemorySegments:
     """Implements `core.data.segment_files.ReadsSegments` and `GivesFiles`. Whoever has begun to read a file reads on
     after it is trashed. Rows don't expire here: the simulator's have no time."""
 
-    def __init__(self, disk: MemoryDisk, pace: Pace, clock: Clock) -> None:
+    def __init__(self, disk: MemoryDisk, pace: ReadPace, clock: Clock) -> None:
         self._disk = disk
         self._pace = pace
         self._clock = clock

@@ -16,17 +16,17 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.identity import hash_secret
-from leasehold.core.lease import Pass
-from leasehold.core.messages import ReadTicket, Receipt
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.holder import Pass
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import ReadTicket, Receipt
 from leasehold.errors import CheckFailed, Definite, LeaseholdError, gravest
 from leasehold.ids import LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.asking import Account, Asking
 from leasehold.testing.availability import Availability
-from leasehold.testing.clients import TIMEOUTS_NS, Asked, Client, check_catalog, check_outcomes
+from leasehold.testing.clients import TIMEOUTS_NS, Client, ClientStatement, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
 from leasehold.testing.invariants import INVARIANTS, finish
@@ -35,7 +35,7 @@ from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.nemesis import Nemesis
 from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
-from leasehold.testing.readers import Reader, Scanned
+from leasehold.testing.readers import CompleteScan, SimulatedReader
 from leasehold.testing.rows import RowId
 from leasehold.testing.segments import OnReleased
 from leasehold.testing.statements import (
@@ -53,7 +53,7 @@ from leasehold.testing.statements import (
     ways_to_take,
 )
 from leasehold.testing.steps import TaskRuntime
-from leasehold.testing.writers import Fate, Habits, Writer, Written
+from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 
 SECONDS: Final = 80
 """How long faults go on in one run, in simulated time."""
@@ -87,7 +87,7 @@ BATCH_ROWS: Final = (1, 4)
 BATCH_DELAYS_NS: Final = (MILLISECOND_NS, 10 * MILLISECOND_NS, 300 * MILLISECOND_NS)
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to. The same seed gives the same digest, on any machine and under any hash seed."""
 
     seed: int
@@ -131,8 +131,8 @@ class Simulation:
             oracle=oracle,
             supervised=True,
         )
-        self.asked: list[Asked] = []
-        self.writes: Counter[Fate] = Counter()
+        self.asked: list[ClientStatement] = []
+        self.writes: Counter[WriteFate] = Counter()
         self.scans = 0
         self.batches = 0
         self._nemesis: Nemesis | None = None
@@ -231,8 +231,8 @@ class Simulation:
         group: asyncio.TaskGroup,
         account: Account | None,
         habits: Habits = HABITS,
-    ) -> Writer:
-        return Writer(
+    ) -> SimulatedWriter:
+        return SimulatedWriter(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
             clock=SimulatedClock(self.cluster.loop),
@@ -248,8 +248,8 @@ class Simulation:
 
     def _reader(
         self, host: str, group: asyncio.TaskGroup, account: Account | None, *, tasks: bool = False, think_ns: int = 0
-    ) -> Reader:
-        return Reader(
+    ) -> SimulatedReader:
+        return SimulatedReader(
             transport=self.cluster.network.host(host),
             coordinators=self.cluster.addresses,
             clock=SimulatedClock(self.cluster.loop),
@@ -313,7 +313,7 @@ class Simulation:
         """A generator of its own for each actor, so that what one draws does not depend on another's turn."""
         return Random(self._random.getrandbits(64))  # noqa: S311 not for secrets: a seed has to give the same run again
 
-    def _on_end(self, one: Asked, end: Receipt | Definite) -> None:
+    def _on_end(self, one: ClientStatement, end: Receipt | Definite) -> None:
         if isinstance(end, Receipt) and end.statement_id != one.id:
             raise CheckFailed(f"asked {one.id}, heard of {end.statement_id}")
         self._oracle.answered(one.id, end)
@@ -321,7 +321,7 @@ class Simulation:
     def _on_written(self, written: Written) -> None:
         self.writes[written.fate] += 1
 
-    def _on_scanned(self, scanned: Scanned) -> None:
+    def _on_scanned(self, scanned: CompleteScan) -> None:
         self.scans += 1
         self._oracle.scanned(scanned.table, scanned.revision, _named(scanned.rows), scanned.cutoff)
 
@@ -344,10 +344,10 @@ class Simulation:
         await check_catalog(cluster, self.asked, self._login, wrote=lambda one: keys.statement(one) in first_seen)
         finish(self._oracle)
 
-    def outcome(self, loop: VirtualLoop) -> Outcome:
+    def outcome(self, loop: VirtualLoop) -> RunResult:
         """What it came to."""
         assert self._nemesis is not None
-        return Outcome(
+        return RunResult(
             seed=self._seed,
             nodes=len(self.cluster.nodes),
             coordinators=len(self.cluster.coordinators),
@@ -357,7 +357,7 @@ class Simulation:
             statements=len(self.asked),
             batches=self.batches,
             scans=self.scans,
-            writes=self.writes[Fate.COMMITTED],
+            writes=self.writes[WriteFate.COMMITTED],
             faults=dict(sorted(self._nemesis.faults.items())),
             digest=self._oracle.digest(),
             trace=tuple(self._oracle.trace),
@@ -370,9 +370,9 @@ def _named(rows: tuple[RowId, ...]) -> Counter[str]:
 
 def simulate(
     seed: int, *, seconds: int = SECONDS, invariants: tuple[Invariant, ...] = INVARIANTS, command: str | None = None
-) -> Outcome:
+) -> RunResult:
     """One run. Raises `InvariantViolated` or another `CheckFailed`; what else comes up is a defect, and raised too."""
-    ended: list[Outcome] = []
+    ended: list[RunResult] = []
 
     async def main(random: Random) -> None:
         loop = asyncio.get_running_loop()

@@ -3,8 +3,8 @@
 import asyncio
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 
-from leasehold.core.proofs import ProofKeys, derive_keys
-from leasehold.core.records import SettingsRecord
+from leasehold.core.membership.proofs import ProofKeys, derive_keys
+from leasehold.core.words.records import SettingsRecord
 from leasehold.limits.swim import CLUSTER_KEY_BYTES
 from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import VirtualLoop

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from leasehold.core.data.runtime import Condition
+from leasehold.core.data.runtime import ConditionVariable
 from leasehold.wire.ports import Clock
 
 
@@ -25,7 +25,7 @@ class TaskRuntime:
         """Returns once `now_ns() >= deadline_ns`, and the process is not paused."""
         await self._clock.sleep_until(deadline_ns)
 
-    def condition(self) -> Condition:
+    def condition(self) -> ConditionVariable:
         """A new one."""
         return TaskCondition(self._clock)
 

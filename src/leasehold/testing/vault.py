@@ -9,12 +9,12 @@ from typing import Generic
 import msgspec
 from rpds import HashTrieMap
 
-from leasehold.core.codec import decode_record, encode
-from leasehold.core.lineage import GENESIS
-from leasehold.core.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
-from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, Shelf, on_demand
-from leasehold.core.staging import Staged, check_same
+from leasehold.core.catalog.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, Shelf, on_demand
+from leasehold.core.recovery.staging import Staged, check_same
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, Record
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
 from leasehold.ids import LineageHash, ObjectId, Revision, SegmentId
@@ -286,7 +286,7 @@ class MemoryVault:
 
 
 class MemoryBase(Generic[R]):
-    """Implements `core.shelf.Base` on the items of one state, which never change."""
+    """Implements `core.catalog.shelf.Base` on the items of one state, which never change."""
 
     def __init__(self, family: Family[R], items: Mapping[bytes, bytes]) -> None:
         self._family = family

@@ -1,14 +1,14 @@
 """Two versions of an object at most are ever in use: a statement begins once all that came before it on its objects has
 ended, and no node serves what was before the last change of any of them.
 
-Told by the claims of procedures (`core/claims.py`) and by the barriers that have proceeded.
+Told by the claims of procedures (`core/ddl/claims.py`) and by the barriers that have proceeded.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leasehold.core import keys
-from leasehold.core.records import Claim, Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.words import keys
+from leasehold.core.words.records import Claim, Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.ids import Revision
 from leasehold.testing.history import Committed
 

@@ -1,8 +1,8 @@
 """A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
 
 Where to write, when to try elsewhere and when to ask another replica as well are the rules of `client/append.py`, over
-the same `core.hedging` and `core.data.places`; what is sent is rows by their ids. A row's bucket is its id modulo the
-buckets.
+the same `core.data.hedging` and `core.data.places`; what is sent is rows by their ids. A row's bucket is its id modulo
+the buckets.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from typing import Final, NoReturn, TypeVar, assert_never
 import msgspec
 
 from leasehold.client.append import FINAL
+from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.data.places import Places, silent
-from leasehold.core.hedging import Ask, GiveUp, Hedging, Pause, Wait
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     AbortTransaction,
     AskTable,
     CommitTransaction,
@@ -28,7 +28,7 @@ from leasehold.core.messages import (
     TransactionFacts,
     WriteTicket,
 )
-from leasehold.core.records import TransactionState
+from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
@@ -45,7 +45,7 @@ CHUNK_ROWS: Final = 4
 """Rows in one message of a stage."""
 
 
-class Fate(Enum):
+class WriteFate(Enum):
     """What a client knows of a write in the end."""
 
     COMMITTED = "committed"
@@ -64,7 +64,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     table: ObjectId
     name: str
     rows: tuple[RowId, ...]
-    fate: Fate
+    fate: WriteFate
     revision: Revision | None = None
     error: str | None = None
 
@@ -82,7 +82,7 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """A task is attempted twice at once; the loser goes on after the commit, if it takes that long."""
 
 
-class Writer:
+class SimulatedWriter:
     """One client that writes. `rows` gives the ids of new rows; writers that share it write different rows.
 
     `on_commit` is told of a transaction and its rows before its commit is asked for the first time, `on_written` how
@@ -143,11 +143,11 @@ class Writer:
             TransactionFacts,
         )
         rows = tuple(RowId(next(self._rows)) for _ in range(count))
-        written = Written(transaction=transaction, table=facts.table, name=name, rows=rows, fate=Fate.DIED)
+        written = Written(transaction=transaction, table=facts.table, name=name, rows=rows, fate=WriteFate.DIED)
         try:
             segments = await self._stage_all(facts, transaction, opened.revision, rows)
         except LeaseholdError as error:
-            written = msgspec.structs.replace(written, fate=Fate.ABORTED, error=error.code)
+            written = msgspec.structs.replace(written, fate=WriteFate.ABORTED, error=error.code)
             # Once, as a courtesy: what is not aborted expires by itself.
             await self._abort(facts, transaction, patience_ns=0)
         else:
@@ -170,12 +170,12 @@ class Writer:
         try:
             return _ended(written, await self._asking.ask(request, TransactionFacts))
         except Indefinite as error:
-            return msgspec.structs.replace(written, fate=Fate.UNKNOWN, error=error.code)
+            return msgspec.structs.replace(written, fate=WriteFate.UNKNOWN, error=error.code)
         except LeaseholdError as error:
             # As Spark does: whatever was refused is aborted, and the answer says what it was in truth.
             answer = await self._abort(facts, written.transaction)
             if answer is None:
-                return msgspec.structs.replace(written, fate=Fate.UNKNOWN, error=error.code)
+                return msgspec.structs.replace(written, fate=WriteFate.UNKNOWN, error=error.code)
             return msgspec.structs.replace(_ended(written, answer), error=error.code)
 
     async def _abort(
@@ -434,6 +434,6 @@ async def _first(attempts: Sequence["asyncio.Task[Attempted]"]) -> list[StagedSe
 
 def _ended(written: Written, answer: TransactionFacts) -> Written:
     if answer.state is TransactionState.COMMITTED:
-        return msgspec.structs.replace(written, fate=Fate.COMMITTED, revision=answer.revision)
-    fate = Fate.ABORTED if answer.state is TransactionState.ABORTED else Fate.UNKNOWN
+        return msgspec.structs.replace(written, fate=WriteFate.COMMITTED, revision=answer.revision)
+    fate = WriteFate.ABORTED if answer.state is TransactionState.ABORTED else WriteFate.UNKNOWN
     return msgspec.structs.replace(written, fate=fate)

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
 
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import IdentityRecord
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import IdentityRecord
 from leasehold.errors import BadSettings
 from leasehold.ids import LineageHash, Revision
 from leasehold.vault.store import SqliteVault

@@ -4,7 +4,7 @@
 | ------------ | ------------------------------------------------------------------------------------------- |
 | identity     | the identity record and a SHA-256 of it and of the table's name                             |
 | coordinators | the last known coordinator addresses, likewise                                              |
-| projection   | each key with its value and the hash of both (`core.digest.item_digest`)                    |
+| projection   | each key with its value and the hash of both (`core.words.digest.item_digest`)                    |
 | applied      | the applied revision, how far it was durable last, its lineage, the XOR of the items'       |
 |              | hashes, that of the items every start reads, the hash of the identity that was written      |
 |              | last, and a hash of all these                                                               |
@@ -21,10 +21,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from leasehold.core.codec import decode_record
-from leasehold.core.digest import digest_bytes
-from leasehold.core.lineage import GENESIS
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, Record
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.digest import digest_bytes
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, Record
 from leasehold.durable import sync_file, sync_folder
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory
@@ -57,7 +57,7 @@ def content_hash(table: Single, content: bytes) -> bytes:
     return hashlib.sha256(b"%s\0%s" % (table.encode(), content)).digest()
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class AppliedMark(msgspec.Struct, frozen=True, kw_only=True):
     """The `applied` row as it stands in the file."""
 
     revision: Revision = Revision(0)
@@ -65,7 +65,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     digest: int = 0
     """Of all items."""
     eager: int = 0
-    """Of those that are not read on demand (`core.shelf`)."""
+    """Of those that are not read on demand (`core.catalog.shelf`)."""
     identity: bytes = content_hash("identity", b"")
     """The hash of the identity that was written last, so that an older one does not pass for it."""
 
@@ -117,7 +117,7 @@ def create(path: Path) -> None:
             database.execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (b"", content_hash(table, b"")))  # noqa: S608 literals
         for statement in _TABLES:
             database.execute(statement)
-        revision, *rest = Applied().row()
+        revision, *rest = AppliedMark().row()
         database.execute("INSERT INTO applied VALUES (1, ?, 0, ?, ?, ?, ?, ?)", (revision, *rest))
     finally:
         # The last connection to close moves the log into the file and removes it.
@@ -182,7 +182,7 @@ def read_content(database: sqlite3.Connection, path: Path, table: Single) -> byt
     return row[0]
 
 
-def read_identity(database: sqlite3.Connection, path: Path, applied: Applied) -> IdentityRecord | None:
+def read_identity(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> IdentityRecord | None:
     """The identity, the one that was written last. Without one there is nothing else in a vault either: a node has its
     identity before it knows anything of a cluster."""
     content = read_content(database, path, "identity")
@@ -198,7 +198,7 @@ def read_identity(database: sqlite3.Connection, path: Path, applied: Applied) ->
     return record
 
 
-def stored_applied(database: sqlite3.Connection, path: Path) -> tuple[Applied, Revision]:
+def stored_applied(database: sqlite3.Connection, path: Path) -> tuple[AppliedMark, Revision]:
     """The applied row, verified, and the revision that was durable last."""
     row = database.execute(f"SELECT {_APPLIED} FROM applied").fetchone()  # noqa: S608 a literal
     if row is None or tuple(type(column) for column in row) != (int, int, *(bytes,) * 5):
@@ -207,7 +207,7 @@ def stored_applied(database: sqlite3.Connection, path: Path) -> tuple[Applied, R
     sealed = (lineage, digest, eager, identity)
     if revision < 0 or hashlib.sha256(b"".join((revision.to_bytes(8), *sealed))).digest() != seal:
         raise corrupt(path, "its applied revision does not match its checksum")
-    applied = Applied(
+    applied = AppliedMark(
         revision=Revision(revision),
         lineage=LineageHash(lineage),
         digest=int.from_bytes(digest),

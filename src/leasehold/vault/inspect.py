@@ -18,9 +18,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.records import Allocated, Claiming, IdentityRecord
-from leasehold.core.shelf import on_demand
+from leasehold.core.catalog.shelf import on_demand
+from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
@@ -89,7 +89,7 @@ def inspect(directory: Path) -> VaultSummary:
         return _guarded(path, lambda: _summary(database, path))
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedVault(msgspec.Struct, frozen=True, kw_only=True):
     """What a check of a vault has found."""
 
     findings: tuple[str, ...]
@@ -105,7 +105,7 @@ def check(directory: Path) -> list[str]:
     return list(examine(directory).findings)
 
 
-def examine(directory: Path) -> Checked:
+def examine(directory: Path) -> CheckedVault:
     """Holds every item against its checksum. Raises as `inspect`, but for damage: that is a finding."""
     try:
         with _opened(directory) as (database, path):
@@ -123,13 +123,13 @@ def examine(directory: Path) -> Checked:
                     findings.append(error.text)
             log = path.with_name(f"{FILE_NAME}-wal")
             early = _guarded(path, lambda: ends_early(database, log)) if _has_log(path) else None
-            return Checked(
+            return CheckedVault(
                 findings=tuple(dict.fromkeys(findings))[:VAULT_FINDINGS_MAX],
                 revision=revisions[0] if revisions else None,
                 log=None if early is None else f"{log} ends early: {early}",
             )
     except Corrupt as error:
-        return Checked(findings=(error.text,), revision=None)
+        return CheckedVault(findings=(error.text,), revision=None)
 
 
 # ------------------------------------------------------------ opening

@@ -13,8 +13,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from leasehold.core.digest import digest_bytes
-from leasehold.core.operations import Change
+from leasehold.core.words.digest import digest_bytes
+from leasehold.core.words.operations import Change
 
 _Row = tuple[bytes, bytes | None, bytes | None]
 """Key, value and hash; None for both where the projection is to lose the key."""

@@ -1,4 +1,5 @@
-"""The bases of a vault (`core.shelf`): buckets of segments read from the file when somebody asks, on any thread.
+"""The bases of a vault (`core.catalog.shelf`): buckets of segments read from the file when somebody asks, on any
+thread.
 
 One connection of its own, which only reads, under one lock: with a write-ahead log it waits for no writer. Every
 bucket is as it was when its base was made. For that, whoever changes the file has all bases `keep` the keys as they are
@@ -15,8 +16,8 @@ from typing import Final, Generic
 
 from rpds import HashTrieMap
 
-from leasehold.core.records import ReplacedRecord, SegmentRecord
-from leasehold.core.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Shelf, segment_of
+from leasehold.core.catalog.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Shelf, segment_of
+from leasehold.core.words.records import ReplacedRecord, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import ObjectId, SegmentId
@@ -85,7 +86,7 @@ class Reader:
 
 
 class FileBase(Generic[R]):
-    """Implements `core.shelf.Base`; made by a `Reader`."""
+    """Implements `core.catalog.shelf.Base`; made by a `Reader`."""
 
     def __init__(self, reader: Reader, family: Family[R]) -> None:
         self.family = family

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.digest import item_digest
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.shelf import REPLACED, SEGMENTS
+from leasehold.core.catalog.shelf import REPLACED, SEGMENTS
+from leasehold.core.words.digest import item_digest
+from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.limits.vault import VAULT_SCRUB_ROWS
 from leasehold.vault.causes import corrupt
-from leasehold.vault.format import Applied
+from leasehold.vault.format import AppliedMark
 
 _SELECT: Final = "SELECT key, value, hash FROM projection "
 _DELETE: Final = "DELETE FROM projection WHERE key = ? RETURNING hash"
@@ -49,7 +49,9 @@ def merged(batches: Iterable[RevisionChanges]) -> dict[bytes, bytes | None]:
     return {change.key: change.value for batch in batches for change in batch.changes}
 
 
-def put(database: sqlite3.Connection, applied: Applied, changes: dict[bytes, bytes | None], scrub: Scrub) -> Applied:
+def put(
+    database: sqlite3.Connection, applied: AppliedMark, changes: dict[bytes, bytes | None], scrub: Scrub
+) -> AppliedMark:
     """Writes these changes; answers `applied` with the digests after them.
 
     In key order, so that pages are touched once. Rows are not read before they are written: SQLite hands the hash that
@@ -99,12 +101,12 @@ def verified(rows: Iterable[tuple[object, object, object]], path: Path) -> Itera
         yield key, value, counted
 
 
-def read_all(database: sqlite3.Connection, path: Path, applied: Applied) -> tuple[Change, ...]:
+def read_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> tuple[Change, ...]:
     """Every item, verified one by one and as a whole."""
     return _read(database, path, (("ORDER BY key", ()),), applied.digest)
 
 
-def read_eager(database: sqlite3.Connection, path: Path, applied: Applied) -> tuple[Change, ...]:
+def read_eager(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> tuple[Change, ...]:
     """What every start reads, verified one by one and as a whole."""
     return _read(database, path, _EAGER, applied.eager)
 
@@ -123,14 +125,14 @@ def _read(
     return tuple(items)
 
 
-def check_all(database: sqlite3.Connection, path: Path, applied: Applied) -> None:
+def check_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> None:
     """As `read_all`, without keeping anything."""
     scrub = Scrub()
     while not check_some(database, path, applied, scrub, VAULT_SCRUB_ROWS):
         pass
 
 
-def check_some(database: sqlite3.Connection, path: Path, applied: Applied, scrub: Scrub, rows_max: int) -> bool:
+def check_some(database: sqlite3.Connection, path: Path, applied: AppliedMark, scrub: Scrub, rows_max: int) -> bool:
     """Goes on checking for up to `rows_max` items; True at the end, where the whole is compared."""
     where, bounds = ("ORDER BY key", ()) if scrub.last is None else ("WHERE key > ? ORDER BY key", (scrub.last,))
     rows = database.execute(_SELECT + where, bounds)

@@ -25,11 +25,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.core.codec import encode
-from leasehold.core.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.records import IdentityRecord
-from leasehold.core.shelf import Reopened
-from leasehold.core.staging import Staged, check_same
+from leasehold.core.catalog.shelf import Reopened
+from leasehold.core.recovery.staging import Staged, check_same
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.words.records import IdentityRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
@@ -42,7 +42,7 @@ from leasehold.limits.vault import (
 from leasehold.vault import format as file_format
 from leasehold.vault import leap, rows
 from leasehold.vault.causes import SQLITE_ERRORS, DiskFull, corrupt, disk, explain, is_disk_full, result_code
-from leasehold.vault.format import FILE_NAME, Applied, check_structure, content_hash, pragma, read_content
+from leasehold.vault.format import FILE_NAME, AppliedMark, check_structure, content_hash, pragma, read_content
 from leasehold.vault.limits import VAULT_LIMITS, VaultLimits
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.logfile import log_kept
@@ -68,7 +68,7 @@ class SqliteVault:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vault")
         self._database: sqlite3.Connection | None = None
         self._reader = Reader(self._path, self._failed, self._limits)
-        self._applied = Applied()
+        self._applied = AppliedMark()
         self._durable = 0
         self._syncs = 0
         """Since the log was emptied."""
@@ -304,7 +304,7 @@ class SqliteVault:
     def _write_identity(self, database: sqlite3.Connection, record: IdentityRecord, *, anew: bool = False) -> None:
         content = encode(record)
         hashed = content_hash("identity", content)
-        applied = Applied(identity=hashed) if anew else msgspec.structs.replace(self._applied, identity=hashed)
+        applied = AppliedMark(identity=hashed) if anew else msgspec.structs.replace(self._applied, identity=hashed)
         with self._synchronous(FULL):
             with self._transaction():
                 if anew:

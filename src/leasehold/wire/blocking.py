@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from leasehold.core.messages import Message
+from leasehold.core.words.messages import Message
 from leasehold.errors import Unreachable
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import encode_bounded, unreachable

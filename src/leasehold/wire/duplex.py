@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Final
 
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import Failure, Message, Watched
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import Failure, Message, Watched
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Refused, Unreachable
 from leasehold.limits.messages import MESSAGE_BYTES_MAX

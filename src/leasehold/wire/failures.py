@@ -1,10 +1,10 @@
-"""Errors as they travel: `LeaseholdError` to `core.messages.Failure` and back."""
+"""Errors as they travel: `LeaseholdError` to `core.words.messages.Failure` and back."""
 
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from leasehold import errors
-from leasehold.core.messages import Failure
+from leasehold.core.words.messages import Failure
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.limits.messages import FAILURE_CHARACTERS_MAX

@@ -1,8 +1,8 @@
 """Arrow Flight as both sides use it: tickets, errors, connections, and batches of a bounded size.
 
-Tickets, marks and errors are the messages of `core.messages`. An error travels as an encoded `Failure` in the extra
-information of a Flight error, so its code survives and no traceback leaves the process. A stream of rows or bytes ends
-with a message that says so: gRPC shows a peer that died in the middle as an orderly end.
+Tickets, marks and errors are the messages of `core.words.messages`. An error travels as an encoded `Failure` in the
+extra information of a Flight error, so its code survives and no traceback leaves the process. A stream of rows or bytes
+ends with a message that says so: gRPC shows a peer that died in the middle as an orderly end.
 """
 
 import os
@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import (
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import (
     Failure,
     FetchTicket,
     FlightCaller,

@@ -28,8 +28,8 @@ from typing import Final, NamedTuple, Protocol
 import grpc
 import pyarrow as pa
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import Failure
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import Failure
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError, Refused
 from leasehold.limits.flight import (

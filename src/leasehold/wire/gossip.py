@@ -35,7 +35,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: SwimIncarnation
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class MemberChange(msgspec.Struct, frozen=True, kw_only=True):
     """A member was found, is seen in another state, or says something else of itself; `state` None: forgotten."""
 
     member: Member
@@ -67,7 +67,7 @@ class Gossip:
         clock: Clock,
         entropy: Entropy,
         datagrams: Datagrams,
-        on_change: Callable[[Change], None] = lambda _change: None,
+        on_change: Callable[[MemberChange], None] = lambda _change: None,
         incarnation: SwimIncarnation = FIRST_INCARNATION,
     ) -> None:
         _check(me, seeds)
@@ -154,9 +154,9 @@ class Gossip:
                     self.traffic.sent_bytes += len(blob)
                     self._datagrams.send(address, blob)
                 case MemberChanged(member=member, state=state):
-                    self._on_change(Change(member=member, state=state))
+                    self._on_change(MemberChange(member=member, state=state))
                 case MemberForgotten(member=member):
-                    self._on_change(Change(member=member, state=None))
+                    self._on_change(MemberChange(member=member, state=None))
                 case LeaveFinished():
                     self._over.set()
                 case _:

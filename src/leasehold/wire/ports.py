@@ -7,11 +7,11 @@ from one seed, in the simulator.
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from leasehold.core.messages import Message
-from leasehold.core.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.reconcile import Emptied, Listing, OnDisk
-from leasehold.core.records import IdentityRecord, SegmentRecord
-from leasehold.core.shelf import Reopened
+from leasehold.core.catalog.shelf import Reopened
+from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
+from leasehold.core.words.messages import Message
+from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
+from leasehold.core.words.records import IdentityRecord, SegmentRecord
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, LineageHash, NodeId, ObjectId, Revision
 
@@ -193,10 +193,10 @@ class Vault(Protocol):
         """Replaces the projection by what was staged: deletes what the snapshot lacks, puts what differs, applied
         revision and lineage with it in one transaction (R2). Answers those changes in key order, for listeners.
 
-        `digest` is the XOR of the items' hashes (`core.digest`) as the sender counted them; other items are `Refused`
-        with code BAD_SNAPSHOT. A revision below the applied one, or the same one with another lineage, is `Refused`
-        with code NOT_ASCENDING. The same one with the same lineage answers no changes: a leap asked for again. After
-        a refusal nothing has changed. As durable as `apply`.
+        `digest` is the XOR of the items' hashes (`core.words.digest`) as the sender counted them; other items are
+        `Refused` with code BAD_SNAPSHOT. A revision below the applied one, or the same one with another lineage, is
+        `Refused` with code NOT_ASCENDING. The same one with the same lineage answers no changes: a leap asked for
+        again. After a refusal nothing has changed. As durable as `apply`.
         """
         ...
 

@@ -7,14 +7,14 @@
 
 A stream belongs to one TCP connection, so the process that has proven itself on it hears what follows. A call may go
 over a new connection, if the old one has broken since the proof. The rule of what proves a coordinator is in
-`core/proofs.py`.
+`core/membership/proofs.py`.
 """
 
 import asyncio
 from typing import Final
 
-from leasehold.core.messages import Allocate, AskIncarnation, Join, Message
-from leasehold.core.proofs import Challenge, ProofKeys
+from leasehold.core.membership.proofs import Challenge, ProofKeys
+from leasehold.core.words.messages import Allocate, AskIncarnation, Join, Message
 from leasehold.errors import Definite
 from leasehold.ids import ClusterId, Nonce
 from leasehold.limits.clients import CALL_TIMEOUT_NS

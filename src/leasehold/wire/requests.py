@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 
 import grpc.aio
 
-from leasehold.core.codec import decode_message
-from leasehold.core.messages import CommitTransaction, Message
+from leasehold.core.words.codec import decode_message
+from leasehold.core.words.messages import CommitTransaction, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -32,7 +32,7 @@ from leasehold.limits.requests import (
 )
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.ports import Threads
-from leasehold.wire.tasks import Patience
+from leasehold.wire.tasks import BoundedWaits
 
 EOF: Final = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue] exported without being declared
 ANNOUNCED: Final = b"\xc1"
@@ -53,12 +53,12 @@ def frames(blob: bytes) -> Iterator[bytes]:
         yield blob[start : start + REQUEST_FRAME_BYTES_MAX]
 
 
-class Requests:
+class RequestReader:
     """Reads the requests of one server."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._patience = Patience(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
+        self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self.held_bytes = 0
         """Of large requests that have not been answered, those included that have not arrived."""
 

@@ -1,4 +1,4 @@
-"""The real transport: gRPC with generic handlers over the bytes of `core.codec`.
+"""The real transport: gRPC with generic handlers over the bytes of `core.words.codec`.
 
 One service, `leasehold.v1`:
 
@@ -22,8 +22,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from leasehold.core.codec import decode_message
-from leasehold.core.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
+from leasehold.core.words.codec import decode_message
+from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
@@ -51,7 +51,7 @@ from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import plainly, raise_failure, to_failure
 from leasehold.wire.peer import set_peer
 from leasehold.wire.ports import Service
-from leasehold.wire.requests import EOF, Reading, Requests, frames
+from leasehold.wire.requests import EOF, Reading, RequestReader, frames
 from leasehold.wire.threads import OneThread
 
 SERVICE: Final = "leasehold.v1"
@@ -315,7 +315,7 @@ class Handlers:
         self._service = service
         self._on_fault = on_fault
 
-    def methods(self, requests: Requests) -> grpc.GenericRpcHandler:
+    def methods(self, requests: RequestReader) -> grpc.GenericRpcHandler:
         """For gRPC: bytes in, bytes out, without serialisers. All take a stream: a handler of one message would be
         called once gRPC has all of it."""
 
@@ -442,7 +442,7 @@ async def serve(
     host, port = loopback(address)
     probe(host, port, address)
     server = grpc.aio.server(options=(*_SERVER_OPTIONS, *server_connection_options(idle_ns)))
-    server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(Requests(OneThread())),))
+    server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(RequestReader(OneThread())),))
     shown = f"[{host}]" if ":" in host else host
     try:
         port = server.add_insecure_port(f"{shown}:{port}")

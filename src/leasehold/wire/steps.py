@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from leasehold.core.data.runtime import Condition
+from leasehold.core.data.runtime import ConditionVariable
 from leasehold.limits.sessions import CLOCK_SLEEP_STEP_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import sleep_ns
@@ -47,7 +47,7 @@ class ThreadRuntime:
         while (left_ns := deadline_ns - self.now_ns()) > 0:
             sleep_ns(min(left_ns, CLOCK_SLEEP_STEP_NS))
 
-    def condition(self) -> Condition:
+    def condition(self) -> ConditionVariable:
         """A new one."""
         return _ThreadCondition(self.now_ns)
 

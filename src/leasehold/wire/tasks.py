@@ -22,7 +22,7 @@ def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return gravest(errors)
 
 
-class Patience:
+class BoundedWaits:
     """Waits of one kind: each lasts at most `each_ns`, and one more than `most` ends the oldest, so that peers that say
     nothing can't keep out one that does."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark import java_gateway
 
-from leasehold.core.records import SegmentRecord
+from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import BadSettings
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits.clients import SCAN_PARTITION_BYTES, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_MIN

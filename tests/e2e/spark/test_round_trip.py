@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import Receipt
+from leasehold.core.words.messages import Receipt
 from leasehold.errors import NotFound, Refused
 from leasehold.spark import table
 from leasehold.spark.types import spark_schema

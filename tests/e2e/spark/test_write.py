@@ -11,11 +11,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.records import TransactionState
+from leasehold.core.words.records import TransactionState
 from leasehold.errors import LeaseholdError
 from leasehold.ids import TransactionId
 from leasehold.spark import table
-from leasehold.spark.sink import LeaseholdSink, Staged
+from leasehold.spark.sink import LeaseholdSink, StagedByTask
 from leasehold.spark.source import LeaseholdSource
 from tests.e2e.cluster import RunningCluster
 
@@ -61,7 +61,7 @@ def test_what_a_lost_attempt_had_staged_is_not_committed(
     cluster.sql("CREATE TABLE e2e.lost (id BIGINT)")
 
     class LosesItsAnswer(LeaseholdSink):
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
             staged = super().write(iterator)
             if staged.segments and not marker.exists():
                 marker.touch()

@@ -10,7 +10,7 @@ from leasehold.cli import main
 from leasehold.cli.config import (
     COORDINATOR_KEYS,
     NODE_KEYS,
-    Key,
+    ConfigKey,
     ProcessConfig,
     coordinator_config,
     keys_of,
@@ -18,7 +18,7 @@ from leasehold.cli.config import (
     read_config,
 )
 from leasehold.cli.options import CONFIG_VARIABLE
-from leasehold.core.settings import SETTINGS
+from leasehold.core.ddl.settings import SETTINGS
 from leasehold.errors import BadSettings, ExitCode
 from leasehold.limits.processes import CONFIG_ADDRESSES_MAX, CONFIG_BYTES_MAX
 
@@ -242,10 +242,10 @@ def test_every_key_is_told_in_the_document() -> None:
     assert told == expected
 
 
-def documented() -> list[tuple[Key, str]]:
+def documented() -> list[tuple[ConfigKey, str]]:
     """Each key with whose it is; those of one name that differ have a row each."""
     of_coordinators = {key.name: key for key in COORDINATOR_KEYS}
-    rows: list[tuple[Key, str]] = []
+    rows: list[tuple[ConfigKey, str]] = []
     for key in NODE_KEYS:
         other = of_coordinators.get(key.name)
         rows.append((key, "both" if other == key else "node"))

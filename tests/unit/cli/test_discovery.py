@@ -7,12 +7,12 @@ from leasehold.cli.discovery import Sightings, coordinator_name
 from leasehold.core.swim.messages import Member, Role, State
 from leasehold.ids import NODE_NAME, NodeId
 from leasehold.local.gossip import gossip_words
-from leasehold.wire.gossip import Change
+from leasehold.wire.gossip import MemberChange
 
 
-def change(name: str, state: State | None, *, role: Role = Role.NODE, service: str = "127.0.0.1:1") -> Change:
+def change(name: str, state: State | None, *, role: Role = Role.NODE, service: str = "127.0.0.1:1") -> MemberChange:
     member = Member(name=name, address="127.0.0.1:9", role=role, service=service, node=NodeId(0))
-    return Change(member=member, state=state)
+    return MemberChange(member=member, state=state)
 
 
 def test_nodes_are_seen_in_their_newest_state_and_then_no_more() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from leasehold.cli.output import Output
 from leasehold.cli.receipt import show_receipt
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome, Waited
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Outcome, Waited
 from leasehold.ids import NodeId, Revision, StatementId
 
 MS = 1_000_000

@@ -10,8 +10,8 @@ from leasehold.cli.output import Output
 from leasehold.cli.recovery import recovery_line, recovery_words
 from leasehold.cli.status import show_status
 from leasehold.cli.wait import not_serving, of_this_process, state_words
-from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, SessionEnd, Silence
 from leasehold.core.questions.nodes import waits_to_join
+from leasehold.core.words.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, SessionEnd, Silence
 from leasehold.ids import ClusterId, Incarnation, NodeId, Revision, Term
 
 NODE = NodeStatus(

@@ -2,7 +2,7 @@
 
 from pyarrow import flight
 
-from leasehold.core.codec import encode
+from leasehold.core.words.codec import encode
 from leasehold.errors import LeaseholdError
 from leasehold.wire.flight_server import told
 

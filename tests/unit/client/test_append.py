@@ -9,8 +9,8 @@ from pyarrow.flight import FlightServerBase
 
 from leasehold.client.append import Load, stage
 from leasehold.client.scan import read_plan
-from leasehold.core import keys
-from leasehold.core.plan import put
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
 from leasehold.limits.flight import FLIGHT_MESSAGE_BYTES_MAX, FLIGHT_PART_BYTES, FLIGHT_RECEIVED_BYTES_MAX

@@ -11,11 +11,11 @@ import pytest
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster, Table
 from leasehold.client.scan import read_plan
-from leasehold.core import keys
+from leasehold.core.catalog.plan import put
 from leasehold.core.data.asking import Asking
-from leasehold.core.hedging import Ask, GiveUp, Hedging, Wait
-from leasehold.core.messages import ClusterFacts, Execute, Message, QueryPlan, WhoAreYou
-from leasehold.core.plan import put
+from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Wait
+from leasehold.core.words import keys
+from leasehold.core.words.messages import ClusterFacts, Execute, Message, QueryPlan, WhoAreYou
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, NotLeader, NotWritten, OutcomeUnknown, Unreachable
 from leasehold.ids import ClusterId, Generation, NodeId, Revision, StatementId, Term
 from leasehold.limits.units import SECOND_NS

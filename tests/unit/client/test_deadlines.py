@@ -12,9 +12,9 @@ from leasehold.client import coordinators
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster, Table, connect
 from leasehold.client.insert import insert
-from leasehold.core.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
-from leasehold.core.origin import hash_text
-from leasehold.core.records import TransactionState
+from leasehold.core.ddl.origin import hash_text
+from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
+from leasehold.core.words.records import TransactionState
 from leasehold.errors import BadSettings, NotFound, OutcomeUnknown, Refused, Unreachable
 from leasehold.ids import ClusterId, ObjectId, StatementId, TransactionId
 from leasehold.limits.clients import CLIENT_PATIENCE_NS

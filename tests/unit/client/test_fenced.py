@@ -17,14 +17,14 @@ from leasehold.client.cluster import Table
 from leasehold.client.known import of_process
 from leasehold.client.scan import read_plan, read_segment
 from leasehold.client.threads import THREADS, Refresh, places_of
-from leasehold.core.codec import encode
+from leasehold.core.data.hedging import HedgeLimits
 from leasehold.core.data.known import Known
 from leasehold.core.data.places import Places
-from leasehold.core.data.reading import reading_order
+from leasehold.core.data.reader import reading_order
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.hedging import HedgeLimits
-from leasehold.core.messages import ScanPlan, StagedSegment, TableFacts
-from leasehold.core.records import SegmentRecord
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts
+from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import Fenced, Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId
 from leasehold.limits.clients import PLACE_REST_MIN_NS

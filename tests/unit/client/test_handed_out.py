@@ -14,8 +14,8 @@ from leasehold.client.scan import read_plan
 from leasehold.client.threads import THREADS, places_of
 from leasehold.core.data.attempts import Attempt, Inbox
 from leasehold.core.data.known import Known
-from leasehold.core.messages import BatchMark, Receipt, TableFacts
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import BatchMark, Receipt, TableFacts
+from leasehold.core.words.records import Outcome
 from leasehold.errors import Refused
 from leasehold.ids import Generation, Incarnation, NodeId, Revision, Sequence, StatementId, Term
 from leasehold.limits.clients import PLACE_REST_MIN_NS, SCAN_AHEAD_BYTES_MAX

@@ -6,7 +6,7 @@ from leasehold.client.rewrite import Rewritten
 from leasehold.limits.upkeep import SMALL_SEGMENTS_MIN
 from tests.unit.client.test_rewrite import Coordinated, delete
 from tests.unit.node.cluster import cluster, rows
-from tests.unit.node.test_scans import append, segment_of
+from tests.unit.node.serving.test_scans import append, segment_of
 
 
 def test_many_small_appends_become_one_segment_with_the_same_rows(tmp_path: Path) -> None:

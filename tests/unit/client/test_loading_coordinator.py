@@ -9,11 +9,11 @@ import pytest
 
 from leasehold.client.coordinators import Coordinators
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.messages import Message, Receipt
-from leasehold.core.records import Outcome
+from leasehold.core.words.messages import Message, Receipt
+from leasehold.core.words.records import Outcome
 from leasehold.errors import LeaseholdError, NotInitialised, NotLeader
 from leasehold.ids import StatementId
-from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
 from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.clock import BoottimeClock
@@ -43,10 +43,10 @@ class Loading(Coordinator):
         self.refusals: list[LeaseholdError] = []
         self.loads = asyncio.Event()
 
-    async def _before(self, request: str) -> Fate:
+    async def _before(self, request: str) -> RequestFate:
         if request == "range":
             await self.loads.wait()
-        return Fate.ANSWERED
+        return RequestFate.ANSWERED
 
     async def call(self, request: Message) -> Message:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.client.credentials import Credentials
 from leasehold.client.login import LoginConnection
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     AskReceipts,
     AskStatus,
     Execute,

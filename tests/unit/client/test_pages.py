@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from leasehold.client.cluster import Cluster
-from leasehold.core.messages import ClusterFacts, Execute, Rows, WhoAreYou
 from leasehold.core.questions.rows import pages
+from leasehold.core.words.messages import ClusterFacts, Execute, Rows, WhoAreYou
 from leasehold.errors import BadSettings, Refused
 from leasehold.limits.statements import ROWS_PAGE_MAX
 from leasehold.wire.rpc import serve

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from leasehold.client.threads import places_of
-from leasehold.core.messages import TableFacts
+from leasehold.core.words.messages import TableFacts
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import BucketNumber, Generation, NodeId, ObjectId, Revision
 from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS, PLACES_AGAIN_NS

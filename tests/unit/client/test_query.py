@@ -16,8 +16,8 @@ import pytest
 from leasehold.client.engine import Prepared, Run
 from leasehold.client.query import run_query
 from leasehold.client.result import QueryResult
-from leasehold.core.messages import QueryPlan, ScanPlan, TableFacts, TableNeeded, ViewBody
-from leasehold.core.records import Field, UseState, ViewColumn
+from leasehold.core.words.messages import QueryPlan, ScanPlan, TableFacts, TableNeeded, ViewBody
+from leasehold.core.words.records import Field, UseState, ViewColumn
 from leasehold.errors import BadSettings, NotFound, Refused
 from leasehold.ids import ClusterId, FieldId, ObjectId, Revision, SchemaVersion
 from leasehold.limits.clients import SCAN_PLANS_MAX

@@ -10,7 +10,7 @@ from leasehold.client.query import run_query
 from leasehold.client.result import QueryResult
 from leasehold.client.threads import THREADS
 from leasehold.core.data.known import Known
-from leasehold.core.messages import Cutoff, QueryPlan, ScanPlan
+from leasehold.core.words.messages import Cutoff, QueryPlan, ScanPlan
 from leasehold.errors import Forbidden, LeaseholdError, NotFound, Refused
 from leasehold.ids import ObjectId, Revision
 from leasehold.sql.select import read_select

@@ -8,14 +8,14 @@ import pytest
 
 from leasehold.client.append import stage
 from leasehold.client.scan import read_plan
-from leasehold.core.codec import encode
-from leasehold.core.messages import TableFacts
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import TableFacts
 from leasehold.errors import Definite, Refused
 from leasehold.ids import Generation, Revision
 from leasehold.sql.parse import parse
 from tests.unit.client.pace import paced
 from tests.unit.node.cluster import Cluster, cluster, rows
-from tests.unit.node.test_scans import append
+from tests.unit.node.serving.test_scans import append
 
 SECOND = Generation(7)
 

@@ -13,19 +13,19 @@ from leasehold.client.append import stage
 from leasehold.client.rewrite import Rewritten, first_portion, rewrite
 from leasehold.client.scan import read_plan
 from leasehold.client.threads import THREADS
-from leasehold.core.commit import abort_transaction
+from leasehold.core.data.commit import abort_transaction
 from leasehold.core.data.known import Known
 from leasehold.core.ddl import finish, roll_back
-from leasehold.core.messages import Replaced, ScanPlan, StagedSegment, TableFacts, TransactionFacts
-from leasehold.core.records import SegmentRecord, TransactionState
-from leasehold.core.rewrite import worth_rewriting
-from leasehold.core.statements import Condition, DeleteRows, Literal
+from leasehold.core.replicas.rewrite import worth_rewriting
+from leasehold.core.words.messages import Replaced, ScanPlan, StagedSegment, TableFacts, TransactionFacts
+from leasehold.core.words.records import SegmentRecord, TransactionState
+from leasehold.core.words.statements import Condition, DeleteRows, Literal
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, ClusterId, ObjectId, Revision, SchemaVersion, SegmentId, TransactionId
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.upkeep import REWRITE_ATTEMPTS, REWRITE_PORTION_BYTES, REWRITE_PORTION_SEGMENTS, REWRITE_WAIT_NS
 from tests.unit.node.cluster import CLUSTER, NAME, Cluster, cluster, rows
-from tests.unit.node.test_scans import append, segment_of
+from tests.unit.node.serving.test_scans import append, segment_of
 
 
 class Coordinated:

@@ -9,9 +9,9 @@ import pytest
 from pyarrow import flight
 
 from leasehold.client.scan import read_plan, read_segment
-from leasehold.core.codec import encode
-from leasehold.core.messages import BatchMark, Place, ReadTicket, ScanPlan, TableFacts
-from leasehold.core.records import Field, SegmentRecord, UseState
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import BatchMark, Place, ReadTicket, ScanPlan, TableFacts
+from leasehold.core.words.records import Field, SegmentRecord, UseState
 from leasehold.errors import Fenced, LeaseholdError, NotFound, Refused, Unreachable
 from leasehold.ids import (
     BucketNumber,

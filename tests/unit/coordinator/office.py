@@ -6,18 +6,18 @@ waits for it, until `silent` says that it does not any more.
 
 import asyncio
 
-from leasehold.coordinator.leasing import Leasing
-from leasehold.coordinator.preparing import Asked
-from leasehold.coordinator.procedures import Procedures
+from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records, read_catalog
+from leasehold.coordinator.statements.preparation import ParsedStatement
+from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.writer import Writer
-from leasehold.core import keys
-from leasehold.core.grantor import Grantor, registrations
-from leasehold.core.identity import hash_secret
-from leasehold.core.messages import Receipt, Renewal, Rows
-from leasehold.core.operations import Txn
-from leasehold.core.plan import put
-from leasehold.core.records import LoginRecord, NodeRecord
+from leasehold.core.catalog.plan import put
+from leasehold.core.lease.grantor import Grantor, registrations
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Receipt, Renewal, Rows
+from leasehold.core.words.operations import Txn
+from leasehold.core.words.records import LoginRecord, NodeRecord
 from leasehold.errors import Indefinite
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.contract import LeadershipLost
@@ -121,7 +121,7 @@ class Office:
         raise AssertionError("it ended without an answer")
 
     async def log_in(self, user):
-        """A login of the user, as `Asked` has it."""
+        """A login of the user, as `ParsedStatement` has it."""
         login = user.encode().ljust(32)
         record = LoginRecord(token_hash=login, user=self.catalog.find_principal(user).id, order=0)
         await self.writer.submit(lambda _: (put(keys.login(login), record),))
@@ -218,7 +218,7 @@ def simulated(main):
 
 def asked(number, statement, *, timeout_ns=None, text=None, login=LOGIN):
     """A request by whoever has logged in so, if there are users."""
-    return Asked(
+    return ParsedStatement(
         id=f"{number:032x}",
         text=text or type(statement).__name__,
         statement=statement,

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple, get_args
 
-from leasehold.core.records import PrincipalKind, Right
-from leasehold.core.statements import (
+from leasehold.core.words.records import PrincipalKind, Right
+from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
@@ -23,7 +23,7 @@ from leasehold.core.statements import (
     DropPrincipal,
     DropTable,
     DropView,
-    Grant,
+    GrantRights,
     GrantRole,
     Literal,
     MoveColumn,
@@ -40,7 +40,7 @@ from leasehold.core.statements import (
     TableName,
     WidenColumn,
 )
-from leasehold.core.types import parse_type
+from leasehold.core.words.types import parse_type
 from leasehold.limits.units import SECOND_NS
 
 T, U, V, W = (TableName("db", name) for name in "tuvw")
@@ -72,7 +72,7 @@ THERE = (DATABASE, TABLE)
 ADMIN = CreateUser(name="admin", password="secret")
 USER = CreateUser(name="u", password="other")
 ROLE = CreateRole(name="r")
-GRANTED = Grant(rights=(Right.SELECT, Right.INSERT), on=OnTable(table=T), to="u")
+GRANTED = GrantRights(rights=(Right.SELECT, Right.INSERT), on=OnTable(table=T), to="u")
 MEMBER = GrantRole(role="r", user="u")
 
 
@@ -120,7 +120,7 @@ CASES = {
     "RENAME USER": additive(RenamePrincipal(kind=PrincipalKind.USER, name="u", to="x"), ADMIN, USER),
     "DROP USER": destructive(DropPrincipal(kind=PrincipalKind.USER, name="u"), ADMIN, USER),
     "DROP ROLE": destructive(DropPrincipal(kind=PrincipalKind.ROLE, name="r"), ADMIN, ROLE),
-    "GRANT": additive(Grant(rights=(Right.SELECT,), on=OnDatabase(name="db"), to="u"), ADMIN, *THERE, USER),
+    "GRANT": additive(GrantRights(rights=(Right.SELECT,), on=OnDatabase(name="db"), to="u"), ADMIN, *THERE, USER),
     "REVOKE": destructive(Revoke(rights=(Right.SELECT,), on=OnTable(table=T), of="u"), ADMIN, *THERE, USER, GRANTED),
     "GRANT ROLE": additive(MEMBER, ADMIN, USER, ROLE),
     "REVOKE ROLE": destructive(RevokeRole(role="r", user="u"), ADMIN, USER, ROLE, MEMBER),

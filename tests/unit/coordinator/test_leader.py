@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from leasehold.core import keys
-from leasehold.core.codec import encode
-from leasehold.core.operations import Change
-from leasehold.core.records import SegmentRecord
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import Corrupt, Indefinite, Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
-from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
 from tests.scenarios.bad_words import until
 from tests.unit.coordinator.office import coordinator_over
 
@@ -26,10 +26,10 @@ PASSES_S = 3 * HOUSEKEEPING_INTERVAL_NS / SECOND_NS
 Happening = Callable[[MemoryMetaStorage], None]
 
 
-def answers_status_with(answer: Callable[[], Fate]) -> Happening:
-    async def before(request: str) -> Fate:
+def answers_status_with(answer: Callable[[], RequestFate]) -> Happening:
+    async def before(request: str) -> RequestFate:
         await asyncio.sleep(0)
-        return answer() if request == "status" else Fate.ANSWERED
+        return answer() if request == "status" else RequestFate.ANSWERED
 
     def happen(storage: MemoryMetaStorage) -> None:
         storage.before = before
@@ -37,7 +37,7 @@ def answers_status_with(answer: Callable[[], Fate]) -> Happening:
     return happen
 
 
-def busy() -> Fate:
+def busy() -> RequestFate:
     raise Refused("too many requests wait", code="BUSY", hint="ask again later")
 
 
@@ -75,7 +75,7 @@ def test_a_store_that_is_closed_ends_the_leader(shared: bool) -> None:
 
 
 def test_a_store_held_by_a_lock_that_gives_no_answer_ends_the_leader() -> None:
-    end = end_of_a_leader(answers_status_with(lambda: Fate.LOST_BEFORE))
+    end = end_of_a_leader(answers_status_with(lambda: RequestFate.LOST_BEFORE))
     assert isinstance(end, Indefinite)
 
 
@@ -85,7 +85,7 @@ def test_a_store_that_is_busy_ends_no_leader(shared: bool) -> None:
 
 
 def test_a_shared_store_that_gives_no_answer_to_a_look_ends_no_leader() -> None:
-    assert end_of_a_leader(answers_status_with(lambda: Fate.LOST_BEFORE), shared=True) is None
+    assert end_of_a_leader(answers_status_with(lambda: RequestFate.LOST_BEFORE), shared=True) is None
 
 
 def segment(number: int, *, damaged: bool = False) -> Change:

@@ -7,18 +7,18 @@ import pytest
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import StoreDeclined, Writer
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
-from leasehold.core.operations import Change, Txn
-from leasehold.core.plan import put
-from leasehold.core.records import HorizonRecord, NodeRecord
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change, Txn
+from leasehold.core.words.records import HorizonRecord, NodeRecord
 from leasehold.errors import Indefinite, Refused, gravest
 from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.metastorage import TRANSACTION_BYTES_MAX
 from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
 from leasehold.metastorage.contract import LeadershipLost
-from leasehold.testing.metastorage import Fate, MemoryMetaStorage, MemoryStore
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
 
 
 def horizon(table, us=1):
@@ -211,7 +211,7 @@ async def test_an_asker_who_goes_while_it_is_written_takes_nothing_back():
             if request == "txn":
                 reached.set()
                 await go_on.wait()
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         ground.storage.before = held
         tasks = ground.submit(says(horizon(1)), says(horizon(2)))
@@ -229,7 +229,7 @@ async def test_a_full_disk_refuses_those_who_asked_and_the_leader_goes_on():
         async def full(request):
             if request == "txn":
                 raise Refused("the disk is full", code="DISK_FULL", hint="make room")
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         undisturbed, ground.storage.before = ground.storage.before, full
         answers = await settle(ground.submit(says(horizon(1)), says(horizon(2))))
@@ -240,14 +240,14 @@ async def test_a_full_disk_refuses_those_who_asked_and_the_leader_goes_on():
         assert await ground.history() == ground.writer.catalog
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST_BEFORE, Fate.LOST_AFTER])
+@pytest.mark.parametrize("fate", [RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER])
 async def test_a_lost_answer_ends_the_writer_and_leaves_everybody_in_doubt(fate):
     store = MemoryStore()
     ground = Ground(store)
     writer = await ground.lead()
 
     async def lose(request):
-        return fate if request == "txn" else Fate.ANSWERED
+        return fate if request == "txn" else RequestFate.ANSWERED
 
     ground.storage.before = lose
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -266,7 +266,7 @@ async def test_a_lost_answer_ends_the_writer_and_leaves_everybody_in_doubt(fate)
     await ground.storage.close()
     # The next leader finds out which it was, and goes on from there.
     async with running(store) as after:
-        assert (1 in after.writer.catalog.horizons) == (fate is Fate.LOST_AFTER)
+        assert (1 in after.writer.catalog.horizons) == (fate is RequestFate.LOST_AFTER)
         await settle(after.submit(says(horizon(2))))
         assert await after.history() == after.writer.catalog
 
@@ -336,7 +336,7 @@ async def test_a_stopped_writer_answers_those_who_wait_and_those_who_come_later(
             if request == "txn":
                 stuck.set()
                 await asyncio.Event().wait()
-            return Fate.ANSWERED
+            return RequestFate.ANSWERED
 
         ground.storage.before = never
         run = group.create_task(writer.run())

@@ -2,14 +2,15 @@
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.codec import encode
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import Context
 from leasehold.core.ddl import Request, begin
-from leasehold.core.lineage import next_lineage
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.plan import Context
-from leasehold.core.records import (
+from leasehold.core.replicas.rewrite import spent
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.lineage import next_lineage
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import (
     BarrierReceipt,
     ClusterRecord,
     CountersRecord,
@@ -18,8 +19,7 @@ from leasehold.core.records import (
     NodeRecord,
     SettingsRecord,
 )
-from leasehold.core.rewrite import spent
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     AddColumns,
     AlterProperties,
     ColumnDefinition,
@@ -35,7 +35,7 @@ from leasehold.core.statements import (
     TableName,
     WidenColumn,
 )
-from leasehold.core.types import Plain, parse_type
+from leasehold.core.words.types import Plain, parse_type
 
 SETTINGS = SettingsRecord(
     lease_duration_ns=3_000, lease_margin_ns=500, drift_ppm=0, catch_up_difference=100, min_in_sync=1

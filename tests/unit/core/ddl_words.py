@@ -2,10 +2,11 @@
 
 import msgspec
 
-from leasehold.core import ddl, keys
-from leasehold.core.claims import VIEWS, claims, table_name
-from leasehold.core.codec import decode_record
-from leasehold.core.records import (
+from leasehold.core import ddl
+from leasehold.core.ddl.claims import VIEWS, claims, table_name
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import (
     Claim,
     Field,
     HiddenTable,
@@ -21,7 +22,7 @@ from leasehold.core.records import (
     ViewColumn,
     ViewRecord,
 )
-from leasehold.core.statements import TableName
+from leasehold.core.words.statements import TableName
 from tests.unit.core.catalog_words import (
     Ground,
     create_database,

@@ -1,9 +1,9 @@
 """Words that the tests of the grantor share."""
 
-from leasehold.core.barrier import Proceed
-from leasehold.core.grantor import (
+from leasehold.core.lease.barrier import Proceed
+from leasehold.core.lease.grantor import (
     Grantor,
-    Held,
+    HeldLease,
     RefuseRenewal,
     Registered,
     RenewalReceived,
@@ -11,9 +11,9 @@ from leasehold.core.grantor import (
     SendGrant,
     SurrenderReceived,
 )
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
-from leasehold.core.records import BarrierReceipt, SettingsRecord, SettledNode
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.records import BarrierReceipt, SettingsRecord, SettledNode
 
 # Without drift the numbers are plain: a bound is the receive time + 3000 + 500.
 SETTINGS = SettingsRecord(
@@ -68,7 +68,7 @@ def refused(code, text, *, node=1, request=1):
 
 
 def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3", required=0):
-    return Held(
+    return HeldLease(
         incarnation=incarnation,
         session_hash=session_hash,
         bound_ns=bound_ns,

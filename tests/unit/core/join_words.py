@@ -2,7 +2,7 @@
 
 import msgspec
 
-from leasehold.core.messages import Join
+from leasehold.core.words.messages import Join
 from tests.unit.core.catalog_words import CLUSTER, hex_128
 
 TOKEN, NONCE, SESSION = hex_128(1), hex_128(2), hex_128(3)

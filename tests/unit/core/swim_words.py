@@ -12,7 +12,7 @@ from leasehold.core.swim.events import (
     TimePassed,
 )
 from leasehold.core.swim.machine import Swim
-from leasehold.core.swim.messages import Ack, Claim, Member, News, Ping, Role, State
+from leasehold.core.swim.messages import Ack, Member, MemberClaim, News, Ping, Role, State
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -23,7 +23,7 @@ def member(name, port=1):
 
 
 def claim(name, incarnation=1, state=State.ALIVE, by="", port=1):
-    return Claim(member=member(name, port), incarnation=incarnation, state=state, by=by)
+    return MemberClaim(member=member(name, port), incarnation=incarnation, state=state, by=by)
 
 
 def suspected(name, incarnation=1, by="x"):

@@ -9,7 +9,7 @@ from leasehold.errors import Refused, Unreachable
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.processes import START_STALL_NS, START_TELL_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.local.patience import Patience
+from leasehold.local.patience import ProcessPatience
 from leasehold.local.process import Process
 
 HOUR_NS = 3600 * SECOND_NS
@@ -41,7 +41,7 @@ class Command:
     def __init__(self, timeout_ns: int = 100 * HOUR_NS) -> None:
         self.now = 0
         self.told: list[str] = []
-        self.patience = Patience(timeout_ns, self.pause, self.told.append, lambda: self.now)
+        self.patience = ProcessPatience(timeout_ns, self.pause, self.told.append, lambda: self.now)
 
     def pause(self, duration_ns: int) -> None:
         self.now += duration_ns

@@ -10,15 +10,16 @@ import msgspec
 import pyarrow as pa
 
 from leasehold.client.known import of_process
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog, live_fields
-from leasehold.core.commit import commit_transaction, open_transaction
-from leasehold.core.cutoff import cutoff
+from leasehold.core.catalog.catalog import Catalog, live_fields
+from leasehold.core.catalog.plan import Context, put
+from leasehold.core.data.commit import commit_transaction, open_transaction
+from leasehold.core.data.cutoff import cutoff
 from leasehold.core.ddl import Request, begin, finish
-from leasehold.core.generations import generation_of
-from leasehold.core.identity import hash_secret
-from leasehold.core.lease import NO_LEASE, Lease
-from leasehold.core.messages import (
+from leasehold.core.lease.holder import NO_LEASE, Lease
+from leasehold.core.membership.generations import generation_of
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import (
     BucketPlaces,
     CommitTransaction,
     OpenTransaction,
@@ -28,9 +29,8 @@ from leasehold.core.messages import (
     StagedSegment,
     TableFacts,
 )
-from leasehold.core.operations import Change
-from leasehold.core.plan import Context, put
-from leasehold.core.records import (
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import (
     ClusterRecord,
     CountersRecord,
     HorizonRecord,
@@ -40,7 +40,7 @@ from leasehold.core.records import (
     SettingsRecord,
     TableRecord,
 )
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     AddColumns,
     ColumnDefinition,
     CreateDatabase,
@@ -51,7 +51,7 @@ from leasehold.core.statements import (
     RenameColumn,
     TableName,
 )
-from leasehold.core.types import parse_type
+from leasehold.core.words.types import parse_type
 from leasehold.ids import (
     BucketNumber,
     ClusterId,
@@ -67,8 +67,8 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.limits.lease import LEASE_DURATION_NS
-from leasehold.node.published import Published
-from leasehold.node.serving import SERVING_LIMITS, NodeFlight, ServingLimits
+from leasehold.node.agent.published import Published
+from leasehold.node.serving.flight_service import SERVING_LIMITS, NodeFlight, ServingLimits
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.storage.servelog import ServeLog

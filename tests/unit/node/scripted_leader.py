@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from leasehold.core import keys
-from leasehold.core.codec import encode
-from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.messages import (
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.messages import (
     Allocate,
     AllocateAnswer,
     AskSnapshot,
@@ -34,13 +34,13 @@ from leasehold.core.messages import (
     WatchFailed,
     WhoAreYou,
 )
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import DroppedRecord
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import DroppedRecord
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Sequence, Term
 from leasehold.limits.units import SECOND_NS
-from leasehold.node.agent import Agent
-from leasehold.node.projection import PROJECTION_LIMITS, ProjectionLimits
-from leasehold.node.published import Published
+from leasehold.node.agent.agent import Agent
+from leasehold.node.agent.projection import PROJECTION_LIMITS, ProjectionLimits
+from leasehold.node.agent.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import run_virtual

@@ -6,11 +6,11 @@ from typing import Final, assert_never
 
 from sqlglot.dialects.spark import Spark
 
-from leasehold.core.claims import CLUSTER
-from leasehold.core.durations import render_duration
-from leasehold.core.records.principals import Right
-from leasehold.core.settings import AUTO, setting_named
-from leasehold.core.statements import (
+from leasehold.core.ddl.claims import CLUSTER
+from leasehold.core.ddl.settings import AUTO, setting_named
+from leasehold.core.words.durations import render_duration
+from leasehold.core.words.records.principals import Right
+from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
@@ -35,7 +35,7 @@ from leasehold.core.statements import (
     DropTable,
     DropView,
     Explain,
-    Grant,
+    GrantRights,
     GrantRole,
     Literal,
     MoveColumn,
@@ -65,7 +65,7 @@ from leasehold.core.statements import (
     TableName,
     WidenColumn,
 )
-from leasehold.core.types import render_type
+from leasehold.core.words.types import render_type
 from leasehold.sql.front import GRAMMAR
 
 RESERVED: Final = frozenset(word for word in Spark.Tokenizer.KEYWORDS if word.isidentifier()) | frozenset(
@@ -186,7 +186,7 @@ def _principals(
     | CreateRole
     | RenamePrincipal
     | DropPrincipal
-    | Grant
+    | GrantRights
     | Revoke
     | GrantRole
     | RevokeRole,
@@ -204,7 +204,7 @@ def _principals(
             return f"ALTER {kind.upper()} {spell_name(name)} RENAME TO {spell_name(to)}"
         case DropPrincipal(kind=kind, name=name, if_exists=if_exists):
             return f"DROP {kind.upper()} {_said(_IF_EXISTS, if_exists)}{spell_name(name)}"
-        case Grant(rights=rights, on=on, to=name):
+        case GrantRights(rights=rights, on=on, to=name):
             return f"GRANT {_rights(rights)} ON {_object(on)} TO {spell_name(name)}"
         case Revoke(rights=rights, on=on, of=name):
             return f"REVOKE {_rights(rights)} ON {_object(on)} FROM {spell_name(name)}"
@@ -305,7 +305,7 @@ def _object(on: On) -> str:
 
 
 def _claimed(name: str) -> str:
-    """An object by the name under which statements claim it (`core.claims`)."""
+    """An object by the name under which statements claim it (`core.ddl.claims`)."""
     if name == CLUSTER:
         return "CLUSTER"
     kind, called = name.split(" ")

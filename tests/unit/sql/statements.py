@@ -4,10 +4,10 @@ from typing import Final, get_args
 
 from hypothesis import strategies as st
 
-from leasehold.core import claims
-from leasehold.core.records.principals import PrincipalKind, Right
-from leasehold.core.settings import SETTINGS
-from leasehold.core.statements import (
+from leasehold.core.ddl import claims
+from leasehold.core.ddl.settings import SETTINGS
+from leasehold.core.words.records.principals import PrincipalKind, Right
+from leasehold.core.words.statements import (
     AddColumns,
     AlterCluster,
     AlterDatabase,
@@ -32,7 +32,7 @@ from leasehold.core.statements import (
     DropTable,
     DropView,
     Explain,
-    Grant,
+    GrantRights,
     GrantRole,
     Literal,
     MoveColumn,
@@ -62,7 +62,7 @@ from leasehold.core.statements import (
     WidenColumn,
     fold,
 )
-from leasehold.core.types import PLAIN_NAMES, Decimal, Plain
+from leasehold.core.words.types import PLAIN_NAMES, Decimal, Plain
 from leasehold.limits.people import PASSWORD_CHARACTERS_MAX
 from leasehold.limits.statements import BUCKETS_MAX, DURATION_NS_MAX, REPLICATION_MAX
 from tests.unit.sql.rendering import RESERVED
@@ -209,7 +209,7 @@ _DEFINED: Final[dict[type, st.SearchStrategy[AnyStatement]]] = {
     CreateRole: st.builds(CreateRole, name=NAMES, if_not_exists=SAID),
     RenamePrincipal: st.builds(RenamePrincipal, kind=PRINCIPALS, name=NAMES, to=NAMES),
     DropPrincipal: st.builds(DropPrincipal, kind=PRINCIPALS, name=NAMES, if_exists=SAID),
-    Grant: st.builds(Grant, rights=RIGHTS, on=ON, to=NAMES),
+    GrantRights: st.builds(GrantRights, rights=RIGHTS, on=ON, to=NAMES),
     Revoke: st.builds(Revoke, rights=RIGHTS, on=ON, of=NAMES),
     GrantRole: st.builds(GrantRole, role=NAMES, user=NAMES),
     RevokeRole: st.builds(RevokeRole, role=NAMES, user=NAMES),

@@ -4,7 +4,7 @@ from typing import Literal as OneOf
 
 import pytest
 
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     AddColumns,
     AlterProperties,
     AnyStatement,
@@ -25,7 +25,7 @@ from leasehold.core.statements import (
     TableName,
     WidenColumn,
 )
-from leasehold.core.types import Decimal, Plain
+from leasehold.core.words.types import Decimal, Plain
 from leasehold.limits.statements import COMMENT_CHARACTERS_MAX
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.parse import parse

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.statements import fold
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words.statements import fold
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.sql.parse import parse
 from leasehold.sql.views import resolve

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.statements import CreateView
+from leasehold.core.words.statements import CreateView
 from leasehold.limits.statements import (
     PARSE_INLINE_CHARACTERS,
     STATEMENT_CHARACTERS_MAX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.statements import AlterCluster
+from leasehold.core.words.statements import AlterCluster
 from leasehold.errors import ExitCode, Refused
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     AddColumns,
     AlterDatabase,
     AnyStatement,
@@ -14,7 +14,7 @@ from leasehold.core.statements import (
     Literal,
     TableName,
 )
-from leasehold.core.types import Decimal, Plain
+from leasehold.core.words.types import Decimal, Plain
 from leasehold.errors import BadStatement
 from leasehold.limits.statements import (
     BUCKETS_MAX,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from leasehold.core.records.principals import PrincipalKind, Right
-from leasehold.core.statements import (
+from leasehold.core.words.records.principals import PrincipalKind, Right
+from leasehold.core.words.statements import (
     AnyStatement,
     CreateRole,
     CreateUser,
     DropPrincipal,
-    Grant,
+    GrantRights,
     GrantRole,
     OnCluster,
     OnDatabase,
@@ -44,9 +44,12 @@ ACCEPTED: list[tuple[str, AnyStatement]] = [
     ("CREATE ROLE IF NOT EXISTS r", CreateRole(name="r", if_not_exists=True)),
     ("ALTER ROLE r RENAME TO s", RenamePrincipal(kind=PrincipalKind.ROLE, name="r", to="s")),
     ("DROP ROLE IF EXISTS r", DropPrincipal(kind=PrincipalKind.ROLE, name="r", if_exists=True)),
-    ("GRANT ALL ON CLUSTER TO u", Grant(rights=ALL, on=OnCluster(), to="u")),
-    ("GRANT insert, SELECT ON TABLE a.b TO u", Grant(rights=(Right.INSERT, Right.SELECT), on=OnTable(AB), to="u")),
-    ("GRANT CREATE ON SCHEMA a TO `to`", Grant(rights=(Right.CREATE,), on=OnDatabase("a"), to="to")),
+    ("GRANT ALL ON CLUSTER TO u", GrantRights(rights=ALL, on=OnCluster(), to="u")),
+    (
+        "GRANT insert, SELECT ON TABLE a.b TO u",
+        GrantRights(rights=(Right.INSERT, Right.SELECT), on=OnTable(AB), to="u"),
+    ),
+    ("GRANT CREATE ON SCHEMA a TO `to`", GrantRights(rights=(Right.CREATE,), on=OnDatabase("a"), to="to")),
     ("REVOKE DROP, ALTER ON VIEW a.b FROM u", Revoke(rights=(Right.DROP, Right.ALTER), on=OnView(AB), of="u")),
     ("REVOKE ALL ON DATABASE a FROM u", Revoke(rights=ALL, on=OnDatabase("a"), of="u")),
     ("GRANT ROLE r TO u", GrantRole(role="r", user="u")),

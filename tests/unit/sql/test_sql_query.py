@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.statements import CreateView, DropView, TableName
+from leasehold.core.words.statements import CreateView, DropView, TableName
 from leasehold.sql.parse import parse
 from leasehold.sql.query import parse_query
 from tests.unit.sql.refusals import refused

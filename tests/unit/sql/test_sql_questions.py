@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     AnyStatement,
     CancelProcedure,
     CreateUser,

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.records.principals import Right
-from leasehold.core.statements import (
+from leasehold.core.words.records.principals import Right
+from leasehold.core.words.statements import (
     AnyStatement,
     ColumnDefinition,
     CreateTable,
     Describe,
     DropTable,
-    Grant,
+    GrantRights,
     OnCluster,
     RenameColumn,
     ShowTables,
     TableName,
 )
-from leasehold.core.types import Plain
+from leasehold.core.words.types import Plain
 from leasehold.errors import Definite
 from leasehold.sql.parse import parse
 from leasehold.sql.secrets import redacted
@@ -83,7 +83,7 @@ def test_any_word_can_be_a_name_everywhere() -> None:
             CreateTable(name=name, columns=(one,), cluster_by=word, time_column=word),
             RenameColumn(table=name, old=word, new=word),
             DropTable(table=name),
-            Grant(rights=(Right.SELECT,), on=OnCluster(), to=word),
+            GrantRights(rights=(Right.SELECT,), on=OnCluster(), to=word),
             ShowTables(database=word),
             Describe(table=name),
         ]

@@ -3,7 +3,7 @@
 import pytest
 from sqlglot import exp, parse_one
 
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     Comment,
     CreateTable,
     CreateUser,

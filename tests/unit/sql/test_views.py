@@ -3,7 +3,7 @@
 import pytest
 from sqlglot import parse_one
 
-from leasehold.core.statements import CreateView, TableName
+from leasehold.core.words.statements import CreateView, TableName
 from leasehold.errors import LeaseholdError, NotFound, Refused
 from leasehold.limits.statements import VIEW_COLUMNS_EXPANDED_MAX, VIEW_COLUMNS_JOINED_MAX
 from leasehold.sql.parse import parse

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from leasehold.core.records import Field, UseState
+from leasehold.core.words.records import Field, UseState
 from leasehold.ids import FieldId
 from leasehold.storage.schema import arrow_schema, arrow_type
 from leasehold.storage.segment import EncodedSegment, SegmentEncoder

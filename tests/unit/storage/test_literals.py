@@ -1,4 +1,4 @@
-"""Values of records as Arrow scalars: every canonical literal of `core.literals`, and nothing else."""
+"""Values of records as Arrow scalars: every canonical literal of `core.words.literals`, and nothing else."""
 
 import pyarrow as pa
 import pytest

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.errors import Refused
-from leasehold.storage.conforming import conform
+from leasehold.storage.conformance import conform
 from leasehold.storage.schema import arrow_schema, field_number
 
 from .rows import VALUES, batch_of, field, same

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.audit import ServeRecord
+from leasehold.core.lease.audit import ServeRecord
 from leasehold.errors import Corrupt, Definite, Refused
 from leasehold.ids import Incarnation, NodeId, ObjectId, Revision, Sequence, Term
 from leasehold.limits.node_disk import SERVE_LOG_PIECES_MAX
@@ -151,7 +151,7 @@ CHILD = """
 import resource, sys
 from pathlib import Path
 import msgspec
-from leasehold.core.audit import ServeRecord
+from leasehold.core.lease.audit import ServeRecord
 from leasehold.errors import Definite
 from leasehold.storage.servelog import ServeLog
 log = ServeLog(Path(sys.argv[1]), file_bytes_max=20_000, files_max=1_000)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.bounds import soundness
-from leasehold.core.records import ColumnStatistics
+from leasehold.core.words.bounds import soundness
+from leasehold.core.words.records import ColumnStatistics
 from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
 from leasehold.storage.statistics import cut_bound
 

@@ -5,10 +5,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from leasehold.core import keys
-from leasehold.core.codec import encode
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import Claiming, SegmentRecord
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import Claiming, SegmentRecord
 from leasehold.ids import BucketNumber, LineageHash, NodeId, ObjectId, Revision, SchemaVersion, SegmentId, Token
 
 CLAIMING = Claiming(token=Token("ab" * 16))

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import pytest
 
-from leasehold.core.digest import digest_bytes, item_digest
-from leasehold.core.lineage import GENESIS, next_lineage
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import Allocated, Claiming
+from leasehold.core.words.digest import digest_bytes, item_digest
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import Allocated, Claiming
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision, Token
 from leasehold.limits.units import MILLISECOND_NS

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from leasehold.core.operations import Change, RevisionChanges
-from leasehold.core.records import Claiming
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import Claiming
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown
 from leasehold.ids import LineageHash, Revision, Token
 from leasehold.limits.vault import VAULT_FORMAT_VERSION

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 from tests.unit.vault.manifests import HASH, revision, segment, sql
 
-from leasehold.core import keys
-from leasehold.core.codec import encode
-from leasehold.core.operations import Change
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining
 from leasehold.errors import BadDirectory, Corrupt, NotFound
 from leasehold.ids import ClusterId, Incarnation, NodeId, Nonce, Revision, Token
 from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault.causes import explain
 from leasehold.vault.format import content_hash
-from leasehold.vault.inspect import Checked, KeyFamily, check, examine, inspect
+from leasehold.vault.inspect import CheckedVault, KeyFamily, check, examine, inspect
 from leasehold.vault.store import SqliteVault
 
 TOKEN = Token("ab" * 16)
@@ -100,7 +100,7 @@ async def test_one_that_was_just_made_is_new(tmp_path: Path) -> None:
     await (await SqliteVault.open(tmp_path)).close()
     summary = inspect(tmp_path)
     assert (summary.state, summary.node, summary.incarnation, summary.token_sha256) == ("NEW", None, None, None)
-    assert examine(tmp_path) == Checked(findings=(), revision=Revision(0))
+    assert examine(tmp_path) == CheckedVault(findings=(), revision=Revision(0))
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ async def test_a_log_that_ends_early_is_told_and_is_no_damage(tmp_path: Path, da
     vault = await fill(tmp_path / "node")
     log = copied(tmp_path / "node", tmp_path / "copy")
     await vault.close()
-    assert examine(tmp_path / "copy") == Checked(findings=(), revision=Revision(7))
+    assert examine(tmp_path / "copy") == CheckedVault(findings=(), revision=Revision(7))
     spoil, told = SHORT[damage]
     spoil(log)
     before = image(tmp_path / "copy")
@@ -438,4 +438,4 @@ async def test_pages_of_an_earlier_log_behind_this_one_are_nothing_to_tell(tmp_p
         log = copied(tmp_path / "node", tmp_path / "copy")
     await vault.close()
     assert log.stat().st_size > 32 + PAGE
-    assert examine(tmp_path / "copy") == Checked(findings=(), revision=Revision(8))
+    assert examine(tmp_path / "copy") == CheckedVault(findings=(), revision=Revision(8))

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.core.test_catalog_indices import CHANGES
+from tests.unit.core.catalog.test_catalog_indices import CHANGES
 from tests.unit.vault.manifests import CLAIMING, HASH, gone, revision, segment, segment_id, sql
 from tests.unit.vault.test_vault_crash import digest_of
 
-from leasehold.core import shelf
-from leasehold.core.catalog import Catalog
-from leasehold.core.operations import Change
-from leasehold.core.shelf import BucketKey
+from leasehold.core.catalog import shelf
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.words.operations import Change
 from leasehold.errors import Corrupt, Refused
 from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.conformance.transport_ground import Echo
 
-from leasehold.core.messages import AskReceipts, Execute, JoinWait, WhoAreYou
+from leasehold.core.words.messages import AskReceipts, Execute, JoinWait, WhoAreYou
 from leasehold.errors import Fenced, Indefinite, LeaseholdError, Unreachable
 from leasehold.ids import StatementId
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -118,7 +118,7 @@ def test_a_closed_connection_is_unreachable(connection: BlockingConnection) -> N
 
 FORKED = """
 import os, sys
-from leasehold.core.messages import WhoAreYou
+from leasehold.core.words.messages import WhoAreYou
 from leasehold.wire.blocking import BlockingConnection
 
 def ask():

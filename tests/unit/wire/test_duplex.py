@@ -5,8 +5,8 @@ import asyncio
 import grpc
 import pytest
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import AskStatus, Failure
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import AskStatus, Failure
 from leasehold.errors import Definite, Unreachable
 from leasehold.limits.sessions import SESSION_SEND_MESSAGES_MAX
 from leasehold.wire.duplex import END_FRAME, QueuedDuplex

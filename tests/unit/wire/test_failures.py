@@ -3,8 +3,8 @@
 import pytest
 
 from leasehold import errors
-from leasehold.core.codec import decode_message, encode
-from leasehold.core.messages import Failure
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import Failure
 from leasehold.errors import Definite, Indefinite, LeaseholdError, OutcomeUnknown, Refused, Unreachable
 from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
 from leasehold.wire.failures import from_failure, raise_failure, to_failure

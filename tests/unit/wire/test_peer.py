@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from leasehold.core.messages import Message, WhoAreYou
+from leasehold.core.words.messages import Message, WhoAreYou
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.peer import PEER

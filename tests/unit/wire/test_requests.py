@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import AskStatus, CommitTransaction, Execute, Message
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import AskStatus, CommitTransaction, Execute, Message
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import ClusterId, StatementId, TransactionId
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
@@ -22,7 +22,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, Requests, frames
+from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, RequestReader, frames
 from leasehold.wire.rpc import GrpcTransport, serve
 
 HELD = REQUESTS_BYTES_MAX // REQUEST_BYTES_MAX
@@ -67,12 +67,12 @@ def virtually(main: Callable[[], Awaitable[None]]) -> None:
     run_virtual(begin, 1)
 
 
-async def read(call: Call, requests: Requests, *, commit: bool = False) -> Message:
+async def read(call: Call, requests: RequestReader, *, commit: bool = False) -> Message:
     async with requests.reading(call, commit=commit) as message:
         return message
 
 
-async def refusal(call: Call, requests: Requests, *, commit: bool = False) -> LeaseholdError:
+async def refusal(call: Call, requests: RequestReader, *, commit: bool = False) -> LeaseholdError:
     with pytest.raises(LeaseholdError) as caught:
         await read(call, requests, commit=commit)
     return caught.value
@@ -85,14 +85,14 @@ def test_what_is_sent_in_frames_is_read_as_it_was(characters: int) -> None:
         sent = list(frames(encode(message)))
         assert all(len(one) <= REQUEST_FRAME_BYTES_MAX for one in sent)
         assert len(sent) == (1 if characters == 0 else 3 if characters == REQUEST_FRAME_BYTES_MAX else 5)
-        assert await read(Call(*sent, ends=False), Requests(NoThreads())) == message
+        assert await read(Call(*sent, ends=False), RequestReader(NoThreads())) == message
 
     virtually(main)
 
 
 def test_a_large_request_is_turned_away_before_it_is_read_while_others_fill_the_budget() -> None:
     async def main() -> None:
-        requests = Requests(NoThreads())
+        requests = RequestReader(NoThreads())
         async with asyncio.TaskGroup() as group:
             held = [Call(announced(REQUEST_BYTES_MAX), ends=False) for _ in range(HELD)]
             tasks = [group.create_task(read(one, requests)) for one in held]
@@ -114,7 +114,7 @@ def test_a_large_request_is_turned_away_before_it_is_read_while_others_fill_the_
 
 def test_a_request_counts_until_it_has_been_answered() -> None:
     async def main() -> None:
-        requests = Requests(NoThreads())
+        requests = RequestReader(NoThreads())
         blob = encode(statement(REQUEST_BYTES_MAX - 100))
         async with requests.reading(Call(*frames(blob))):
             assert requests.held_bytes == len(blob)
@@ -125,7 +125,7 @@ def test_a_request_counts_until_it_has_been_answered() -> None:
 
 def test_only_a_commit_may_be_larger_than_other_requests() -> None:
     async def main() -> None:
-        requests = Requests(NoThreads())
+        requests = RequestReader(NoThreads())
         large = commit(REQUEST_BYTES_MAX)
         refused = await refusal(Call(*frames(encode(large))), requests)
         assert isinstance(refused, Refused)
@@ -157,7 +157,7 @@ def test_only_a_commit_may_be_larger_than_other_requests() -> None:
 )
 def test_a_request_that_is_not_what_it_said_is_refused(sent: tuple[bytes, ...]) -> None:
     async def main() -> None:
-        requests = Requests(NoThreads())
+        requests = RequestReader(NoThreads())
         refused = await refusal(Call(*sent), requests)
         assert isinstance(refused, Definite)
         assert refused.code == "BAD_MESSAGE"
@@ -169,7 +169,7 @@ def test_a_request_that_is_not_what_it_said_is_refused(sent: tuple[bytes, ...]) 
 @pytest.mark.parametrize("sent", [(), (announced(100_000),), (announced(100_000), b"x" * 60_000)])
 def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> None:
     async def main() -> None:
-        requests = Requests(NoThreads())
+        requests = RequestReader(NoThreads())
         given_up = await refusal(Call(*sent, ends=False), requests)
         assert isinstance(given_up, Indefinite)
         assert given_up.code == "TOO_SLOW"
@@ -180,7 +180,7 @@ def test_a_request_that_does_not_arrive_is_given_up(sent: tuple[bytes, ...]) -> 
 
 def test_one_more_request_that_says_nothing_ends_the_oldest() -> None:
     async def main() -> None:
-        requests = Requests(NoThreads())
+        requests = RequestReader(NoThreads())
         async with asyncio.TaskGroup() as group:
             silent = [group.create_task(refusal(Call(ends=False), requests)) for _ in range(REQUESTS_UNREAD_MAX + 1)]
             await silent[0]

@@ -7,7 +7,7 @@ from typing import cast
 import grpc.aio
 import pytest
 
-from leasehold.core.messages import WhoAreYou
+from leasehold.core.words.messages import WhoAreYou
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.ids import is_hex_128
 from leasehold.limits.units import SECOND_NS

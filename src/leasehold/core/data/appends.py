@@ -29,7 +29,7 @@ from leasehold.core.data.peers import Chunk, Peers
 from leasehold.core.data.requests import Requests, Slots, check_cluster
 from leasehold.core.data.segment_files import RowBatch, WritesFiles, file_of
 from leasehold.core.data.write_access import (
-    Admitted,
+    AdmittedWrite,
     admit_forward,
     admit_write,
     described,
@@ -37,7 +37,7 @@ from leasehold.core.data.write_access import (
     sealed_here,
     stored,
 )
-from leasehold.core.messages import (
+from leasehold.core.words.messages import (
     BytesEnd,
     ForwardAdmitted,
     ForwardTicket,
@@ -46,7 +46,7 @@ from leasehold.core.messages import (
     StagedSegment,
     WriteTicket,
 )
-from leasehold.core.records import ColumnStatistics, Field, TableRecord
+from leasehold.core.words.records import ColumnStatistics, Field, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.limits.flight import FLIGHT_WRITES_MAX
@@ -134,7 +134,7 @@ class Appends(Generic[B]):
         with self._writing.one():
             return await self._write(ticket, admitted, incoming)
 
-    async def _write(self, ticket: WriteTicket, admitted: Admitted, incoming: RowStream[B]) -> StagedSegment:
+    async def _write(self, ticket: WriteTicket, admitted: AdmittedWrite, incoming: RowStream[B]) -> StagedSegment:
         fields = incoming.fields(admitted.table)
         forwarding = Forwarding(
             admitted.peers,
@@ -167,7 +167,7 @@ class Appends(Generic[B]):
         self._admit(ticket)
         return msgspec.structs.replace(segment, holders=holders)
 
-    def _admit(self, ticket: WriteTicket) -> Admitted:
+    def _admit(self, ticket: WriteTicket) -> AdmittedWrite:
         """Decides on a view that has passed the guard."""
         passed = self._requests.guarded((ticket.table, ticket.bucket))
         return admit_write(ticket, passed.view, self._serving.node)

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from leasehold.core.data.places import Places
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.messages import BatchMark, ReadTicket
+from leasehold.core.words.messages import BatchMark, ReadTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import NodeId
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX

@@ -1,12 +1,12 @@
 """Facts about tables and views, which a leader tells to those who read and write them."""
 
-from leasehold.core.catalog import Catalog, live_fields
-from leasehold.core.codec import encode
-from leasehold.core.messages import BucketPlaces, Place, TableFacts, TableNeeded, ViewBody, ViewFacts
-from leasehold.core.nearest import nearest
-from leasehold.core.reads import Reads, all_read
-from leasehold.core.records import TableRecord, ViewRecord
-from leasehold.core.statements import TableName
+from leasehold.core.catalog.catalog import Catalog, live_fields
+from leasehold.core.catalog.reads import Reads, all_read
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import BucketPlaces, Place, TableFacts, TableNeeded, ViewBody, ViewFacts
+from leasehold.core.words.nearest import nearest
+from leasehold.core.words.records import TableRecord, ViewRecord
+from leasehold.core.words.statements import TableName
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import IDENTIFIER, BucketNumber, FieldId

@@ -14,9 +14,9 @@ from leasehold.core.data.peers import Chunk
 from leasehold.core.data.requests import Requests, Serving, Slots, check_cluster, check_node, missing
 from leasehold.core.data.segment_files import GivesFiles, NewFile, WritesFiles, file_of
 from leasehold.core.data.write_access import Peer
-from leasehold.core.messages import FetchTicket
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import SegmentRecord
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import FetchTicket
+from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Corrupt, LeaseholdError, Refused
 from leasehold.ids import ClusterId, NodeId

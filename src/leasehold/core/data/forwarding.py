@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, Self
 from leasehold.core.data.peers import Chunk, PeerCalls, Peers, PeerStream, Probed
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.write_access import Peer
-from leasehold.core.messages import BytesEnd, ForwardTicket, Holder, NodeStatus, SegmentStored
+from leasehold.core.words.messages import BytesEnd, ForwardTicket, NodeStatus, SegmentHolder, SegmentStored
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import Revision
 from leasehold.limits.replication import (
@@ -266,17 +266,17 @@ class Forwarding:
             await self._insist(forward, partial(forward.offer, piece), until_ns, patience_ns(0))
         self._ended_ns = self._now_ns()
 
-    async def holders(self, end: BytesEnd) -> list[Holder]:
+    async def holders(self, end: BytesEnd) -> list[SegmentHolder]:
         """The peers that have stored just that; called once this node has synced, after `end` was sent."""
         synced_ns = self._now_ns()
         patient_ns = patience_ns(synced_ns - self._ended_ns)
-        found: list[Holder] = []
+        found: list[SegmentHolder] = []
         for forward in self._forwards:
             await self._insist(forward, forward.is_done, synced_ns + self._limits.finish_ns, patient_ns)
             stored = forward.stored
             same = stored is not None and (stored.size_bytes, stored.sha256) == (end.size_bytes, end.sha256)
             if stored is not None and same and stored.node == forward.node:
-                found.append(Holder(node=stored.node, incarnation=stored.incarnation, seal=stored.seal))
+                found.append(SegmentHolder(node=stored.node, incarnation=stored.incarnation, seal=stored.seal))
         return found
 
     async def _insist(

@@ -8,9 +8,10 @@ others, and a client is one causal history: nothing older than what it was told 
 from collections.abc import Sequence
 
 from leasehold.core.backoff import Backoff
+from leasehold.core.data.hedging import HEDGE_LIMITS, HedgeLimits, Patience
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.hedging import HEDGE_LIMITS, HedgeLimits, Patience
-from leasehold.core.messages import (
+from leasehold.core.data.scan import Needed
+from leasehold.core.words.messages import (
     Message,
     QueryPlan,
     Receipt,
@@ -20,7 +21,6 @@ from leasehold.core.messages import (
     TransactionFacts,
     ViewFacts,
 )
-from leasehold.core.scan import Needed
 from leasehold.ids import Generation, Incarnation, NodeId, Revision
 from leasehold.limits.clients import PLACE_REST_MAX_NS, PLACE_REST_MIN_NS
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.write_access import Peer
-from leasehold.core.messages import BytesEnd, ForwardTicket, NodeStatus, SegmentStored
+from leasehold.core.words.messages import BytesEnd, ForwardTicket, NodeStatus, SegmentStored
 from leasehold.ids import NodeId
 from leasehold.limits.replication import FORWARD_PATIENCE_MIN_NS, FORWARD_PROBES
 

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from leasehold.core.data.known import Known
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.generations import generation_changed
-from leasehold.core.messages import TableFacts
+from leasehold.core.membership.generations import generation_changed
+from leasehold.core.words.messages import TableFacts
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, Generation, Incarnation, NodeId, Revision

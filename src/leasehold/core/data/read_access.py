@@ -5,11 +5,11 @@ next. What is projected follows the revision that the scan pinned, which the tic
 changes nothing in a running scan, and a drop or a revoked right ends it within one batch.
 """
 
-from leasehold.core.catalog import Catalog, check_through
+from leasehold.core.access.rights import check_read
+from leasehold.core.catalog.catalog import Catalog, check_through
 from leasehold.core.data.requests import check_generation, table_in_use
-from leasehold.core.messages import ReadTicket
-from leasehold.core.records import Field, TableRecord, UseState
-from leasehold.core.rights import check_read
+from leasehold.core.words.messages import ReadTicket
+from leasehold.core.words.records import Field, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import NodeId

@@ -1,7 +1,7 @@
 """What every request of a data node goes through: the cluster it is meant for, the revision it has seen, the guard.
 
-The guard itself is `core.lease.guard`; here its verdict becomes a view to decide on or an error to answer with. All
-that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
+The guard itself is `core.lease.holder.guard`; here its verdict becomes a view to decide on or an error to answer with.
+All that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
 `docs/protocols.md` has the table of all paths. Whatever else reads `Serving.view` only waits, or words an error.
 """
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol
 
-from leasehold.core.catalog import BucketKey, Catalog
+from leasehold.core.catalog.catalog import BucketKey, Catalog
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.generations import generation_changed, generation_of
-from leasehold.core.identity import hash_secret
-from leasehold.core.lease import NO_LEASE, Pass, Published, guard
-from leasehold.core.records import BucketRecord, NodeRecord, TableRecord, UseState
+from leasehold.core.lease.holder import NO_LEASE, Pass, PublishedView, guard
+from leasehold.core.membership.generations import generation_changed, generation_of
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import (
@@ -34,7 +34,7 @@ from leasehold.limits.segments import SCHEMA_WAIT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 
-class Serving(Published[Catalog], Protocol):
+class Serving(PublishedView[Catalog], Protocol):
     """What a node publishes, as its requests read it: the newest view and lease, and which node this process is."""
 
     @property
@@ -64,7 +64,7 @@ class Serving(Published[Catalog], Protocol):
 
     @property
     def seal_key(self) -> bytes:
-        """For what this process says of segments (`core.seals`); a secret that peers do not learn."""
+        """For what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
         ...
 
     async def wait_for(self, revision: Revision, until_ns: int) -> None:

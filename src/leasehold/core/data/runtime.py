@@ -2,7 +2,7 @@
 
 In production each thread runs its own steps (`wire/steps.py`). The ports block, so no step ever suspends. In the
 simulator tasks run the steps (`testing/steps.py`), and the ports wait in virtual time. So steps share state as threads
-do: only under a `Condition`, which is never held while anything else is waited for.
+do: only under a `ConditionVariable`, which is never held while anything else is waited for.
 """
 
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 
-class Condition(Protocol):
+class ConditionVariable(Protocol):
     """A lock, and a way to wait for a change of what it protects."""
 
     def __enter__(self) -> Self: ...
@@ -39,7 +39,7 @@ class Runtime(Protocol):
         """Returns once `now_ns() >= deadline_ns`."""
         ...
 
-    def condition(self) -> Condition:
+    def condition(self) -> ConditionVariable:
         """A new one."""
         ...
 

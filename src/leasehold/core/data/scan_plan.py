@@ -4,14 +4,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.catalog import Catalog, check_through, field_named, live_fields
-from leasehold.core.codec import encode
-from leasehold.core.cutoff import cutoff
+from leasehold.core.catalog.catalog import Catalog, check_through, field_named, live_fields
+from leasehold.core.catalog.reads import all_read
+from leasehold.core.data.cutoff import cutoff
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, tables_needed, view_bodies
-from leasehold.core.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
-from leasehold.core.reads import all_read
-from leasehold.core.records import SegmentRecord, TableRecord
-from leasehold.core.rewrite import worth_rewriting
+from leasehold.core.replicas.rewrite import worth_rewriting
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import PlanQuery, PlanScan, QueryPlan, ScanPlan
+from leasehold.core.words.records import SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber

@@ -10,7 +10,7 @@ docs/design.md, "Lease", has the reasons.
 | leave out what is hidden, log, hand on  | the scan ends |
 
 Authorisation follows the newest view, anew for each batch (`core/data/read_access.py`), on the view of the guard that
-the batch passes. So is decided which of its rows are hidden: expired, or deleted (`core/data/hiding.py`).
+the batch passes. So is decided which of its rows are hidden: expired, or deleted (`core/data/hidden_rows.py`).
 
 Each batch carries the first row after it, counted in the rows of the file whether or not they are hidden, so that a
 reader goes on at any other replica from exactly there, and one whose rows are all hidden is progress as well.
@@ -26,15 +26,15 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Generic, NamedTuple
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.data.hiding import Hidings
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.hidden_rows import Hidings
 from leasehold.core.data.read_access import authorise, check_sound, is_replaceable
 from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
-from leasehold.core.lease import guard
-from leasehold.core.messages import BatchMark, ReadTicket
-from leasehold.core.records import Field, SegmentRecord, TableRecord
+from leasehold.core.lease.holder import guard
+from leasehold.core.words.messages import BatchMark, ReadTicket
+from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite
 from leasehold.ids import SegmentId

@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator
 from typing import Protocol, Self, TypeVar
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.data.hiding import Hiding
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.hidden_rows import Hiding
 from leasehold.core.data.peers import Chunk
-from leasehold.core.lease import Pass
-from leasehold.core.messages import FetchTicket, ForwardTicket, ReadTicket, WriteTicket
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import Field, SegmentRecord
+from leasehold.core.lease.holder import Pass
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import FetchTicket, ForwardTicket, ReadTicket, WriteTicket
+from leasehold.core.words.records import Field, SegmentRecord
 
 Stamp = tuple[int, ...]
 """Tells one finished file of a name from another one, without reading it."""

@@ -6,13 +6,20 @@ needs no right: it has admitted its client. It needs to be a node, in its newest
 
 from typing import NamedTuple
 
-from leasehold.core.catalog import Catalog
+from leasehold.core.access.rights import check_append
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.requests import Serving, assigned_bucket, check_node, table_in_use
-from leasehold.core.messages import BytesEnd, ForwardTicket, Holder, SegmentStored, StagedSegment, WriteTicket
-from leasehold.core.records import TableRecord, TransactionRecord, TransactionState
-from leasehold.core.replication import holders_needed
-from leasehold.core.rights import check_append
-from leasehold.core.seals import sealed
+from leasehold.core.data.seals import sealed
+from leasehold.core.replicas.replication import holders_needed
+from leasehold.core.words.messages import (
+    BytesEnd,
+    ForwardTicket,
+    SegmentHolder,
+    SegmentStored,
+    StagedSegment,
+    WriteTicket,
+)
+from leasehold.core.words.records import TableRecord, TransactionRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Superseded
 from leasehold.ids import NodeId, TransactionId, is_segment_id, segment_transaction
@@ -21,7 +28,7 @@ Peer = tuple[NodeId, str]
 """A node and the address where it serves."""
 
 
-class Admitted(NamedTuple):
+class AdmittedWrite(NamedTuple):
     """A write that may go on, decided on `view`; `peers` are the other replicas of its bucket."""
 
     view: Catalog
@@ -33,7 +40,7 @@ class Admitted(NamedTuple):
     """How many holders the commit will ask for."""
 
 
-def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
+def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> AdmittedWrite:
     """Whether `view`, which has passed the guard, lets `node` take these rows."""
     check_append(ticket.login, ticket.table, view)
     table = table_in_use(view, ticket.table)
@@ -54,10 +61,10 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> Admitted:
     others = [one for one in bucket.replicas if one != node]
     peers = [(one, view.nodes[one].address) for one in others if one in view.nodes]
     assert view.settings is not None, "a cluster with tables has settings"
-    return Admitted(view, table, peers, record.order, holders_needed(view.settings, table))
+    return AdmittedWrite(view, table, peers, record.order, holders_needed(view.settings, table))
 
 
-def forward_ticket(ticket: WriteTicket, admitted: Admitted, serving: Serving) -> ForwardTicket:
+def forward_ticket(ticket: WriteTicket, admitted: AdmittedWrite, serving: Serving) -> ForwardTicket:
     """What this node passes a client's segment on with."""
     return ForwardTicket(
         cluster_id=ticket.cluster_id,
@@ -71,9 +78,9 @@ def forward_ticket(ticket: WriteTicket, admitted: Admitted, serving: Serving) ->
     )
 
 
-def sealed_here(serving: Serving, segment: StagedSegment, order: int) -> Holder:
+def sealed_here(serving: Serving, segment: StagedSegment, order: int) -> SegmentHolder:
     """This node as a holder of the segment, which lies on its disk, synced."""
-    myself = Holder(node=serving.node, incarnation=serving.incarnation)
+    myself = SegmentHolder(node=serving.node, incarnation=serving.incarnation)
     return sealed(myself, serving.seal_key, segment, order)
 
 

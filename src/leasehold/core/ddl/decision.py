@@ -5,14 +5,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.core.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import Context
+from leasehold.core.ddl.origin import Origin
 from leasehold.core.ddl.procedure import Request, begin
 from leasehold.core.ddl.receipts import timed_out
-from leasehold.core.operations import Change
-from leasehold.core.origin import Origin
-from leasehold.core.plan import Context
-from leasehold.core.records import Claim, ProcedureRecord, Waited
-from leasehold.core.statements import Definition
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import Claim, ProcedureRecord, Waited
+from leasehold.core.words.statements import Definition
 from leasehold.ids import Revision, StatementId, Term
 
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import msgspec
 
 from leasehold.core.ddl.decision import Undecided
-from leasehold.core.messages import Receipt
-from leasehold.core.records import BarrierReceipt, Claim, ProcedureRecord
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import BarrierReceipt, Claim, ProcedureRecord
 from leasehold.errors import Definite, LeaseholdError
 from leasehold.ids import NodeId, Revision
 

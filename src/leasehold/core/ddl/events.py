@@ -4,11 +4,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.core.barrier import Fail, Proceed
+from leasehold.core.catalog.plan import Context
 from leasehold.core.ddl.decision import Decision
-from leasehold.core.plan import Context
-from leasehold.core.records import Claim, ProcedureRecord
-from leasehold.core.statements import Definition
+from leasehold.core.lease.barrier import Fail, Proceed
+from leasehold.core.words.records import Claim, ProcedureRecord
+from leasehold.core.words.statements import Definition
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Revision
 

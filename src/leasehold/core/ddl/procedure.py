@@ -18,14 +18,15 @@ The removal and the point of no return are one transaction: nothing can stand be
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.claims import VIEWS, claims, table_name
-from leasehold.core.operations import Change
-from leasehold.core.origin import other_statement
-from leasehold.core.plan import Context, put
-from leasehold.core.plans import plan, removed, restored
-from leasehold.core.records import (
+from leasehold.core.access.rights import check_hidden, check_statement
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import Context, put
+from leasehold.core.ddl.claims import VIEWS, claims, table_name
+from leasehold.core.ddl.origin import other_statement
+from leasehold.core.ddl.plans import plan, removed, restored
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import (
     BarrierReceipt,
     Claim,
     HiddenTable,
@@ -36,8 +37,7 @@ from leasehold.core.records import (
     Step,
     Waited,
 )
-from leasehold.core.rights import check_hidden, check_statement
-from leasehold.core.statements import Definition
+from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term, TransactionId

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from leasehold.core.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.procedure import leader_changes
-from leasehold.core.dropped import cleaning
-from leasehold.core.messages import Receipt
-from leasehold.core.records import BarrierReceipt, Outcome, StatementRecord, Waited
+from leasehold.core.replicas.dropped import cleaning
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import BarrierReceipt, Outcome, StatementRecord, Waited
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import Revision, StatementId

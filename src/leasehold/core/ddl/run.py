@@ -56,8 +56,9 @@ Three rules:
 
 from typing import assert_never
 
-from leasehold.core.barrier import Fail
-from leasehold.core.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.node_names import node_names
+from leasehold.core.catalog.plan import Context
 from leasehold.core.ddl.decision import Begins, NothingToDo, TooEarly, Undecided
 from leasehold.core.ddl.effects import (
     Answer,
@@ -97,15 +98,14 @@ from leasehold.core.ddl.events import (
     TurnMissed,
     TurnReached,
 )
+from leasehold.core.ddl.origin import Origin
 from leasehold.core.ddl.procedure import ended
 from leasehold.core.ddl.receipts import nothing_to_do, overrun, receipt, settled_as_well, timed_out
 from leasehold.core.ddl.states import LEGAL, RunState
-from leasehold.core.messages import Receipt
-from leasehold.core.node_names import node_names
-from leasehold.core.origin import Origin
-from leasehold.core.plan import Context
-from leasehold.core.records import BarrierReceipt, Claim, ProcedureRecord, Step, Waited
-from leasehold.core.statements import Definition
+from leasehold.core.lease.barrier import Fail
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import BarrierReceipt, Claim, ProcedureRecord, Step, Waited
+from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term

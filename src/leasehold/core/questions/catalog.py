@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, assert_never
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.messages import Rows
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.ddl.settings import settings_rows
 from leasehold.core.questions import principals, relations
 from leasehold.core.questions.rows import rows_of
-from leasehold.core.settings import settings_rows
-from leasehold.core.statements import (
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
     ShowCluster,

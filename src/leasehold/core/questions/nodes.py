@@ -2,13 +2,13 @@
 
 import msgspec
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.copies import Shortfall
-from leasehold.core.grantor import Held
-from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, RecoveryProgress, Rows
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.grantor import HeldLease
 from leasehold.core.questions.rows import Row, rows_of
-from leasehold.core.records import NodeRecord, SettledHow
-from leasehold.core.tally import in_words, left_in_words, segments_in_words
+from leasehold.core.recovery.progress import in_words, left_in_words, segments_in_words
+from leasehold.core.replicas.copies import Shortfall
+from leasehold.core.words.messages import ClusterStatus, Lacked, NodeRecovery, NodeStatus, RecoveryProgress, Rows
+from leasehold.core.words.records import NodeRecord, SettledHow
 from leasehold.ids import Revision
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
@@ -35,7 +35,7 @@ COLUMNS = (
 class NodeLiveness(msgspec.Struct, frozen=True, kw_only=True):
     """What a leader knows of a node beside its record."""
 
-    held: Held | None
+    held: HeldLease | None
     """Its lease."""
     lease_end_ns: int
     """About when that lease ends."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.messages import Rows
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.rows import Row, rows_of
-from leasehold.core.records import GrantRecord, PrincipalKind, PrincipalRecord, UseState
-from leasehold.core.statements import On, OnCluster, OnDatabase, OnTable, OnView, ShowGrants, ShowPrincipals
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.records import GrantRecord, PrincipalKind, PrincipalRecord, UseState
+from leasehold.core.words.statements import On, OnCluster, OnDatabase, OnTable, OnView, ShowGrants, ShowPrincipals
 from leasehold.errors import NotFound
 from leasehold.ids import ObjectId, PrincipalId
 

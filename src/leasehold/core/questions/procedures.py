@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.dropped import cleaning
-from leasehold.core.messages import Rows
-from leasehold.core.node_names import node_names
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.node_names import node_names
 from leasehold.core.questions.rows import Row, rows_of
-from leasehold.core.records import StatementRecord, Step
+from leasehold.core.replicas.dropped import cleaning
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.records import StatementRecord, Step
 from leasehold.ids import NodeId, StatementId
 from leasehold.limits.units import MILLISECOND_NS
 

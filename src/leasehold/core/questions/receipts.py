@@ -1,7 +1,7 @@
 """Receipts of barriers, for who audits them."""
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.messages import AskReceipts, KnownBarrier, Receipts
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words.messages import AskReceipts, KnownBarrier, Receipts
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 
 

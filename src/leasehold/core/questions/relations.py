@@ -5,13 +5,20 @@ from typing import TypeVar
 
 from rpds import HashTrieMap
 
-from leasehold.core.catalog import Catalog, live_fields
-from leasehold.core.durations import render_duration
-from leasehold.core.literals import render
-from leasehold.core.messages import Rows
+from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.questions.rows import Row, rows_of
-from leasehold.core.records import TableRecord, UseState, ViewRecord
-from leasehold.core.statements import Describe, DescribeDatabase, ShowDatabases, ShowProperties, ShowTables, ShowViews
+from leasehold.core.words.durations import render_duration
+from leasehold.core.words.literals import render
+from leasehold.core.words.messages import Rows
+from leasehold.core.words.records import TableRecord, UseState, ViewRecord
+from leasehold.core.words.statements import (
+    Describe,
+    DescribeDatabase,
+    ShowDatabases,
+    ShowProperties,
+    ShowTables,
+    ShowViews,
+)
 from leasehold.ids import BucketNumber, ObjectId
 
 R = TypeVar("R", TableRecord, ViewRecord)

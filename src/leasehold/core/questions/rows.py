@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.messages import Rows
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words.messages import Rows
 from leasehold.limits.statements import ROWS_PAGE_CHARACTERS_MAX, ROWS_PAGE_MAX
 
 Row: TypeAlias = tuple[str | int | bool | None, ...]

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.codec import UNREADABLE
-from leasehold.core.swim.messages import Claim, Datagram, Member
+from leasehold.core.swim.messages import Datagram, Member, MemberClaim
+from leasehold.core.words.codec import UNREADABLE
 from leasehold.ids import ClusterId
 from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX, DATAGRAM_CLUSTER_BYTES, DATAGRAM_SEAL_BYTES
 
@@ -34,7 +34,7 @@ class Dropped(Enum):
     MALFORMED = "malformed"
 
 
-def encoded(thing: Datagram | Claim | Member) -> bytes:
+def encoded(thing: Datagram | MemberClaim | Member) -> bytes:
     """Its MessagePack."""
     return _encoder.encode(thing)
 

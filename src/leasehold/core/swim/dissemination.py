@@ -6,12 +6,12 @@ import math
 import msgspec
 
 from leasehold.core.swim.codec import encoded
-from leasehold.core.swim.messages import Claim
+from leasehold.core.swim.messages import MemberClaim
 from leasehold.limits.swim import SWIM_RETRANSMIT
 
 
 class _Queued(msgspec.Struct, eq=False):
-    claim: Claim
+    claim: MemberClaim
     size_bytes: int
     order: int
     sent: int = 0
@@ -27,7 +27,7 @@ class Dissemination:
     def __bool__(self) -> bool:
         return bool(self._queued)
 
-    def put(self, claim: Claim) -> None:
+    def put(self, claim: MemberClaim) -> None:
         """Begins to spread a claim, in place of an older one about that member."""
         order = -next(self._orders)
         self._queued[claim.member.name] = _Queued(claim=claim, size_bytes=len(encoded(claim)), order=order)
@@ -40,12 +40,12 @@ class Dissemination:
         """Spreads nothing any more."""
         self._queued.clear()
 
-    def take(self, room_bytes: int, members: int, *, but: str = "") -> list[Claim]:
+    def take(self, room_bytes: int, members: int, *, but: str = "") -> list[MemberClaim]:
         """The claims to send now, as many as fit; counts them as sent, and those about `but`, who knows, as well."""
         if not self._queued:
             return []
         limit = retransmissions(members)
-        taken: list[Claim] = []
+        taken: list[MemberClaim] = []
         for one in sorted(self._queued.values(), key=lambda one: (one.sent, one.order)):
             name = one.claim.member.name
             if one.size_bytes > room_bytes:

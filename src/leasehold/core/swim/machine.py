@@ -22,12 +22,12 @@ from leasehold.core.swim.events import (
 )
 from leasehold.core.swim.messages import (
     Ack,
-    Claim,
     Datagram,
     Member,
+    MemberClaim,
+    MemberPage,
     Nack,
     News,
-    Page,
     Ping,
     PingRequest,
     State,
@@ -81,7 +81,7 @@ class Swim:
     ) -> None:
         assert len(seeds) <= SWIM_SEEDS_MAX, "seeds are bounded where they come in"
         assert 0 < incarnation < SWIM_INCARNATION_MAX
-        self._mine = Claim(member=me, incarnation=incarnation, state=State.ALIVE)
+        self._mine = MemberClaim(member=me, incarnation=incarnation, state=State.ALIVE)
         self._seeds = tuple(dict.fromkeys(one for one in seeds if one != me.address))
         self._draw = draw
         self._roster = Roster(draw)
@@ -95,7 +95,7 @@ class Swim:
     # ------------------------------------------------------------ what is known
 
     @property
-    def me(self) -> Claim:
+    def me(self) -> MemberClaim:
         """What this member says of itself now."""
         return self._mine
 
@@ -104,7 +104,7 @@ class Swim:
         """0 is well; the worse, the longer it waits for others."""
         return self._probing.health
 
-    def seen(self) -> list[Claim]:
+    def seen(self) -> list[MemberClaim]:
         """The newest claim about each member, itself first."""
         return [self._mine, *sorted((one.claim for one in self._roster.entries()), key=lambda one: one.member.name)]
 
@@ -207,7 +207,7 @@ class Swim:
         if not self._runs or datagram.sender == self._mine.member.name:
             return  # not yet, no more, or an echo: a process of the same name is heard of through others
         self._due_ns.pop(_Duty.JOIN, None)
-        page_of = datagram.sender if isinstance(datagram, Page) else None
+        page_of = datagram.sender if isinstance(datagram, MemberPage) else None
         for claim in datagram.claims:
             self._hear(claim, now_ns, source=source, page_of=page_of)
         if not self._is_leaving:
@@ -232,7 +232,7 @@ class Swim:
             case Sync(digest=digest):
                 if digest != self._digest():
                     self._answer(source, datagram.sender, now_ns, answer=True)
-            case Page(answer=answer):
+            case MemberPage(answer=answer):
                 if answer:
                     self._answer(source, datagram.sender, now_ns, answer=False)
             case _:
@@ -248,7 +248,7 @@ class Swim:
 
     # ------------------------------------------------------------ claims
 
-    def _hear(self, claim: Claim, now_ns: int, *, source: str, page_of: str | None) -> None:
+    def _hear(self, claim: MemberClaim, now_ns: int, *, source: str, page_of: str | None) -> None:
         name = claim.member.name
         if name == self._mine.member.name:
             self._hear_of_me(claim, source)
@@ -266,7 +266,7 @@ class Swim:
         elif claim.rank == known.claim.rank and known.suspicion is not None and known.suspicion.confirm(claim.by):
             self._news.put(claim)
 
-    def _take(self, claim: Claim, now_ns: int, *, spread: bool = True) -> None:
+    def _take(self, claim: MemberClaim, now_ns: int, *, spread: bool = True) -> None:
         member = claim.member
         known = self._roster.get(member.name)
         entry = self._roster.put(claim, now_ns)
@@ -277,7 +277,7 @@ class Swim:
         if known is None or known.state is not claim.state or known.claim.member != member:
             self._effects.append(MemberChanged(member=member, state=claim.state))
 
-    def _hear_of_me(self, claim: Claim, source: str) -> None:
+    def _hear_of_me(self, claim: MemberClaim, source: str) -> None:
         mine = self._mine
         if self._is_leaving or claim.incarnation < mine.incarnation:
             return
@@ -290,7 +290,7 @@ class Swim:
             self._say_of_me(msgspec.structs.replace(mine, incarnation=SwimIncarnation(claim.incarnation + 1)))
             self._tell(source, self._mine)
 
-    def _say_of_me(self, claim: Claim) -> None:
+    def _say_of_me(self, claim: MemberClaim) -> None:
         self._mine = claim
         self._news.put(claim)
 
@@ -333,7 +333,7 @@ class Swim:
             datagram = msgspec.structs.replace(datagram, claims=tuple(claims))
         self._effects.append(SendDatagram(address=address, datagram=datagram))
 
-    def _tell(self, address: str, claim: Claim) -> None:
+    def _tell(self, address: str, claim: MemberClaim) -> None:
         news = News(sender=self._mine.member.name, claims=(claim,))
         self._effects.append(SendDatagram(address=address, datagram=news))
 

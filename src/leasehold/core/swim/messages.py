@@ -49,7 +49,7 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_
     """0 for a coordinator, and for a node that has no id yet."""
 
 
-class Claim(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class MemberClaim(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """A statement about a member at one of its incarnations. `by`: who suspects it, empty for any other state."""
 
     member: Member
@@ -65,7 +65,7 @@ class Claim(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_f
 
 class _Base(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     sender: MemberName
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[MemberClaim, ...] = ()
 
 
 class Ping(_Base, frozen=True, kw_only=True, tag="swim-ping/1"):
@@ -106,10 +106,10 @@ class Sync(_Base, frozen=True, kw_only=True, tag="swim-sync/1"):
     digest: Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
-class Page(_Base, frozen=True, kw_only=True, tag="swim-page/1"):
+class MemberPage(_Base, frozen=True, kw_only=True, tag="swim-page/1"):
     """Part of all that the sender knows. `answer`: it wants to be told the same of the receiver."""
 
     answer: bool
 
 
-Datagram: TypeAlias = Ping | Ack | PingRequest | Nack | News | Sync | Page
+Datagram: TypeAlias = Ping | Ack | PingRequest | Nack | News | Sync | MemberPage

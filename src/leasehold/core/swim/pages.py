@@ -3,15 +3,15 @@
 import msgspec
 
 from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, encoded
-from leasehold.core.swim.messages import Claim, Page
+from leasehold.core.swim.messages import MemberClaim, MemberPage
 from leasehold.limits.swim import SWIM_SYNC_PAGES_MAX
 
 
-def pages(sender: str, claims: list[Claim], *, answer: bool) -> list[Page]:
+def pages(sender: str, claims: list[MemberClaim], *, answer: bool) -> list[MemberPage]:
     """The claims in their order, in at most `SWIM_SYNC_PAGES_MAX` pages; the first asks for an answer, if any does."""
-    empty = Page(sender=sender, answer=answer)
+    empty = MemberPage(sender=sender, answer=answer)
     room_bytes = full_bytes = PAYLOAD_BYTES_MAX - len(encoded(empty)) - CLAIMS_HEADER_BYTES
-    packed: list[list[Claim]] = [[]]
+    packed: list[list[MemberClaim]] = [[]]
     for claim in claims:
         size_bytes = len(encoded(claim))
         if size_bytes > room_bytes:

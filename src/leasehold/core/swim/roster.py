@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from leasehold.core.swim.codec import encoded
-from leasehold.core.swim.messages import Claim, Member, State, SwimIncarnation
+from leasehold.core.swim.messages import Member, MemberClaim, State, SwimIncarnation
 from leasehold.core.swim.suspicion import Suspicion
 
 
 class Entry(msgspec.Struct, eq=False):
     """A member as it is known here. `since_ns`: when it got into this state, by the local clock."""
 
-    claim: Claim
+    claim: MemberClaim
     since_ns: int
     size_bytes: int
     digest: int
@@ -61,7 +61,7 @@ class Roster:
         """Those that are alive or suspected."""
         return [one for one in self._entries.values() if one.lives]
 
-    def put(self, claim: Claim, now_ns: int) -> Entry:
+    def put(self, claim: MemberClaim, now_ns: int) -> Entry:
         """Takes a claim over; the caller has compared it with what was known."""
         name = claim.member.name
         known = self._entries.get(name)

@@ -14,9 +14,9 @@ the code tells is not above that either, and no receipt tells more time than its
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from leasehold.core import keys
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.words import keys
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Outcome, ProcedureRecord, StatementRecord, Step
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import Revision, StatementId
 from leasehold.limits.units import SECOND_NS
@@ -38,7 +38,7 @@ DURABLE_FIRST: Final = frozenset({Outcome.ROLLED_BACK, Outcome.COMMITTED_PENDING
 End = tuple[Outcome, Revision | None]
 
 
-class Begun(NamedTuple):
+class FirstTransaction(NamedTuple):
     """The first transaction of a statement, in real time, and the bound under one leader from there."""
 
     text: str
@@ -52,7 +52,7 @@ class Statements:
     def __init__(self) -> None:
         self.heard: dict[StatementId, Receipt | str] = {}
         self.ends: dict[StatementId, End] = {}
-        self.begun: dict[StatementId, Begun] = {}
+        self.begun: dict[StatementId, FirstTransaction] = {}
         self.running: dict[StatementId, None] = {}
         """Those of `begun` that are not past their barrier, as far as anybody can see."""
         self.bounds = Bounds()
@@ -103,7 +103,7 @@ def _committed(oracle: Oracle, known: Statements, news: Committed) -> str | None
         if wrong is None and one.outcome is Outcome.RUNNING and one.id not in known.begun:
             bound_ns = known.bounds.under_one_leader_ns(oracle, news.real_ns)
             if bound_ns is not None:
-                known.begun[one.id] = Begun(one.text, news.real_ns, bound_ns)
+                known.begun[one.id] = FirstTransaction(one.text, news.real_ns, bound_ns)
                 known.running[one.id] = None
         elif wrong is None and one.outcome is not Outcome.RUNNING:
             wrong = _over(oracle, known, one.id, news.real_ns)

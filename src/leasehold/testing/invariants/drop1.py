@@ -9,7 +9,7 @@ assigns it there; or it was damaged.
 
 from typing import Final, TypeAlias
 
-from leasehold.core.records import (
+from leasehold.core.words.records import (
     DatabaseRecord,
     Field,
     Hidden,

@@ -8,9 +8,9 @@ drawn from never goes back and lies above every id. A vault that says that it ow
 
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.identity import hash_secret
-from leasehold.core.records import Allocated, CountersRecord, Joining, NodeRecord
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.records import Allocated, CountersRecord, Joining, NodeRecord
 from leasehold.ids import NodeId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import VaultChanged

@@ -9,9 +9,9 @@ told SUPERSEDED, when the store's record of its node has moved past it, or REMOV
 
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.grantor import AcceptSurrender, SendGrant
-from leasehold.core.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
+from leasehold.core.lease.grantor import AcceptSurrender, SendGrant
+from leasehold.core.words import keys
+from leasehold.core.words.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
@@ -24,7 +24,7 @@ What = tuple[ObjectId, BucketNumber | None, SegmentId | None]
 """A segment, a whole bucket (no segment), or a table that was cleaned (no bucket either)."""
 
 
-class Reports:
+class DiskReports:
     """Which incarnations have told what of their disks."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Reports:
 
 def check(oracle: Oracle) -> str | None:
     """What a leader did on hearing an older incarnation, what reports changed in the store, and processes that end."""
-    reports = oracle.recall(Reports)
+    reports = oracle.recall(DiskReports)
     for told in oracle.of(Reported):
         whole: What = (told.table, told.bucket, None)
         for what in (whole, *((told.table, told.bucket, segment) for segment in told.segments)):
@@ -60,7 +60,7 @@ def _heard(news: Heard) -> str | None:
     return None
 
 
-def _reported(oracle: Oracle, reports: Reports, news: Committed) -> str | None:
+def _reported(oracle: Oracle, reports: DiskReports, news: Committed) -> str | None:
     for node, what in _changed(news):
         if _is_removed(oracle, news, node):
             continue

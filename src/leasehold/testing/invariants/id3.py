@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.identity import hash_secret
-from leasehold.core.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord
 from leasehold.ids import NodeId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Spoke, VaultChanged

@@ -8,7 +8,7 @@ for what the machine would keep. A file leaves a disk only on what the vault of 
 from collections.abc import Mapping
 from typing import Final
 
-from leasehold.core import keys
+from leasehold.core.words import keys
 from leasehold.testing.history import Committed
 from leasehold.testing.news import DiskImage, Removed, VaultChanged
 from leasehold.testing.oracle import Oracle
@@ -17,7 +17,7 @@ from leasehold.testing.vault import VaultStep
 HEARS: Final = frozenset({Committed, Removed, VaultChanged})
 
 
-class Compared:
+class ComparedProjections:
     """The last projection of each host that was found right: most steps leave it as it is."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def _image(oracle: Oracle, host: str, image: DiskImage, *, whole: bool) -> str |
         return f"has applied revision {image.applied}, which has never been"
     if image.lineage != expected:
         return f"has another history than the store at revision {image.applied}"
-    compared = oracle.recall(Compared)
+    compared = oracle.recall(ComparedProjections)
     if not whole or compared.items.get(host) is image.items:
         return None
     fold = dict(oracle.history.fold_at(image.applied).items())

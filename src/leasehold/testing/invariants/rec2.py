@@ -7,8 +7,8 @@ comes from the vault, or from a leap), at every so many later ones, and at the e
 
 from typing import Final
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.operations import Change
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words.operations import Change
 from leasehold.testing.news import ProcessSeen, Viewed
 from leasehold.testing.oracle import Oracle
 

@@ -8,14 +8,14 @@ first grant and the first lease after either find at least that reported, and pu
 
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.lease import NO_LEASE
-from leasehold.core.records import NodeRecord
+from leasehold.core.lease.holder import NO_LEASE
+from leasehold.core.words import keys
+from leasehold.core.words.records import NodeRecord
 from leasehold.ids import Incarnation, NodeId, Revision
-from leasehold.testing.news import Entered, Granted, Leased, LetIn
+from leasehold.testing.news import EnteredTopology, Granted, Leased, LetIn
 from leasehold.testing.oracle import Oracle
 
-HEARS: Final = frozenset({Entered, Granted, Leased, LetIn})
+HEARS: Final = frozenset({EnteredTopology, Granted, Leased, LetIn})
 
 Life = tuple[NodeId, Incarnation]
 
@@ -33,7 +33,7 @@ class Entrances:
         life = (news.node, news.incarnation)
         self.before_grant[life] = self.before_lease[life] = news.required
 
-    def enter(self, news: Entered) -> None:
+    def enter(self, news: EnteredTopology) -> None:
         """The logical topology is entered, perhaps again."""
         life = (news.node, news.incarnation)
         self.entered[life] = news.required
@@ -45,7 +45,7 @@ def check(oracle: Oracle) -> str | None:
     entrances = oracle.recall(Entrances)
     for let_in in oracle.of(LetIn):
         entrances.let_in(let_in)
-    for entered in oracle.of(Entered):
+    for entered in oracle.of(EnteredTopology):
         entrances.enter(entered)
     for granted in oracle.of(Granted):
         wrong = _granted(oracle, entrances, granted)

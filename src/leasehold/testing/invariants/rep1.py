@@ -10,8 +10,8 @@ are counted.
 from collections import Counter
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.records import SegmentRecord, SettingsRecord, TableRecord
+from leasehold.core.words import keys
+from leasehold.core.words.records import SegmentRecord, SettingsRecord, TableRecord
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Damaged, DisksShrank, Removed

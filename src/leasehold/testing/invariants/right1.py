@@ -9,21 +9,21 @@ table never served.
 
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.records import LoginRecord, PrincipalRecord, Right, TableRecord, UseState
-from leasehold.core.records.principals import PrincipalKind
-from leasehold.core.statements import fold
+from leasehold.core.words import keys
+from leasehold.core.words.records import LoginRecord, PrincipalRecord, Right, TableRecord, UseState
+from leasehold.core.words.records.principals import PrincipalKind
+from leasehold.core.words.statements import fold
 from leasehold.ids import PrincipalId, Revision
 from leasehold.testing.catalog import Model
+from leasehold.testing.catalog_rows import CLUSTER, CatalogRows, Principal, RowKey
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Passed
 from leasehold.testing.oracle import NO_TABLE, Oracle
-from leasehold.testing.shown import CLUSTER, Key, Principal, Shown
 
 HEARS: Final = frozenset({Committed, Passed})
 
 
-class Passwords:
+class PasswordChanges:
     """At which revisions each user's password was changed."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Passwords:
 
 def check(oracle: Oracle) -> str | None:
     """Each batch that a guard let pass for somebody's request."""
-    model, passwords = oracle.recall(Model), oracle.recall(Passwords)
+    model, passwords = oracle.recall(Model), oracle.recall(PasswordChanges)
     model.follow(oracle.of(Committed))  # what is wrong with that is for INV-VIEW-1 to say
     for committed in oracle.of(Committed):
         passwords.take(committed)
@@ -52,7 +52,7 @@ def check(oracle: Oracle) -> str | None:
     return None
 
 
-def _released(oracle: Oracle, news: Passed, shown: Shown) -> str | None:
+def _released(oracle: Oracle, news: Passed, shown: CatalogRows) -> str | None:
     revision = news.outcome.view.revision
     table = oracle.history.record_at(revision, keys.table(news.table))
     if not isinstance(table, TableRecord) or table.state is not UseState.IN_USE:
@@ -65,7 +65,7 @@ def _released(oracle: Oracle, news: Passed, shown: Shown) -> str | None:
     if not isinstance(login, LoginRecord):
         return "to a login that has ended"
     since = oracle.history.first_seen[keys.login(news.login)]
-    if any(since < one <= revision for one in oracle.recall(Passwords).changed.get(login.user, ())):
+    if any(since < one <= revision for one in oracle.recall(PasswordChanges).changed.get(login.user, ())):
         return "to a login with a password that was changed since"
     user = oracle.history.record_at(revision, keys.principal(login.user))
     if not isinstance(user, PrincipalRecord) or ("principal", fold(user.name)) not in shown:
@@ -76,13 +76,13 @@ def _released(oracle: Oracle, news: Passed, shown: Shown) -> str | None:
     return None
 
 
-def _place(oracle: Oracle, news: Passed, table: TableRecord) -> tuple[Key, ...]:
+def _place(oracle: Oracle, news: Passed, table: TableRecord) -> tuple[RowKey, ...]:
     """What a right on the table can be granted on."""
     database = oracle.history.record_at(news.outcome.view.revision, keys.database(table.database))
     name = fold(getattr(database, "name", ""))
     return CLUSTER, ("database", name), ("table", name, fold(table.name))
 
 
-def _may(user: str, place: tuple[Key, ...], shown: Shown) -> bool:
+def _may(user: str, place: tuple[RowKey, ...], shown: CatalogRows) -> bool:
     principal: Principal = shown["principal", user]
     return any(Right.SELECT in shown.get(("grant", name, *on), ()) for name in (user, *principal.roles) for on in place)

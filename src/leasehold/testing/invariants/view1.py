@@ -7,26 +7,26 @@ accepted where the store has it is a violation too.
 
 from typing import Final
 
-from leasehold.core.catalog import Catalog
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.testing.catalog import Model
+from leasehold.testing.catalog_rows import CatalogRows, shown_by
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Viewed
 from leasehold.testing.oracle import Oracle
-from leasehold.testing.shown import Shown, shown_by
 
 HEARS: Final = frozenset({Committed, Viewed})
 
 
-class Compared:
+class ComparedViews:
     """What each process was last found to show."""
 
     def __init__(self) -> None:
-        self.last: dict[str, tuple[tuple[object, ...], Shown]] = {}
+        self.last: dict[str, tuple[tuple[object, ...], CatalogRows]] = {}
 
 
 def check(oracle: Oracle) -> str | None:
     """Each statement that is committed, then each view that is published."""
-    model, known = oracle.recall(Model), oracle.recall(Compared)
+    model, known = oracle.recall(Model), oracle.recall(ComparedViews)
     wrong = model.follow(oracle.of(Committed))
     if wrong is not None:
         return wrong
@@ -37,7 +37,7 @@ def check(oracle: Oracle) -> str | None:
     return None
 
 
-def _compare(known: Compared, name: str, view: Catalog, expected: Shown) -> str | None:
+def _compare(known: ComparedViews, name: str, view: Catalog, expected: CatalogRows) -> str | None:
     # Maps are persistent: what no revision has touched is the very same object.
     parts = (view.databases, view.tables, view.views, view.principals, view.grants)
     last = known.last.get(name)

@@ -8,8 +8,15 @@ writer named is not newer than the table's.
 
 from typing import Final
 
-from leasehold.core import keys
-from leasehold.core.records import Field, SegmentRecord, TableRecord, TransactionRecord, TransactionState, UseState
+from leasehold.core.words import keys
+from leasehold.core.words.records import (
+    Field,
+    SegmentRecord,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+    UseState,
+)
 from leasehold.testing.history import Committed
 from leasehold.testing.oracle import Oracle
 

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core import keys
-from leasehold.core.records import (
+from leasehold.core.words import keys
+from leasehold.core.words.records import (
     DeleteRecord,
     Field,
     HiddenRows,

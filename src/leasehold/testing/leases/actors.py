@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.core.drift import MILLION
-from leasehold.core.grantor import Grantor
-from leasehold.core.lease import NO_LEASE, Holder, Lease, Pass, Published
-from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.lease.drift import MILLION
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.holder import NO_LEASE, Holder, Lease, Pass, PublishedView
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 
 
@@ -33,7 +33,7 @@ class LocalClock(msgspec.Struct, frozen=True):
         return -(-(local_ns - self.offset_ns) * MILLION // (MILLION + self.drift_ppm))
 
 
-class View(msgspec.Struct, frozen=True):
+class LeaseCatalog(msgspec.Struct, frozen=True):
     """The catalog as far as the lease cares: its revision."""
 
     revision: Revision
@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True):
 
 # ---------------------------------------------------------------- the guard, one reading at a time
 
-Guard: TypeAlias = "Callable[[Published[View], Callable[[], int]], Pass[View] | None]"
+Guard: TypeAlias = "Callable[[PublishedView[LeaseCatalog], Callable[[], int]], Pass[LeaseCatalog] | None]"
 
 
 class Suspended(Exception):
@@ -62,9 +62,9 @@ class GuardRun:
         """Ghost: the newest change that had returned when this run began."""
         self.proceeded = Revision(0)
         """Ghost: the newest barrier that had proceeded when the clock was read."""
-        self._readings: list[Lease | View | int] = []
+        self._readings: list[Lease | LeaseCatalog | int] = []
 
-    def advance(self, guard: Guard, real_ns: int, proceeded: Revision) -> tuple[bool, "Pass[View] | None"]:
+    def advance(self, guard: Guard, real_ns: int, proceeded: Revision) -> tuple[bool, "Pass[LeaseCatalog] | None"]:
         """One reading more; whether the run has ended, and with what."""
         replay = _Replay(self.process, self._readings, real_ns)
         try:
@@ -80,7 +80,7 @@ class GuardRun:
 class _Replay:
     """Remembers the readings of one guard run and allows one new one."""
 
-    def __init__(self, process: "NodeProcess", readings: list[Lease | View | int], real_ns: int) -> None:
+    def __init__(self, process: "NodeProcess", readings: list[Lease | LeaseCatalog | int], real_ns: int) -> None:
         self._process = process
         self._readings = readings
         self._real_ns = real_ns
@@ -95,9 +95,9 @@ class _Replay:
         return reading
 
     @property
-    def view(self) -> View:
+    def view(self) -> LeaseCatalog:
         reading = self._next(lambda: self._process.view)
-        assert isinstance(reading, View)
+        assert isinstance(reading, LeaseCatalog)
         return reading
 
     def now_ns(self) -> int:
@@ -109,7 +109,7 @@ class _Replay:
         self.clock_was_read = True
         return self._process.clock.now_ns(self._real_ns)
 
-    def _next(self, fresh: Callable[[], Lease | View | int]) -> Lease | View | int:
+    def _next(self, fresh: Callable[[], Lease | LeaseCatalog | int]) -> Lease | LeaseCatalog | int:
         if self._at == len(self._readings):
             if self._spent:
                 raise Suspended
@@ -122,7 +122,7 @@ class _Replay:
 # ---------------------------------------------------------------- processes
 
 
-class Stage(Enum):
+class ActorStage(Enum):
     """Where a node process stands in its life."""
 
     JOINING = "joining"
@@ -134,7 +134,9 @@ class Stage(Enum):
 class NodeProcess:
     """One process of one node: it publishes a view and a lease, each by a single assignment."""
 
-    def __init__(self, *, number: int, node: NodeId, clock: LocalClock, view: View, previous: Incarnation) -> None:
+    def __init__(
+        self, *, number: int, node: NodeId, clock: LocalClock, view: LeaseCatalog, previous: Incarnation
+    ) -> None:
         self.number = number
         self.node = node
         self.clock = clock
@@ -144,7 +146,7 @@ class NodeProcess:
         self.previous = previous
         self.incarnation = Incarnation(0)
         self.holder: Holder | None = None
-        self.stage = Stage.JOINING
+        self.stage = ActorStage.JOINING
         self.stream: int | None = None
         """Which coordinator it talks to."""
         self.paused = False
@@ -170,7 +172,7 @@ class LeaderRecordSeen(msgspec.Struct, frozen=True):
     holder: int | None
 
 
-class Coordinator:
+class LeaseCoordinator:
     """One coordinator: a follower, a winner that has not taken office, or a leader, who may be one no more."""
 
     def __init__(self, *, number: int, clock: LocalClock) -> None:

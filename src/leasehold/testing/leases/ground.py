@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.barrier import Fail, Proceed
-from leasehold.core.grantor import (
+from leasehold.core.lease.barrier import Fail, Proceed
+from leasehold.core.lease.grantor import (
     AcceptSurrender,
     Grantor,
     GrantorEvent,
@@ -18,7 +18,7 @@ from leasehold.core.grantor import (
     ReportVerdict,
     SendGrant,
 )
-from leasehold.core.lease import (
+from leasehold.core.lease.holder import (
     Holder,
     HolderEvent,
     PublishLease,
@@ -26,16 +26,16 @@ from leasehold.core.lease import (
     SendSurrender,
     guard,
 )
-from leasehold.core.records import SettingsRecord
+from leasehold.core.words.records import SettingsRecord
 from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
 from leasehold.limits.lease import DRIFT_PPM, LEASE_DURATION_NS, LEASE_MARGIN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.leases.actors import (
-    Coordinator,
     Envelope,
     Guard,
     LeaderRecordSeen,
+    LeaseCoordinator,
     LocalClock,
     NodeProcess,
     Travelling,
@@ -88,7 +88,9 @@ class Ground:
         given += [TRUE_CLOCK] * (nodes + coordinators - len(given))
         self.parts = Parts() if parts is None else parts
         self.clocks = {NodeId(number + 1): given[number] for number in range(nodes)}
-        self.coordinators = [Coordinator(number=number, clock=given[nodes + number]) for number in range(coordinators)]
+        self.coordinators = [
+            LeaseCoordinator(number=number, clock=given[nodes + number]) for number in range(coordinators)
+        ]
         self.processes: list[NodeProcess] = []
         self.real_ns = 0
         self.oracle = Oracle(invariants, now_ns=lambda: self.real_ns, seed=seed, command=command)
@@ -110,15 +112,15 @@ class Ground:
 
     # ------------------------------------------------------------ engines
 
-    def now_ns(self, actor: NodeProcess | Coordinator) -> int:
+    def now_ns(self, actor: NodeProcess | LeaseCoordinator) -> int:
         """An actor's own clock."""
         return actor.clock.now_ns(self.real_ns)
 
-    def leads(self, coordinator: Coordinator) -> bool:
+    def leads(self, coordinator: LeaseCoordinator) -> bool:
         """Whether it leads, as far as its own clock can tell."""
         return self.now_ns(coordinator) < coordinator.leads_until_ns
 
-    def owns(self, coordinator: Coordinator) -> bool:
+    def owns(self, coordinator: LeaseCoordinator) -> bool:
         """Whether a transaction that compares its term would succeed."""
         return coordinator.term == self.record.term and self.record.holder == coordinator.number
 
@@ -133,7 +135,9 @@ class Ground:
                     if process.stream is not None and not process.cut:
                         self.send(process, process.stream, message)
 
-    def grantor_step(self, coordinator: Coordinator, event: GrantorEvent, envelope: Envelope | None = None) -> None:
+    def grantor_step(
+        self, coordinator: LeaseCoordinator, event: GrantorEvent, envelope: Envelope | None = None
+    ) -> None:
         """Feeds a grantor one event, of a message if it came in one, and does what it asks for."""
         grantor = coordinator.grantor
         assert grantor is not None
@@ -148,7 +152,7 @@ class Ground:
                 case AcceptSurrender():
                     pass  # the process has ended
 
-    def _verdict(self, coordinator: Coordinator, revision: Revision, verdict: Proceed | Fail) -> None:
+    def _verdict(self, coordinator: LeaseCoordinator, revision: Revision, verdict: Proceed | Fail) -> None:
         if isinstance(verdict, Fail):
             coordinator.unopened.append(revision)
             return
@@ -162,7 +166,7 @@ class Ground:
         self.oracle.check()
         return True
 
-    def retire(self, coordinator: Coordinator) -> None:
+    def retire(self, coordinator: LeaseCoordinator) -> None:
         """A coordinator forgets what it knew."""
         self.oracle.retired(coordinator.term)
         coordinator.retire()

@@ -7,8 +7,8 @@ steps of one actor anything else may happen: that is what a pause (SIGSTOP, a su
 
 import msgspec
 
-from leasehold.core.drift import outlast_ns
-from leasehold.core.grantor import (
+from leasehold.core.lease.drift import outlast_ns
+from leasehold.core.lease.grantor import (
     BarrierRequested,
     Grantor,
     IncarnationClosed,
@@ -20,7 +20,7 @@ from leasehold.core.grantor import (
     SettingsChanged,
     SurrenderReceived,
 )
-from leasehold.core.lease import (
+from leasehold.core.lease.holder import (
     Applied,
     Drained,
     GrantReceived,
@@ -28,20 +28,20 @@ from leasehold.core.lease import (
     SurrenderRequested,
     TimePassed,
 )
-from leasehold.core.lineage import GENESIS
-from leasehold.core.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.lineage import GENESIS
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.ids import Incarnation, NodeId, Revision, Term
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.testing.leases.actors import (
-    Coordinator,
+    ActorStage,
     Envelope,
     GuardRun,
     LeaderRecordSeen,
+    LeaseCatalog,
+    LeaseCoordinator,
     LocalClock,
     NodeProcess,
-    Stage,
     Travelling,
-    View,
 )
 from leasehold.testing.leases.ground import LEADERSHIP_MARGIN_NS, LEADERSHIP_NS, Ground, hash_session
 from leasehold.testing.news import Elected, Passed
@@ -59,7 +59,7 @@ class ScriptedWorld(Ground):
         self.real_ns += span_ns
         return self.did(f"{span_ns / 1e9:.6f}s pass")
 
-    def switch(self, actor: NodeProcess | Coordinator, fault: str, on: bool) -> bool:
+    def switch(self, actor: NodeProcess | LeaseCoordinator, fault: str, on: bool) -> bool:
         """Turns a fault on or off: `paused` (SIGSTOP), and of a process `cut` (off the network), `stuck`."""
         if getattr(actor, fault, on) is on:
             return False
@@ -78,7 +78,7 @@ class ScriptedWorld(Ground):
 
     # ------------------------------------------------------------ leadership
 
-    def look(self, coordinator: Coordinator) -> bool:
+    def look(self, coordinator: LeaseCoordinator) -> bool:
         """A coordinator reads the leader record, and notes when it first saw it as it is."""
         if coordinator.paused or coordinator.seen == self.record:
             return False
@@ -86,7 +86,7 @@ class ScriptedWorld(Ground):
         coordinator.seen_at_ns = self.now_ns(coordinator)
         return self.did(f"{coordinator.name} sees term {self.record.term} beat {self.record.beat}")
 
-    def campaign(self, coordinator: Coordinator) -> bool:
+    def campaign(self, coordinator: LeaseCoordinator) -> bool:
         """Takes the record it has seen unchanged for long enough; in office only after `take_office`."""
         now_ns = self.now_ns(coordinator)
         if coordinator.paused or coordinator.seen != self.record or self.leads(coordinator):
@@ -101,7 +101,7 @@ class ScriptedWorld(Ground):
         coordinator.leads_until_ns = now_ns + LEADERSHIP_NS
         return self.did(f"{coordinator.name} wins term {coordinator.term}")
 
-    def take_office(self, coordinator: Coordinator) -> bool:
+    def take_office(self, coordinator: LeaseCoordinator) -> bool:
         """Reads LM, the registrations and the largest duration, all after winning, and starts to grant."""
         if coordinator.paused or coordinator.grantor is not None or not self.leads(coordinator):
             return False
@@ -118,7 +118,7 @@ class ScriptedWorld(Ground):
         )
         return self.did(f"{coordinator.name} takes office, floor {self.latest}")
 
-    def send_beat(self, coordinator: Coordinator) -> bool:
+    def send_beat(self, coordinator: LeaseCoordinator) -> bool:
         """Reads the clock and sends the next beat; an earlier one without an answer is given up."""
         if coordinator.paused or not self.leads(coordinator):
             return False
@@ -126,7 +126,7 @@ class ScriptedWorld(Ground):
         coordinator.beat_committed = False
         return self.did(f"{coordinator.name} sends a beat")
 
-    def commit_beat(self, coordinator: Coordinator) -> bool:
+    def commit_beat(self, coordinator: LeaseCoordinator) -> bool:
         """The store takes the beat, if the record is still this leader's."""
         if coordinator.beat_sent_at_ns is None or coordinator.beat_committed or not self.owns(coordinator):
             return False
@@ -134,7 +134,7 @@ class ScriptedWorld(Ground):
         coordinator.beat_committed = True
         return self.did(f"beat {self.record.beat} of {coordinator.name} is stored")
 
-    def answer_beat(self, coordinator: Coordinator) -> bool:
+    def answer_beat(self, coordinator: LeaseCoordinator) -> bool:
         """The leader hears so: it leads until the sending time plus the duration."""
         sent_ns = coordinator.beat_sent_at_ns
         if coordinator.paused or sent_ns is None or not coordinator.beat_committed or not self.leads(coordinator):
@@ -145,7 +145,7 @@ class ScriptedWorld(Ground):
             self.grantor_step(coordinator, LeadershipExtended(until_ns=coordinator.leads_until_ns))
         return self.did(f"{coordinator.name} leads on")
 
-    def resign(self, coordinator: Coordinator) -> bool:
+    def resign(self, coordinator: LeaseCoordinator) -> bool:
         """A clean hand-over: it stops, then frees the record."""
         if coordinator.paused or not self.owns(coordinator):
             return False
@@ -153,14 +153,14 @@ class ScriptedWorld(Ground):
         self.record = LeaderRecordSeen(self.record.term, self.record.beat, None)
         return self.did(f"{coordinator.name} resigns")
 
-    def crash(self, coordinator: Coordinator) -> bool:
+    def crash(self, coordinator: LeaseCoordinator) -> bool:
         """A coordinator restarts and has forgotten everything."""
         self.retire(coordinator)
         return self.did(f"{coordinator.name} restarts")
 
     # ------------------------------------------------------------ what a leader does
 
-    def append(self, coordinator: Coordinator) -> bool:
+    def append(self, coordinator: LeaseCoordinator) -> bool:
         """A DDL becomes durable at a new revision; a leader's transaction compares its term."""
         if coordinator.paused or coordinator.grantor is None or not self.owns(coordinator):
             return False
@@ -169,7 +169,7 @@ class ScriptedWorld(Ground):
         coordinator.unopened.append(self.latest)
         return self.did(f"{coordinator.name} commits revision {self.latest}")
 
-    def open_barrier(self, coordinator: Coordinator, give_up_ns: int | None = None) -> bool:
+    def open_barrier(self, coordinator: LeaseCoordinator, give_up_ns: int | None = None) -> bool:
         """Opens the barrier of the oldest durable change that has none here; gives up that long after."""
         if coordinator.paused or coordinator.grantor is None or not coordinator.unopened:
             return False
@@ -181,14 +181,14 @@ class ScriptedWorld(Ground):
         self.grantor_step(coordinator, event)
         return self.did(f"{coordinator.name} opens barrier({revision})")
 
-    def judge(self, coordinator: Coordinator) -> bool:
+    def judge(self, coordinator: LeaseCoordinator) -> bool:
         """The leader's timer."""
         if coordinator.paused or coordinator.grantor is None or coordinator.grantor.next_deadline_ns() is None:
             return False
         self.grantor_step(coordinator, TimePassed())
         return self.did(f"{coordinator.name} judges its barriers")
 
-    def set_duration(self, coordinator: Coordinator, duration_ns: int) -> bool:
+    def set_duration(self, coordinator: LeaseCoordinator, duration_ns: int) -> bool:
         """ALTER CLUSTER SET: the largest outstanding duration is raised in the same transaction, before any grant."""
         if coordinator.paused or coordinator.grantor is None or not self.owns(coordinator):
             return False
@@ -206,7 +206,7 @@ class ScriptedWorld(Ground):
             number=self._processes_made,
             node=node,
             clock=self.clocks[node] if clock is None else clock,
-            view=View(self.latest if view is None else view),
+            view=LeaseCatalog(self.latest if view is None else view),
             previous=self.registered[node].incarnation,
         )
         self.processes.append(process)
@@ -216,14 +216,14 @@ class ScriptedWorld(Ground):
 
     def kill(self, process: NodeProcess) -> bool:
         """SIGKILL; what it sent stays on its way."""
-        process.stage = Stage.ENDED
+        process.stage = ActorStage.ENDED
         self.processes.remove(process)
         self.oracle.ended(process)
         return self.did(f"{process.name} is killed")
 
-    def close_older(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+    def close_older(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
         """Join, first step: the leader finds the lease of the older incarnation ended, and closes that."""
-        grantor = self._serving(process, coordinator, Stage.JOINING)
+        grantor = self._serving(process, coordinator, ActorStage.JOINING)
         if (
             grantor is None
             or not self.leads(coordinator)
@@ -239,9 +239,9 @@ class ScriptedWorld(Ground):
         self.grantor_step(coordinator, event)
         return self.did(f"{coordinator.name} closes incarnation {held.incarnation} of node {process.node}")
 
-    def write_join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+    def write_join(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
         """Join, second step: the incarnation is raised by compare-and-swap, under the leader's term."""
-        grantor = self._serving(process, coordinator, Stage.JOINING)
+        grantor = self._serving(process, coordinator, ActorStage.JOINING)
         if (
             grantor is None
             or not self.owns(coordinator)
@@ -256,9 +256,9 @@ class ScriptedWorld(Ground):
         self.registered[process.node] = Registered(incarnation=raised, session_hash=session_hash, member=False)
         return self.did(f"{coordinator.name} writes incarnation {raised} of {process.name}")
 
-    def finish_join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+    def finish_join(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
         """Join, last step: the leader knows, and the process hears; by any later leader too (same nonce, session)."""
-        grantor = self._serving(process, coordinator, Stage.JOINING)
+        grantor = self._serving(process, coordinator, ActorStage.JOINING)
         registered = self.registered[process.node]
         incarnation, session_hash = registered.incarnation, registered.session_hash
         if grantor is None or not self.leads(coordinator) or session_hash is None:
@@ -270,7 +270,7 @@ class ScriptedWorld(Ground):
             joined = IncarnationJoined(node=process.node, incarnation=incarnation, session_hash=session_hash)
             self.grantor_step(coordinator, joined)
         process.incarnation = process.previous = incarnation
-        process.stage = Stage.SERVING
+        process.stage = ActorStage.SERVING
         process.holder = self.parts.holder(
             node=process.node,
             incarnation=incarnation,
@@ -281,16 +281,16 @@ class ScriptedWorld(Ground):
         )
         return self.did(f"{process.name} has joined as incarnation {incarnation}")
 
-    def join(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+    def join(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
         """The whole join at once."""
         self.close_older(process, coordinator)
         return self.write_join(process, coordinator) and self.finish_join(process, coordinator)
 
-    def connect(self, process: NodeProcess, coordinator: Coordinator) -> bool:
+    def connect(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
         """A stream to a leader opens; what is under way on the old one stays there. The process enters the logical
         topology, if it is not in it; nothing is required of it but the floor, so that the lease alone is put to test.
         """
-        grantor = self._serving(process, coordinator, Stage.SERVING)
+        grantor = self._serving(process, coordinator, ActorStage.SERVING)
         if grantor is None:
             return False
         process.stream = coordinator.number
@@ -304,7 +304,7 @@ class ScriptedWorld(Ground):
 
     def timer(self, process: NodeProcess) -> bool:
         """The holder's timer runs."""
-        if process.paused or process.holder is None or process.stage is not Stage.SERVING:
+        if process.paused or process.holder is None or process.stage is not ActorStage.SERVING:
             return False
         due_ns = process.holder.next_deadline_ns()
         if due_ns is None or self.now_ns(process) < due_ns:
@@ -317,7 +317,7 @@ class ScriptedWorld(Ground):
         revision = Revision(process.view.revision + 1) if revision is None else revision
         if process.paused or process.stuck or process.cut or not process.view.revision < revision <= self.latest:
             return False
-        process.view = View(revision)
+        process.view = LeaseCatalog(revision)
         return self.did(f"{process.name} publishes view {revision}")
 
     def report(self, process: NodeProcess) -> bool:
@@ -330,17 +330,17 @@ class ScriptedWorld(Ground):
 
     def surrender(self, process: NodeProcess) -> bool:
         """A clean stop begins: no guard that starts from now on passes."""
-        if process.paused or process.holder is None or process.stage is not Stage.SERVING:
+        if process.paused or process.holder is None or process.stage is not ActorStage.SERVING:
             return False
-        process.stage = Stage.DRAINING
+        process.stage = ActorStage.DRAINING
         self.holder_step(process, SurrenderRequested())
         return self.did(f"{process.name} stops serving")
 
     def drained(self, process: NodeProcess) -> bool:
         """The last message goes out; as in an agent, guards may be under way: they look again before they pass."""
-        if process.paused or process.holder is None or process.stage is not Stage.DRAINING:
+        if process.paused or process.holder is None or process.stage is not ActorStage.DRAINING:
             return False
-        process.stage = Stage.ENDED
+        process.stage = ActorStage.ENDED
         self.holder_step(process, Drained())
         return self.did(f"{process.name} surrenders")
 
@@ -395,7 +395,7 @@ class ScriptedWorld(Ground):
         return [one for one in self.network if isinstance(one.message, kind) and one.process is process][-1]
 
     @staticmethod
-    def _serving(process: NodeProcess, coordinator: Coordinator, stage: Stage) -> Grantor | None:
+    def _serving(process: NodeProcess, coordinator: LeaseCoordinator, stage: ActorStage) -> Grantor | None:
         if process.paused or process.cut or coordinator.paused or process.stage is not stage:
             return None
         return coordinator.grantor

@@ -11,17 +11,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.core.lease import NO_LEASE
-from leasehold.core.messages import Surrender
+from leasehold.core.lease.holder import NO_LEASE
+from leasehold.core.words.messages import Surrender
 from leasehold.ids import NodeId, Revision
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.leases.actors import (
-    Coordinator,
+    ActorStage,
     Envelope,
+    LeaseCoordinator,
     LocalClock,
     NodeProcess,
-    Stage,
     Travelling,
 )
 from leasehold.testing.leases.ground import SETTINGS, Parts
@@ -41,7 +41,7 @@ DURATIONS_NS: Final = (SECOND_NS, 3 * SECOND_NS, 5 * SECOND_NS)
 T = TypeVar("T")
 
 
-class World(ScriptedWorld):
+class LeaseWorld(ScriptedWorld):
     """Three nodes and two coordinators at the mercy of `random`. `seed` is only named in failures."""
 
     def __init__(
@@ -114,16 +114,16 @@ class World(ScriptedWorld):
     def _one(self, among: list[T]) -> T | None:
         return self._random.choice(among) if among else None
 
-    def _process(self, *stages: Stage) -> NodeProcess | None:
+    def _process(self, *stages: ActorStage) -> NodeProcess | None:
         return self._one([one for one in self.processes if one.stage in stages])
 
-    def _coordinator(self) -> Coordinator:
+    def _coordinator(self) -> LeaseCoordinator:
         return self._random.choice(self.coordinators)
 
-    def _leader(self) -> Coordinator | None:
+    def _leader(self) -> LeaseCoordinator | None:
         return self._one([one for one in self.coordinators if one.grantor is not None])
 
-    def _both(self, do: Callable[[NodeProcess, Coordinator], bool], *stages: Stage) -> bool:
+    def _both(self, do: Callable[[NodeProcess, LeaseCoordinator], bool], *stages: ActorStage) -> bool:
         process, leader = self._process(*stages), self._leader()
         return process is not None and leader is not None and do(process, leader)
 
@@ -171,7 +171,7 @@ class World(ScriptedWorld):
         return envelope is not None and self.deliver(envelope)
 
     def _guard(self) -> bool:
-        serving = (Stage.SERVING, Stage.DRAINING)
+        serving = (ActorStage.SERVING, ActorStage.DRAINING)
         process = self._one([one for one in self.processes if one.guards or one.stage in serving])
         if process is None:
             return False
@@ -180,30 +180,30 @@ class World(ScriptedWorld):
         return self.begin_guard(process) is not None
 
     def _timer(self) -> bool:
-        process = self._process(Stage.SERVING)
+        process = self._process(ActorStage.SERVING)
         return process is not None and self.timer(process)
 
     def _publish(self) -> bool:
-        process = self._process(Stage.JOINING, Stage.SERVING, Stage.DRAINING)
+        process = self._process(ActorStage.JOINING, ActorStage.SERVING, ActorStage.DRAINING)
         return process is not None and self.publish(process, self.latest if self._chance(0.3) else None)
 
     def _report(self) -> bool:
-        process = self._process(Stage.SERVING, Stage.DRAINING)
+        process = self._process(ActorStage.SERVING, ActorStage.DRAINING)
         return process is not None and self.report(process)
 
     def _connect(self) -> bool:
-        process, leader = self._process(Stage.SERVING), self._leader()
+        process, leader = self._process(ActorStage.SERVING), self._leader()
         if process is None or leader is None or (process.stream == leader.number and self._chance(0.9)):
             return False
         return self.connect(process, leader)
 
     def _join(self) -> bool:
         do = self._random.choice((self.close_older, self.write_join, self.finish_join))
-        return self._both(do, Stage.JOINING)
+        return self._both(do, ActorStage.JOINING)
 
     def _start(self) -> bool:
         node = NodeId(self._random.randrange(NODES) + 1)
-        mine = [one for one in self.processes if one.node == node and one.stage is not Stage.ENDED]
+        mine = [one for one in self.processes if one.node == node and one.stage is not ActorStage.ENDED]
         # A second process of one node is a clone: a copied vault on another machine.
         if len(self.processes) >= PROCESSES_MAX or (mine and not self._chance(0.02)):
             return False
@@ -213,15 +213,15 @@ class World(ScriptedWorld):
         return True
 
     def _kill(self) -> bool:
-        process = self._process(*Stage)
-        likely = 0.5 if process is not None and process.stage is Stage.ENDED else 0.004
+        process = self._process(*ActorStage)
+        likely = 0.5 if process is not None and process.stage is ActorStage.ENDED else 0.004
         return process is not None and self._chance(likely) and self.kill(process)
 
     def _surrender(self) -> bool:
-        ready = self._process(Stage.DRAINING)
+        ready = self._process(ActorStage.DRAINING)
         if ready is not None:
             return self.drained(ready)
-        process = self._process(Stage.SERVING)
+        process = self._process(ActorStage.SERVING)
         return process is not None and self._chance(0.15) and self.surrender(process)
 
     def _switch_process(self) -> bool:
@@ -279,14 +279,14 @@ def run(
     parts: Parts | None = None,
     invariants: tuple[Invariant, ...] = INVARIANTS,
     command: str = REPRODUCE,
-) -> World:
+) -> LeaseWorld:
     """A world of this seed after so many steps; raises `InvariantViolated`, which names the seed and the step.
 
     `command` is what a failure tells to type, with `{seed}` and `{steps}` filled in.
     """
     random = Random(seed)  # noqa: S311 - not for secrets: a run must repeat exactly
     repeat = command.format(seed=seed, steps=steps)
-    made = World(random, parts=parts, invariants=invariants, seed=seed, command=repeat)
+    made = LeaseWorld(random, parts=parts, invariants=invariants, seed=seed, command=repeat)
     while made.oracle.step < steps:
         made.step()
     made.finish()

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from leasehold.core.data.facts import parse_name, relation_named, table_facts, view_facts
-from leasehold.core.statements import TableName
+from leasehold.core.words.statements import TableName
 from leasehold.errors import NotFound, Refused
 from leasehold.sql.parse import parse
 from leasehold.sql.views import resolve

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator
 from typing import Self
 
 from leasehold.core.data.fetches import fetch_segment
-from leasehold.core.messages import FetchTicket
-from leasehold.core.reconcile import OnDisk
-from leasehold.core.records import SegmentRecord
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import FetchTicket
+from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import LeaseholdError, Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.node.published import Published
+from leasehold.node.agent.published import Published
 from leasehold.wire.steps import run
 
 CONTENT = b"what the segment holds" * 10

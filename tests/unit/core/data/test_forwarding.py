@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.data.forwarding import Judgement, judge, judge_probed, patience_ns, probe_delay_ns
 from leasehold.core.data.peers import Peers, Probed
-from leasehold.core.messages import NodeStatus
+from leasehold.core.words.messages import NodeStatus
 from leasehold.limits.replication import (
     FORWARD_PATIENCE_MAX_NS,
     FORWARD_PATIENCE_MIN_NS,

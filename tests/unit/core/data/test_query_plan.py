@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.data.scan_plan import PlanLimits, plan_query
-from leasehold.core.messages import PlanQuery
+from leasehold.core.words.messages import PlanQuery
 from leasehold.errors import Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.statements import QUERY_TABLES_MAX

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from leasehold.core.codec import encode
+from leasehold.core.catalog.shelf import SEGMENTS, Shelf
 from leasehold.core.data.scan_plan import plan_scan
-from leasehold.core.messages import PlanScan
-from leasehold.core.records import ColumnStatistics, SegmentRecord
-from leasehold.core.shelf import SEGMENTS, Shelf
-from leasehold.core.statements import TableName
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import PlanScan
+from leasehold.core.words.records import ColumnStatistics, SegmentRecord
+from leasehold.core.words.statements import TableName
 from leasehold.errors import Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MIN

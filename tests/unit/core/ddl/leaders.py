@@ -8,9 +8,8 @@ from enum import Enum
 
 import msgspec
 
-from leasehold.core import ddl, keys
-from leasehold.core.barrier import Fail, Proceed
-from leasehold.core.claims import claims
+from leasehold.core import ddl
+from leasehold.core.ddl.claims import claims
 from leasehold.core.ddl.decision import Begins, decide_first_transaction
 from leasehold.core.ddl.effects import (
     Answer,
@@ -42,10 +41,12 @@ from leasehold.core.ddl.events import (
     TakenBack,
     TurnReached,
 )
+from leasehold.core.ddl.origin import Origin
 from leasehold.core.ddl.receipts import receipt
 from leasehold.core.ddl.run import StatementRun
-from leasehold.core.origin import Origin
-from leasehold.core.records import BarrierReceipt, Outcome
+from leasehold.core.lease.barrier import Fail, Proceed
+from leasehold.core.words import keys
+from leasehold.core.words.records import BarrierReceipt, Outcome
 from leasehold.errors import Refused
 from leasehold.ids import Term
 from tests.unit.core.ddl.lives import BOUND_NS, CONTEXT, ID, ORIGIN

@@ -1,8 +1,8 @@
 """Words that the tests of a statement's run share: a run over a catalog, driven step by step to a state."""
 
 from leasehold.core import ddl
-from leasehold.core.barrier import Fail, Proceed
-from leasehold.core.claims import claims
+from leasehold.core.catalog.plan import Context
+from leasehold.core.ddl.claims import claims
 from leasehold.core.ddl.decision import Begins, decide_first_transaction
 from leasehold.core.ddl.effects import CommitDecision
 from leasehold.core.ddl.events import (
@@ -18,11 +18,11 @@ from leasehold.core.ddl.events import (
     StatementAsked,
     TurnReached,
 )
+from leasehold.core.ddl.origin import Origin, hash_text
 from leasehold.core.ddl.run import StatementRun
 from leasehold.core.ddl.states import RunState
-from leasehold.core.origin import Origin, hash_text
-from leasehold.core.plan import Context
-from leasehold.core.records import BarrierReceipt, SettledHow, SettledNode
+from leasehold.core.lease.barrier import Fail, Proceed
+from leasehold.core.words.records import BarrierReceipt, SettledHow, SettledNode
 from leasehold.ids import Revision, Term
 from tests.unit.core.catalog_words import add, drop_table, hex_128
 from tests.unit.core.ddl_words import BOTH, ground

@@ -6,7 +6,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from leasehold.core.records import Outcome
+from leasehold.core.words.records import Outcome
 from tests.unit.core.ddl.leaders import Cut, World
 from tests.unit.core.ddl.lives import ADD, DROP, ID
 from tests.unit.core.ddl_words import BOTH, ground

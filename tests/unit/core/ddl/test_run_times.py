@@ -19,7 +19,7 @@ from leasehold.core.ddl.events import (
 )
 from leasehold.core.ddl.receipts import receipt
 from leasehold.core.ddl.run import StatementRun
-from leasehold.core.records import Outcome, Step, Waited
+from leasehold.core.words.records import Outcome, Step, Waited
 from leasehold.errors import Refused
 from leasehold.ids import Term
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS

@@ -42,8 +42,8 @@ from leasehold.core.ddl.events import (
     TurnReached,
 )
 from leasehold.core.ddl.receipts import receipt
-from leasehold.core.messages import Receipt
-from leasehold.core.records import Claim, Outcome
+from leasehold.core.words.messages import Receipt
+from leasehold.core.words.records import Claim, Outcome
 from leasehold.errors import Indefinite, OutcomeUnknown, Refused
 from tests.unit.core.ddl.lives import (
     ADD,

@@ -1,9 +1,9 @@
 """A catalog made by hand, for questions about it."""
 
-from leasehold.core import keys
-from leasehold.core.catalog import Catalog
-from leasehold.core.plan import put
-from leasehold.core.records import (
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.records import (
     DatabaseRecord,
     Field,
     GrantRecord,
@@ -17,7 +17,7 @@ from leasehold.core.records import (
     ViewColumn,
     ViewRecord,
 )
-from leasehold.core.statements import TableName
+from leasehold.core.words.statements import TableName
 from leasehold.ids import segment_transaction
 
 DAY_NS = 86_400_000_000_000

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from leasehold.core.catalog.shelf import SEGMENTS, Shelf
+from leasehold.core.ddl.settings import settings_rows
 from leasehold.core.questions.catalog import answer, is_large
-from leasehold.core.records import LargestLeaseRecord, Right
-from leasehold.core.settings import settings_rows
-from leasehold.core.shelf import SEGMENTS, Shelf
-from leasehold.core.statements import (
+from leasehold.core.words.records import LargestLeaseRecord, Right
+from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
     ShowCluster,

@@ -3,10 +3,8 @@
 import msgspec
 import pytest
 
-from leasehold.core.catalog import Catalog
-from leasehold.core.copies import Shortfall
-from leasehold.core.grantor import Held
-from leasehold.core.messages import ClusterStatus, Lacked, NodeRecovery, RecoveryProgress, SessionEnd, Silence
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.grantor import HeldLease
 from leasehold.core.questions.nodes import (
     NodeLiveness,
     node_status,
@@ -15,7 +13,9 @@ from leasehold.core.questions.nodes import (
     reported_recovery,
     segments_lacked,
 )
-from leasehold.core.records import SettledHow
+from leasehold.core.replicas.copies import Shortfall
+from leasehold.core.words.messages import ClusterStatus, Lacked, NodeRecovery, RecoveryProgress, SessionEnd, Silence
+from leasehold.core.words.records import SettledHow
 from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -34,7 +34,7 @@ TOLD = RecoveryProgress(
 )
 
 
-LEASE = Held(incarnation=1, session_hash=b"s", bound_ns=NOW_NS, applied=9, closed=None, required=9)
+LEASE = HeldLease(incarnation=1, session_hash=b"s", bound_ns=NOW_NS, applied=9, closed=None, required=9)
 AWAY = NodeLiveness(held=None, lease_end_ns=0, is_connected=False, recovery=None, join_wait_ns=0, seen="ALIVE")
 SERVING = msgspec.structs.replace(AWAY, held=LEASE, lease_end_ns=NOW_NS + SECOND_NS, is_connected=True)
 NEW, OUT, IN = node(1, incarnation=0), node(1), node(1, member=True)

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from rpds import HashTrieMap
 
-from leasehold.core.codec import encode
 from leasehold.core.questions import principals
-from leasehold.core.statements import OnCluster, OnDatabase, OnTable, OnView, ShowGrants, ShowPrincipals
+from leasehold.core.words.codec import encode
+from leasehold.core.words.statements import OnCluster, OnDatabase, OnTable, OnView, ShowGrants, ShowPrincipals
 from leasehold.errors import NotFound
 from tests.unit.core.questions.shop import CATALOG, ORDERS, RECENT, principal
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from leasehold.core import keys
 from leasehold.core.ddl import close, finish
 from leasehold.core.questions.procedures import RunningStatement, procedures
+from leasehold.core.words import keys
 from leasehold.limits.units import MILLISECOND_NS
 from tests.unit.core.catalog_words import Ground, create_database, create_table, drop_table, hex_128, receipt
 

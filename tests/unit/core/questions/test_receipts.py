@@ -1,8 +1,8 @@
 """Pages of receipts."""
 
 from leasehold.core.ddl import close
-from leasehold.core.messages import AskReceipts
 from leasehold.core.questions.receipts import receipts
+from leasehold.core.words.messages import AskReceipts
 from tests.unit.core.catalog_words import Ground, create_database, receipt
 
 

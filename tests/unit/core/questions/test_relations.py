@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.questions import relations
-from leasehold.core.statements import (
+from leasehold.core.words.statements import (
     Describe,
     DescribeDatabase,
     ShowDatabases,

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from leasehold.core.codec import encode
-from leasehold.core.messages import Rows
 from leasehold.core.questions.rows import pages as divided
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import Rows
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.statements import ROWS_PAGE_MAX
 

@@ -1,0 +1,119 @@
+"""`leasehold node remove` and `leasehold node adopt`: what becomes of a node's place in the cluster."""
+
+import asyncio
+from pathlib import Path
+
+from leasehold.cli.config import coordinator_addresses
+from leasehold.cli.login import connected
+from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
+from leasehold.client.coordinators import Coordinators
+from leasehold.client.locate import KEY_FILE
+from leasehold.core.membership.proofs import derive_keys
+from leasehold.core.words.messages import NodeRemoved, WaitingFor
+from leasehold.errors import typed
+from leasehold.limits.units import SECOND_NS
+from leasehold.node.directory.adoption import Adopted, adopt_directory
+from leasehold.wire import cluster_key
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.rpc import GrpcTransport
+
+
+def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output, timeout: str | None) -> None:
+    """Raises what the leader says."""
+    countdown = Countdown()
+
+    def waiting(message: WaitingFor) -> None:
+        countdown.update(message.nodes, message.at_most_ns)
+
+    with connected(Coordinators, directory, user, timeout=timeout) as cluster:
+        try:
+            removed = cluster.remove_node(name, force=force, on_wait=waiting)
+        finally:
+            countdown.done()
+    if output is Output.JSON:
+        show_json(
+            {
+                "node": removed.name,
+                "id": removed.node,
+                "revision": removed.revision,
+                "buckets": removed.buckets,
+                "lost_segments": removed.lost,
+                "already": removed.already,
+            }
+        )
+    else:
+        _tell_removed(removed)
+
+
+def _tell_removed(removed: NodeRemoved) -> None:
+    who = f"{removed.name} (id {removed.node})"
+    if removed.already:
+        say(f"{who} had been removed before")
+        return
+    say(f"{who} is removed from revision {removed.revision} on")
+    if removed.buckets:
+        note(f"{removed.buckets} buckets get another replica, as far as there are nodes for them")
+    if removed.lost:
+        note(f"the rows of {removed.lost} segments are lost: scans of their tables end with SEGMENTS_LOST")
+        note("`leasehold forget-lost TABLE` gives the rows of a table up that are lost, so that the rest can be read")
+    note(f"the name {removed.name} is free for a new node; its old directory can't join any more")
+
+
+def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None, output: Output) -> None:
+    """Raises what is wrong with the directory or the key, and what the leader says. Without a `key_file`, the key
+    beside the directory counts: there it lies in a cluster that `leasehold up` has made."""
+    coordinators, line = coordinator_addresses(coordinators), Line()
+    beside = directory.absolute().parent / KEY_FILE
+    file = key_file or (beside if beside.exists() else None)
+    keys = None if file is None else derive_keys(cluster_key.read(file))
+
+    def waiting(at_most_ns: int) -> None:
+        seconds = at_most_ns / SECOND_NS
+        line.show(f"waiting for the lease of its newest process to end, {seconds:.1f} s", "waiting")
+
+    async def run() -> Adopted:
+        return await adopt_directory(
+            directory,
+            coordinators,
+            transport=GrpcTransport(),
+            clock=BoottimeClock(),
+            entropy=SystemEntropy(),
+            on_wait=waiting,
+            keys=keys,
+        )
+
+    try:
+        adopted = asyncio.run(run())
+    finally:
+        line.done()
+    if output is Output.JSON:
+        show_json(
+            {
+                "node": adopted.name,
+                "id": adopted.node,
+                "incarnation": adopted.incarnation,
+                "before": adopted.before,
+                "changed": adopted.changed,
+                "kept": None if adopted.kept is None else str(adopted.kept),
+            }
+        )
+        return
+    if not adopted.changed:
+        say(f"{directory} is the newest directory of {adopted.name} (id {adopted.node}) already: nothing to adopt")
+        return
+    say(
+        f"{directory} goes on as {adopted.name} (id {adopted.node}): it was at incarnation {adopted.before},"
+        f" the newest is {adopted.incarnation}"
+    )
+    note(
+        f"`leasehold node start --dir {typed(directory)} ..` joins as the one after; every segment is verified, and"
+        " what it lacks is fetched. From that start on no other copy of this node can join; start no other one before"
+    )
+    if adopted.kept is not None:
+        say(f"all that was there is kept in {adopted.kept}")
+        note(
+            "what the cluster knows nothing of is deleted once the node serves, and stays in that folder alone:"
+            f" `leasehold node start --standalone --dir {typed(adopted.kept)}` shows it, and with --export gets its"
+            " rows. Delete the folder when nothing is missed"
+        )

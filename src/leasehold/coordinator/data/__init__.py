@@ -1,0 +1,1 @@
+"""Write transactions and queries of several processes, at the leader."""

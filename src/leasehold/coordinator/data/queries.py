@@ -1,0 +1,46 @@
+"""Queries that several processes run, each of which reads a part of a table: what is gone for one is gone for all.
+
+The first process that asks has the table's cutoff (`core/data/cutoff.py`) of that moment written down, and all others
+get the same, from later leaders too.
+"""
+
+from leasehold.coordinator.writer import Writer
+from leasehold.core.access.rights import check_request
+from leasehold.core.catalog.catalog import Catalog, check_through
+from leasehold.core.data.cutoff import cutoff_of, record_cutoff
+from leasehold.core.words import keys
+from leasehold.core.words.messages import AgreeCutoff, Cutoff
+from leasehold.core.words.operations import Change
+from leasehold.limits.queries import QUERIES_AT_ONCE, QUERY_KEPT_NS
+from leasehold.wire.ports import Clock
+
+
+class Queries:
+    """Of one leader."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+        # A new leader restarts the count of what it finds: no clock reading outlives its process.
+        self._asked = {keys.query(one.table, one.query): clock.now_ns() for one in writer.catalog.queries.values()}
+
+    async def agree(self, request: AgreeCutoff) -> Cutoff:
+        """The cutoff of a query on a table. Raises `NotFound` (TABLE_DROPPED), `Refused` (BUSY, BAD_MESSAGE)."""
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
+            check_through(request.through, catalog)
+            return record_cutoff(request, catalog)
+
+        await self._writer.submit(decide)
+        self._asked[keys.query(request.table, request.query)] = self._clock.now_ns()
+        return cutoff_of(request, self._writer.catalog)
+
+    async def expire(self) -> None:
+        """Forgets the queries that no process has asked about for QUERY_KEPT_NS."""
+        until_ns = self._clock.now_ns() - QUERY_KEPT_NS
+        gone = [key for key, asked_ns in self._asked.items() if asked_ns <= until_ns][:QUERIES_AT_ONCE]
+        if gone:
+            await self._writer.submit(lambda _: tuple(Change(key, None) for key in gone))
+            for key in gone:
+                del self._asked[key]

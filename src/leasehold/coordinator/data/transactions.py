@@ -1,0 +1,118 @@
+"""Write transactions at the leader (decided in `core/data/commit.py`)."""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.writer import Writer
+from leasehold.core.access.rights import check_request
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.commit import abort_transaction, commit_transaction, open_transaction
+from leasehold.core.ddl.origin import Origin
+from leasehold.core.replicas.copies import holders_if_few
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    CommitTransaction,
+    OpenTransaction,
+    TransactionFacts,
+)
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import TransactionState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import OutcomeUnknown, Refused
+from leasehold.ids import Revision, StatementId, TransactionId
+from leasehold.limits.segments import OPEN_TRANSACTIONS_MAX, TRANSACTION_TTL_NS
+from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+class WriteTransactions:
+    """Of one leader: opens them, commits or aborts them, and aborts those that stay open for too long."""
+
+    def __init__(self, writer: Writer, leasing: Leasing, clock: Clock) -> None:
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._opened: dict[TransactionId, int] = {}
+        # A new leader restarts the count of what it finds open: no clock reading outlives its process.
+        for transaction in writer.catalog.transactions.values():
+            if transaction.state is TransactionState.OPEN:
+                self._opened[transaction.id] = clock.now_ns()
+
+    async def open(
+        self, request: OpenTransaction, statement_of: Callable[[StatementId], Origin | None] = lambda _: None
+    ) -> TransactionFacts:
+        """Opens a write transaction, or says how the one of that id stands and gives it more time if it is open.
+
+        `statement_of` tells which other statement has an id.
+        """
+        if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
+            text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
+            raise Refused(text, code=ErrorCode.BUSY, hint="commit or abort some, or wait until they expire")
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
+            return open_transaction(request, catalog, statement_of(StatementId(request.transaction)))
+
+        await self._writer.submit(decide)
+        facts = self._transaction(request.transaction)
+        if facts.state is TransactionState.OPEN:
+            self._opened[request.transaction] = self._clock.now_ns()  # asked for again: its time starts anew
+        return facts
+
+    async def commit(self, request: CommitTransaction) -> TransactionFacts:
+        """Makes its segments visible at one revision."""
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            check_request(request, catalog)
+            live = self._leasing.live_incarnations(list(catalog.nodes))
+            keys_of = self._leasing.seals.keys.of_living(live)
+            return commit_transaction(request, catalog, incarnations=live, seal_keys=keys_of)
+
+        live = self._leasing.live_incarnations(list(self._writer.catalog.nodes))
+        await self._leasing.seals.hear_of(request.segments, live)
+        revision = await self._writer.submit(decide)
+        self._opened.pop(request.transaction, None)
+        facts, catalog = self._transaction(request.transaction, revision), self._writer.catalog
+        named = (catalog.segments.one((one.table, one.bucket), one.id) for one in request.segments)
+        if request.forgets and request.replaces:
+            log.warning("%d lost segments were forgotten at revision %d", len(request.replaces), facts.revision)
+        short = sum(1 for one in named if one is not None and holders_if_few(one, catalog) is not None)
+        return msgspec.structs.replace(facts, segments_short=short)
+
+    async def abort(self, request: AbortTransaction) -> TransactionFacts:
+        """Ends it without effect; the answer says if it had been committed before."""
+        await self._writer.submit(lambda catalog: abort_transaction(request.transaction, catalog))
+        self._opened.pop(request.transaction, None)
+        return self._transaction(request.transaction)
+
+    def _transaction(self, transaction: TransactionId, revision: Revision | None = None) -> TransactionFacts:
+        catalog = self._writer.catalog
+        record = catalog.transactions.get(transaction)
+        if record is None:
+            text = f"write transaction {transaction[:64]} is not known any more"
+            raise OutcomeUnknown(
+                text, code=ErrorCode.TRANSACTION_FORGOTTEN, hint="count the rows before you write them again"
+            )
+        return TransactionFacts(
+            transaction=transaction,
+            state=record.state,
+            rows=record.rows,
+            revision=revision if revision is not None else catalog.revision,
+        )
+
+    async def expire(self) -> None:
+        """Aborts writes that have been open for too long; the first expiry or commit wins, by comparison."""
+        now_ns = self._clock.now_ns()
+        for record in self._writer.catalog.transactions.values():
+            if record.state is TransactionState.OPEN:  # also those whose client was gone before the answer
+                self._opened.setdefault(record.id, now_ns)
+        for transaction, opened_ns in list(self._opened.items()):
+            if now_ns - opened_ns >= TRANSACTION_TTL_NS:
+                del self._opened[transaction]
+                record = self._writer.catalog.transactions.get(transaction)
+                if record is not None and record.state is TransactionState.OPEN:
+                    await self._writer.submit(lambda catalog, one=transaction: abort_transaction(one, catalog))

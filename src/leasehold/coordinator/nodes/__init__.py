@@ -1,0 +1,1 @@
+"""Nodes at the leader: registration, sessions, leases, the logical topology, removal."""

@@ -1,0 +1,316 @@
+"""Registration at the leader: ids, joins, the wait for a previous incarnation (decided in
+`core/membership/admission.py`)."""
+
+import contextlib
+import logging
+from collections.abc import Callable
+
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.nodes.proofs import Membership
+from leasehold.coordinator.writer import Decide, StoreDeclined, Writer
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.lease.drift import grant_bound_ns
+from leasehold.core.lease.grantor import IncarnationClosed, IncarnationJoined
+from leasehold.core.membership.admission import (
+    Admit,
+    Adopt,
+    AdoptAsked,
+    Fresh,
+    JoinerHistory,
+    KnownToken,
+    Reject,
+    Same,
+    WaitUntil,
+    closing,
+    decide_give_up,
+    has_never_joined,
+    spoken_protocol,
+)
+from leasehold.core.membership.admission import decide_adopt as adopt_decision
+from leasehold.core.membership.admission import decide_allocate as allocate_decision
+from leasehold.core.membership.admission import decide_join as join_decision
+from leasehold.core.membership.removal import tombstone
+from leasehold.core.membership.topology import counted
+from leasehold.core.words import keys
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.messages import (
+    Allocate,
+    AllocateAnswer,
+    AskIncarnation,
+    Join,
+    JoinAnswer,
+    JoinWait,
+    NewestIncarnation,
+)
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Corrupt, Definite, Indefinite, Refused
+from leasehold.ids import Incarnation, LineageHash, NodeId, Nonce, Revision
+from leasehold.limits.membership import ADOPT_FORGET_NS, ADOPT_POLL_NS, JOIN_ASK_AGAIN_NS, UNJOINED_KEPT_NS
+from leasehold.metastorage.contract import Compacted, MetaStorage
+from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+def _longest_ns(catalog: Catalog) -> int:
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    return max(catalog.settings.lease_duration_ns, catalog.largest_lease.duration_ns)
+
+
+class Registration:
+    """Answers `Allocate`, `Join` and `AskIncarnation`, after what they decide is durable. `connected` tells whether a
+    session of a node is open."""
+
+    def __init__(
+        self,
+        storage: MetaStorage,
+        writer: Writer,
+        leasing: Leasing,
+        clock: Clock,
+        connected: Callable[[NodeId], bool] = lambda _: False,
+        *,
+        membership: Membership | None = None,
+    ) -> None:
+        self._membership = membership or Membership(None)
+        self._storage = storage
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._connected = connected
+        self._first_bounds: dict[NodeId, tuple[Nonce, int]] = {}
+        self._waiting: dict[NodeId, tuple[int, int]] = {}
+        """Of whom a process asked to be let in and has to wait: when it asked last, and until when."""
+        self._adopting: dict[NodeId, tuple[AdoptAsked, int]] = {}
+        """Who asks for a node's incarnation since when, and when last."""
+        now_ns = clock.now_ns()
+        self._unjoined = {node.id: now_ns for node in writer.catalog.nodes.values() if has_never_joined(node)}
+        """The nodes that have an id and never joined: since when this leader knows of them, or when they last asked."""
+
+    async def allocate(self, request: Allocate) -> AllocateAnswer:
+        """The id of a token, the same one every time (INV-ID-1)."""
+        self._membership.check(request)
+        node = NodeId(0)
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal node
+            assert catalog.cluster is not None
+            assert catalog.counters is not None
+            decision = allocate_decision(request, catalog.cluster, catalog.counters, catalog.nodes.values())
+            match decision:
+                case Reject():
+                    raise _refused(decision)
+                case KnownToken():
+                    node = decision.node
+                    self._asked(node)
+                    return ()
+                case Fresh():
+                    node = decision.node.id
+                    record = put(keys.node(node), decision.node)
+                    return (record, put(keys.COUNTERS, decision.counters))
+
+        await self._submit(decide)
+        return AllocateAnswer(node=node)
+
+    async def join(self, request: Join) -> JoinAnswer | JoinWait:
+        """Lets a process in as the next incarnation, or says how long the previous one may still serve."""
+        self._membership.check(request)
+        lineage = await self._lineage_at(request)
+        answer: JoinAnswer | JoinWait | None = None
+
+        def joined(incarnation: Incarnation) -> JoinAnswer:
+            protocol = spoken_protocol(request)
+            assert protocol is not None, "validated before"
+            return JoinAnswer(incarnation=incarnation, history_known=lineage is not None, protocol=protocol)
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal answer
+            now_ns = self._clock.now_ns()
+            held = self._leasing.grantor.held(request.node)
+            assert catalog.cluster is not None
+            assert catalog.settings is not None
+            nonce, first_bound_ns = self._first_bounds.get(request.node, (None, None))
+            decision = join_decision(
+                request,
+                cluster=catalog.cluster,
+                nodes=catalog.nodes.values(),
+                history=JoinerHistory(latest=catalog.revision, lineage_at_applied=lineage),
+                held=held,
+                first_bound_ns=first_bound_ns if nonce == request.nonce else None,
+                # Renewals of a dead process may come late, one after the other, each within its bound.
+                alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
+                now_ns=now_ns,
+            )
+            self._waiting.pop(request.node, None)
+            match decision:
+                case Reject():
+                    self._first_bounds.pop(request.node, None)
+                    raise _refused(decision)
+                case Same(incarnation=incarnation):
+                    answer = joined(incarnation)
+                    return ()
+                case WaitUntil(bound_ns=bound_ns):
+                    if nonce != request.nonce:
+                        self._first_bounds[request.node] = (request.nonce, bound_ns)
+                    self._waiting[request.node] = (now_ns, bound_ns)
+                    self._asked(request.node)
+                    answer = JoinWait(wait_ns=bound_ns - now_ns)
+                    return ()
+                case Admit(node=admitted, previous=previous):
+                    if closing(held):
+                        # In this same step, so that nothing is granted to it again even if the write is unclear.
+                        self._leasing.step(IncarnationClosed(node=previous.id, incarnation=previous.incarnation))
+                    self._first_bounds.pop(request.node, None)
+                    answer = joined(admitted.incarnation)
+                    record = put(keys.node(admitted.id), admitted)
+                    return (record, counted(catalog)) if previous.member else (record,)
+
+        await self._submit(decide)
+        assert answer is not None
+        return answer
+
+    def _asked(self, node: NodeId) -> None:
+        """Its process lives: an id that it may be about to join with is kept."""
+        if node in self._unjoined:
+            self._unjoined[node] = self._clock.now_ns()
+
+    async def give_up(self) -> None:
+        """Gives up ids of nodes that never joined, as `decide_give_up` says; the rest at the next call."""
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            due = decide_give_up(catalog.nodes, self._unjoined, self._clock.now_ns())
+            return tuple(change for node in due for change in tombstone(node, catalog))
+
+        if any(self._clock.now_ns() - since_ns >= UNJOINED_KEPT_NS for since_ns in self._unjoined.values()):
+            await self._writer.submit(decide)
+
+    def join_wait_ns(self, node: NodeId, now_ns: int) -> int:
+        """How long a process of the node has to wait at most before it is let in; 0 while none asks."""
+        asked_ns, until_ns = self._waiting.get(node, (0, 0))
+        return max(0, until_ns - now_ns) if now_ns - asked_ns < 2 * JOIN_ASK_AGAIN_NS else 0
+
+    async def newest_incarnation(self, request: AskIncarnation) -> NewestIncarnation | JoinWait:
+        """Which incarnation a directory may take that is an older copy of its node's, once no process of that lives."""
+        self._membership.check(request)
+        answer: NewestIncarnation | JoinWait | None = None
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal answer
+            now_ns = self._clock.now_ns()
+            assert catalog.cluster is not None
+            assert catalog.settings is not None
+            first = self._first_asked(request.node, now_ns)
+            decision = adopt_decision(
+                request,
+                cluster=catalog.cluster,
+                node=catalog.nodes.get(request.node),
+                held=self._leasing.grantor.held(request.node),
+                connected=self._connected(request.node),
+                first=first,
+                alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
+                now_ns=now_ns,
+            )
+            match decision:
+                case Reject():
+                    self._adopting.pop(request.node, None)
+                    raise _refused(decision)
+                case WaitUntil(bound_ns=bound_ns):
+                    asked = first or AdoptAsked(since_ns=now_ns, bound_ns=bound_ns)
+                    self._adopting[request.node] = (asked, now_ns)
+                    answer = JoinWait(wait_ns=max(ADOPT_POLL_NS, bound_ns - now_ns))
+                case Adopt(node=node):
+                    self._adopting.pop(request.node, None)
+                    answer = NewestIncarnation(incarnation=node.incarnation, name=node.name)
+            return ()
+
+        await self._submit(decide)
+        assert answer is not None
+        return answer
+
+    def _first_asked(self, node: NodeId, now_ns: int) -> AdoptAsked | None:
+        known = self._adopting.get(node)
+        return None if known is None or now_ns - known[1] > ADOPT_FORGET_NS else known[0]
+
+    async def _submit(self, decide: Decide) -> None:
+        """What the store declines is not about this node: it asks again."""
+        try:
+            await self._writer.submit(decide)
+        except StoreDeclined as error:
+            raise Indefinite(f"the meta storage declines: {error.text}", hint="the node asks again") from error
+
+    def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
+        """Hears a new incarnation from the instant its join is durable: who asked may have given up meanwhile, and
+        the next command may be a second join of the same node."""
+        for change in batch.changes:
+            if not change.key.startswith(keys.NODES):
+                continue
+            node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
+            held = self._leasing.grantor.held(node.id)
+            if has_never_joined(node):
+                self._unjoined.setdefault(node.id, self._clock.now_ns())
+            elif self._unjoined.pop(node.id, None) is not None and node.removed:
+                log.warning("node %d (%s) has never joined: its id is given up", node.id, node.name)
+            if node.removed:
+                continue
+            if node.session_hash is not None and node.incarnation > (0 if held is None else held.incarnation):
+                log.info(
+                    "node %d (%s) joins as incarnation %d at %s", node.id, node.name, node.incarnation, node.address
+                )
+                self._leasing.step(
+                    IncarnationJoined(node=node.id, incarnation=node.incarnation, session_hash=node.session_hash)
+                )
+
+    async def _lineage_at(self, request: Join) -> LineageHash | None:
+        """The cluster's hash at the joiner's applied revision; None where it can't be read any more, or not yet."""
+        if request.applied == 0:
+            return GENESIS
+        if request.applied > self._writer.catalog.revision:
+            return None
+        try:
+            found = await self._storage.get(keys.LINEAGE, request.applied)
+        except Compacted as error:
+            return await self._lineage_before(error.minimum, request)
+        except Definite as error:  # a store that has failed says so definitely, but not about this node
+            raise _unreadable(error) from error
+        if found is None or found.modified != request.applied:
+            raise _never_applied(request.applied)
+        return LineageHash(found.value)
+
+    async def _lineage_before(self, minimum: Revision, request: Join) -> LineageHash | None:
+        """The hash below MM, where it can be told still: by the key's own value if it has not changed since, else at
+        MM - 1 by whether the changes of revision MM lead from the joiner's hash to the one there."""
+        try:
+            found = await self._storage.get(keys.LINEAGE, minimum)
+            if found is None or found.modified < request.applied:
+                raise _never_applied(request.applied)
+            if found.modified == request.applied:
+                return LineageHash(found.value)
+            if request.applied != minimum - 1:
+                return None
+            async with contextlib.aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, minimum)) as batches:
+                first = await anext(batches)
+        except Compacted:
+            return None
+        except Definite as error:
+            raise _unreadable(error) from error
+        assert first.revision == minimum, "the lineage was written there"
+        follows = next_lineage(request.lineage, first.changes) == found.value
+        return request.lineage if follows else LineageHash(b"")  # no hash that we know, but not the joiner's
+
+
+def _unreadable(error: Definite) -> Indefinite:
+    return Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again")
+
+
+def _never_applied(revision: Revision) -> Corrupt:
+    return Corrupt(
+        f"revision {revision} is not one that a node could have applied",
+        code=ErrorCode.DIVERGED,
+        hint="restore this node's own directory, or start with an empty one and another --name",
+    )
+
+
+def _refused(decision: Reject) -> Definite:
+    return Refused(decision.text, code=decision.code, hint=decision.hint)

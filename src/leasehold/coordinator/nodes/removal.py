@@ -1,0 +1,213 @@
+"""Removing nodes: waits for a node's lease, then writes its tombstone (decided in `core/membership/removal.py`).
+
+A removal that has begun goes on, whoever asked for it has gone meanwhile; who asks again joins it. The node is told
+once the tombstone is durable. Whatever refuses it before that leaves the node as it is: without a lease for a moment,
+then a member again.
+
+The tombstone is decided on what a census has counted on a thread, and on the few records that have changed since; where
+these are many, or another node was removed meanwhile, there is a census anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.upkeep.receipts import insist
+from leasehold.coordinator.writer import Writer
+from leasehold.core.access.rights import check_request
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.grantor import IncarnationClosed, MemberLeft
+from leasehold.core.lease.grantor import RemovalCommitted as RemovalDurable
+from leasehold.core.membership.removal import (
+    check_allowed,
+    find_node,
+    tombstone,
+)
+from leasehold.core.replicas.census import Census, ChangesSince, census, recounted
+from leasehold.core.words import keys
+from leasehold.core.words.messages import NodeRemoved, RemoveNode, WaitingFor
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import NodeRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Indefinite, LeaseholdError, NotLeader, Refused, Unreachable
+from leasehold.ids import NodeId, StatementId
+from leasehold.limits.membership import RECOUNTED_MAX, REMOVAL_CENSUSES_MAX, REMOVALS_MAX
+from leasehold.limits.statements import PROGRESS_INTERVAL_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.wire.ports import Clock, Threads
+
+log = logging.getLogger(__name__)
+
+
+class Removal:
+    """Of one leader. `end_session` tells a node's process why it must end, if one is connected."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        leasing: Leasing,
+        clock: Clock,
+        threads: Threads,
+        group: asyncio.TaskGroup,
+        *,
+        end_session: Callable[[NodeId, LeaseholdError], None],
+        recounted_max: int = RECOUNTED_MAX,
+    ) -> None:
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._threads = threads
+        self._group = group
+        self._end_session = end_session
+        self._recounted_max = recounted_max
+        self._running: dict[NodeId, asyncio.Future[NodeRemoved]] = {}
+        self._leaving: set[NodeId] = set()
+        self._since: dict[NodeId, ChangesSince] = {}
+
+    def leaving(self, node: NodeId) -> bool:
+        """Whether it is on its way out: it does not come back into the logical topology."""
+        return node in self._leaving
+
+    def all_leaving(self) -> frozenset[NodeId]:
+        """All of them."""
+        return frozenset(self._leaving)
+
+    async def stream(self, request: RemoveNode) -> AsyncGenerator[WaitingFor | NodeRemoved, None]:
+        """Removes a node: whom it waits for, then how it ended. One that is removed already is told so."""
+        catalog = self._writer.catalog
+        node = find_node(request.name, request.node, catalog)
+        if node.removed:
+            yield NodeRemoved(node=node.id, name=node.name, revision=catalog.revision, buckets=0, lost=0, already=True)
+            return
+        answer = self._running.get(node.id) or self._begin(node.id, request)
+        while not answer.done():
+            await asyncio.wait([answer], timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
+            left_ns = self._lease_left_ns(node.id)
+            if left_ns and not answer.done():
+                yield WaitingFor(statement_id=StatementId(""), nodes=(node.name,), at_most_ns=left_ns)
+        if answer.cancelled():
+            raise Indefinite("the coordinator stopped during the removal", hint="ask again: the next one tells")
+        yield answer.result()
+
+    def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
+        """Hears of a tombstone from the instant it is durable."""
+        for since in self._since.values():
+            since.hear((change.key for change in batch.changes), catalog)
+        for change in batch.changes:
+            if not change.key.startswith(keys.NODES):
+                continue
+            node = _node(change.key, catalog)
+            if node.removed and self._leasing.grantor.held(node.id) is not None:
+                self._leasing.step(RemovalDurable(node=node.id))
+                self._end_session(node.id, _removed(node))
+
+    # ------------------------------------------------------------ one removal
+
+    def _begin(self, node: NodeId, request: RemoveNode) -> "asyncio.Future[NodeRemoved]":
+        if len(self._running) >= REMOVALS_MAX:
+            text = f"{REMOVALS_MAX} nodes are being removed"
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again in a moment")
+        answer: asyncio.Future[NodeRemoved] = asyncio.get_running_loop().create_future()
+        work = self._run(node, request, answer)
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError as error:  # the group is ending: so is this leader
+            work.close()
+            raise NotLeader("this leadership is ending", hint="ask another coordinator, or again soon") from error
+        self._running[node] = answer
+        # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
+        task.add_done_callback(lambda _: (answer.cancel(), self._running.pop(node, None)))
+        return answer
+
+    async def _run(self, node: NodeId, request: RemoveNode, answer: "asyncio.Future[NodeRemoved]") -> None:
+        try:
+            removed = await self._remove(node, request)
+        except LeaseholdError as error:
+            if node in self._leaving:
+                self._leaving.discard(node)
+                # It had no answer to what it asked meanwhile.
+                self._end_session(node, _being_removed(self._writer.catalog.nodes[node]))
+            answer.set_exception(error)
+            answer.exception()  # whoever asked may be gone: nobody else needs it
+        else:
+            self._leaving.discard(node)
+            answer.set_result(removed)
+        finally:
+            self._since.pop(node, None)
+
+    async def _remove(self, node: NodeId, request: RemoveNode) -> NodeRemoved:
+        found = await self._count(node)
+        check_allowed(found, self._writer.catalog, force=request.force)
+        self._leaving.add(node)
+        self._leasing.step(MemberLeft(node=node, incarnation=self._writer.catalog.nodes[node].incarnation))
+        lost: Census | None = None
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal lost
+            check_request(request, catalog)
+            record = catalog.nodes[node]
+            if record.removed or self._lease_left_ns(node):  # a new process has got a lease meanwhile
+                return ()
+            since = self._since[node].with_more(self._writer.drafted, catalog)
+            if since.is_too_much:
+                return ()
+            lost = recounted(found, since.touched, catalog)
+            check_allowed(lost, catalog, force=request.force)
+            held = self._leasing.grantor.held(node)
+            if held is not None and held.closed is None:
+                # In this same step, so that no commit counts on it any more, even if the write is unclear.
+                self._leasing.step(IncarnationClosed(node=node, incarnation=held.incarnation))
+                # It would only be told that it is closed, and comes back to be told the rest.
+                self._end_session(node, _being_removed(record))
+            return tombstone(record, catalog)
+
+        for _ in range(REMOVAL_CENSUSES_MAX):
+            await self._until_lease_ended(node)
+            if self._since[node].is_too_much:
+                found = await self._count(node)
+            # Its incarnation is closed by now, and serves never again: so it is written as soon as there is room.
+            revision = await insist(self._writer, self._clock, decide, f"the removal of node {node}")
+            record = self._writer.catalog.nodes[node]
+            if record.removed:
+                break
+        else:
+            text = f"the tables of node {node} change faster than its segments are counted"
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again when less is written")
+        counted = lost or found
+        log.info("node %d (%s) was removed at revision %d", node, record.name, revision)
+        return NodeRemoved(
+            node=node, name=record.name, revision=revision, buckets=len(counted.buckets), lost=counted.lost
+        )
+
+    async def _count(self, node: NodeId) -> Census:
+        """As of now; what changes from here on is noted."""
+        self._since[node] = ChangesSince(self._recounted_max)
+        # Up to all buckets and their segments: not on the loop that grants leases.
+        return await self._threads.run(partial(census, node, self._writer.catalog))
+
+    async def _until_lease_ended(self, node: NodeId) -> None:
+        while left_ns := self._lease_left_ns(node):
+            await self._clock.sleep_until(self._clock.now_ns() + left_ns)
+
+    def _lease_left_ns(self, node: NodeId) -> int:
+        """How long its process may still serve; 0 once it is closed or its bound has passed."""
+        held = self._leasing.grantor.held(node)
+        return 0 if held is None or held.closed is not None else max(0, held.bound_ns - self._clock.now_ns())
+
+
+def _node(key: bytes, catalog: Catalog) -> NodeRecord:
+    return catalog.nodes[NodeId(int(key.removeprefix(keys.NODES)))]
+
+
+def _being_removed(node: NodeRecord) -> Unreachable:
+    return Unreachable(f"node {node.id} ({node.name}) is being removed", hint="the node asks again")
+
+
+def _removed(node: NodeRecord) -> Refused:
+    return Refused(
+        f"node {node.id} ({node.name}) is removed from the cluster",
+        code=ErrorCode.REMOVED,
+        hint="move this directory away and start with an empty one: the machine is another node then",
+    )

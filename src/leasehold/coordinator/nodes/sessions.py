@@ -1,0 +1,404 @@
+"""Sessions: one stream per node process, with renewals and acknowledgements in, grants and whole revisions out."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
+from typing import NamedTuple, TypeAlias, assert_never
+
+import msgspec
+
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.nodes.queues import Outbox, ReportQueue
+from leasehold.coordinator.nodes.topology import Topology
+from leasehold.coordinator.upkeep.retention import Retaining, same_as
+from leasehold.coordinator.writer import StoreDeclined
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.grantor import SurrenderReceived
+from leasehold.core.membership.speaker import check_speaker
+from leasehold.core.replicas.reports import Report
+from leasehold.core.words import keys
+from leasehold.core.words.messages import (
+    ChallengeCoordinator,
+    CoordinatorProof,
+    Message,
+    OpenSession,
+    RecoveryFinished,
+    RecoveryProgress,
+    Renewal,
+    SegmentsHeld,
+    SegmentsMissing,
+    SessionEnd,
+    SessionOpened,
+    Silence,
+    Surrender,
+    TableCleaned,
+    Watched,
+    WatchFailed,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
+from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
+from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
+from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
+from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS, SESSION_IDLE_NS, SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
+from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorage, StorageStatus
+from leasehold.wire.ports import Clock, Duplex
+from leasehold.wire.tasks import BoundedWaits
+
+Acknowledge = Callable[[Report], Awaitable[None]]
+Prove: TypeAlias = Callable[[ChallengeCoordinator], CoordinatorProof]
+Spoken: TypeAlias = Renewal | Surrender | RecoveryFinished | RecoveryProgress | Report
+"""What a node says on its session, once it is open."""
+
+log = logging.getLogger(__name__)
+
+
+class _Open(msgspec.Struct):
+    session: Session
+    incarnation: Incarnation
+    heard_ns: int
+    outbox: Outbox
+    reports: ReportQueue
+    opened: asyncio.Event
+    """Set once the answer to its opening is in the outbox."""
+    recovered: asyncio.Event
+    ended: asyncio.Event
+    finished: RecoveryFinished | None = None
+    """The newest one, until it is looked at: it is repeated with a later revision."""
+    error: LeaseholdError | None = None
+    """What the node is told at its end, if that is no end in order."""
+    disk_full: bool = False
+    how: str = "CLOSED"
+    """How it ends (`SessionEnd`)."""
+
+    def heard_full(self, renewal: Renewal) -> None:
+        """Whether the node's disk is full: said in the log when it changes."""
+        if renewal.disk_full and not self.disk_full:
+            log.warning("node %d says that its disk is full: it takes no rows until there is space", renewal.node)
+        elif self.disk_full and not renewal.disk_full:
+            log.info("the disk of node %d takes writes again", renewal.node)
+        self.disk_full = renewal.disk_full
+
+    def reply(self, message: Message) -> None:
+        """Hands a message to this stream; one that does not read is cut off."""
+        try:
+            self.outbox.put(message)
+        except asyncio.QueueFull:
+            self.how = "NO_ANSWER"
+            self.ended.set()
+
+
+class _Ended(NamedTuple):
+    incarnation: Incarnation
+    how: str
+    at_ns: int
+
+
+class Sessions:
+    """All open sessions of this leader. `live_keys` tells how many keys a snapshot would have, `prove` answers a node
+    that asks for a proof before it says who it is."""
+
+    def __init__(
+        self,
+        storage: MetaStorage,
+        term: Term,
+        catalog: Callable[[], Catalog],
+        acknowledge: Acknowledge,
+        *,
+        clock: Clock,
+        topology: Topology,
+        retaining: Retaining,
+        live_keys: Callable[[], int],
+        prove: Prove,
+    ) -> None:
+        self._storage = storage
+        self._term = term
+        self._catalog = catalog
+        self._acknowledge = acknowledge
+        self._clock = clock
+        self._topology = topology
+        self._retaining = retaining
+        self._live_keys = live_keys
+        self._prove = prove
+        self._open: dict[NodeId, _Open] = {}
+        self._began_ns = clock.now_ns()
+        self._ended: dict[NodeId, _Ended] = {}
+        self._unopened = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
+
+    def connected(self, node: NodeId) -> bool:
+        """Whether a session of the node's newest incarnation is open; a hint for people, never a proof."""
+        one, record = self._open.get(node), self._catalog().nodes.get(node)
+        return one is not None and record is not None and one.incarnation == record.incarnation
+
+    def silences(self) -> tuple[Silence, ...]:
+        """How long ago a message came on each session that is open."""
+        now_ns = self._clock.now_ns()
+        return tuple(
+            Silence(node=node, silent_ns=now_ns - one.heard_ns)
+            for node, one in sorted(self._open.items())
+            if self.connected(node)
+        )
+
+    def disks_full(self) -> tuple[NodeId, ...]:
+        """The nodes that say on their session that their disk takes no writes."""
+        return tuple(node for node, one in sorted(self._open.items()) if one.disk_full and self.connected(node))
+
+    def ends(self) -> tuple[SessionEnd, ...]:
+        """How the last session ended of each node that has none now; of its newest incarnation."""
+        now_ns, nodes = self._clock.now_ns(), self._catalog().nodes
+        return tuple(
+            SessionEnd(node=node, how=one.how, ago_ns=now_ns - one.at_ns)
+            for node, one in sorted(self._ended.items())
+            if node not in self._open and (known := nodes.get(node)) is not None
+            if not known.removed and known.incarnation == one.incarnation
+        )
+
+    def absent_since_ns(self, node: NodeId) -> int | None:
+        """Since when no session of its newest incarnation is open, as far as this leader knows; None while one is."""
+        if self.connected(node):
+            return None
+        ended = self._ended.get(node)
+        return self._began_ns if ended is None else ended.at_ns
+
+    async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
+        """Serves one stream until either side ends it, or nothing has been heard of it for too long (R20)."""
+        opening = await self._opening(duplex)
+        check_speaker(opening, self._catalog())
+        one = _Open(
+            session=opening.session,
+            incarnation=opening.incarnation,
+            heard_ns=self._clock.now_ns(),
+            outbox=Outbox(),
+            reports=ReportQueue(),
+            opened=asyncio.Event(),
+            recovered=asyncio.Event(),
+            ended=asyncio.Event(),
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._watch(opening, one))]
+                await asyncio.sleep(0)  # the watch has begun, and only now LM is read (R5)
+                with _asking_the_store():
+                    status = await self._storage.status()
+                self._register(opening, one, status, leasing)
+                tasks += [
+                    group.create_task(self._receive(duplex, opening, leasing, one)),
+                    group.create_task(_forward(one, duplex)),
+                    group.create_task(self._acknowledge_in_turn(one)),
+                    group.create_task(self._finish_in_turn(one)),
+                    group.create_task(self._end_if_silent(opening, one)),
+                ]
+                await one.ended.wait()
+                for task in tasks:
+                    task.cancel()
+            if one.error is not None:
+                raise one.error
+        except BaseExceptionGroup as errors:
+            gravest_error = gravest(errors)
+            if not isinstance(gravest_error, Unreachable):
+                one.how = "REFUSED"
+                raise gravest_error from errors
+            # Otherwise the node is gone or cut off: its lease runs out, and it comes back by itself.
+            if one.how != "SURRENDERED":
+                one.how = self._how_broken(one)
+        finally:
+            if self._open.get(opening.node) is one:
+                del self._open[opening.node]
+                self._ended[opening.node] = _Ended(one.incarnation, one.how, self._clock.now_ns())
+
+    def _how_broken(self, one: _Open) -> str:
+        """The transport tells no reason. The connection of a process that has ended breaks at once: its kernel closes
+        it. The keepalive breaks that of a silent one, not before KEEPALIVE_TIMEOUT_NS have passed without a message."""
+        silent_ns = self._clock.now_ns() - one.heard_ns
+        return "GONE" if silent_ns < KEEPALIVE_TIMEOUT_NS else "NO_ANSWER"
+
+    async def _opening(self, duplex: Duplex) -> OpenSession:
+        """The first message of a stream, or the one after a challenge; within SESSION_OPENING_NS."""
+        try:
+            async with self._unopened.wait():
+                opening = await duplex.receive()
+                if isinstance(opening, ChallengeCoordinator):
+                    await duplex.send(self._prove(opening))
+                    opening = await duplex.receive()
+        except TimeoutError as error:
+            text = "nobody has said whose session this is"
+            raise Unreachable(text, code=ErrorCode.SILENT, hint="the node asks again") from error
+        if not isinstance(opening, OpenSession):
+            raise Refused("a session begins with who speaks", code=ErrorCode.BAD_MESSAGE, hint="upgrade the node")
+        return opening
+
+    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus, leasing: Leasing) -> None:
+        """Nothing else runs meanwhile: no newer process can have come in between."""
+        catalog = self._catalog()
+        check_speaker(opening, catalog)
+        if opening.watch_from > status.latest + 1:
+            raise Refused(
+                f"a watch from revision {opening.watch_from}, the newest one is {status.latest}",
+                code=ErrorCode.AHEAD_OF_CLUSTER,
+                hint="the meta storage may have been restored from an older backup",
+            )
+        assert catalog.settings is not None
+        older = self._open.get(opening.node)
+        if older is not None:
+            older.ended.set()  # the same process has come back on a new stream
+        self._retaining.followed(opening.node, opening.watch_from, status.latest)
+        one.outbox.put(
+            SessionOpened(
+                term=self._term,
+                renew_every_ns=RENEWAL_INTERVAL_NS,
+                latest=status.latest,
+                minimum=status.minimum,
+                live_keys=self._live_keys(),
+                catch_up_difference=catalog.settings.catch_up_difference,
+                member=catalog.nodes[opening.node].member,
+            )
+        )
+        leasing.seals.keys.learn(opening.node, opening.incarnation, opening.seal_key)
+        self._open[opening.node] = one
+        one.opened.set()
+
+    def end(self, node: NodeId, error: LeaseholdError) -> None:
+        """Ends the session of a node, if one is open; the node is told why."""
+        one = self._open.get(node)
+        if one is not None:
+            one.error, one.how = error, "REFUSED"
+            one.ended.set()
+
+    async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: _Open) -> None:
+        while True:
+            message = await duplex.receive()
+            one.heard_ns = self._clock.now_ns()
+            if message is None:
+                break
+            if not isinstance(message, Spoken):
+                raise Refused(f"a {type(message).__name__} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+            _check_own(message, opening)
+            await self._take(message, leasing, one)
+        one.ended.set()
+
+    async def _take(self, message: Spoken, leasing: Leasing, one: _Open) -> None:
+        match message:
+            case Renewal():
+                one.heard_full(message)
+                leasing.renew(message, one.reply)
+            case Surrender():
+                one.how = "SURRENDERED"
+                leasing.step(SurrenderReceived(surrender=message), one.reply)
+                self._topology.surrendered()
+            case RecoveryFinished():
+                one.finished = message
+                one.recovered.set()
+            case RecoveryProgress():
+                self._topology.progressed(message)
+            case SegmentsHeld() | SegmentsMissing() | TableCleaned():
+                if not isinstance(message, TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
+                    text = f"a report of {len(message.segments)} segments, over {SEGMENTS_PER_REPORT_MAX}"
+                    raise Refused(text, code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
+                    await one.reports.put(message)
+            case _:
+                assert_never(message)
+
+    async def _finish_in_turn(self, one: _Open) -> None:
+        """Apart from the renewals, which must not wait for a disk."""
+        while True:
+            await one.recovered.wait()
+            one.recovered.clear()
+            # What it reported missing before it said so counts first (I7).
+            await one.reports.all_done()
+            assert one.finished is not None
+            answer = await self._topology.finish(one.finished)
+            if answer is not None:
+                one.reply(answer)
+
+    async def _end_if_silent(self, opening: OpenSession, one: _Open) -> None:
+        while (until_ns := one.heard_ns + SESSION_IDLE_NS) > self._clock.now_ns():
+            await self._clock.sleep_until(until_ns)
+        log.warning("the session of node %d ends: nothing was heard on it for too long", opening.node)
+        one.how = "NO_ANSWER"
+        one.ended.set()
+
+    async def _acknowledge_in_turn(self, one: _Open) -> None:
+        """Apart from the renewals, which must not wait for a disk; what waits is taken together, so that it shares
+        transactions."""
+        while True:
+            waiting = await one.reports.get()
+            await asyncio.gather(*map(self._acknowledge_whole, waiting))
+            one.reports.done(waiting)
+
+    async def _acknowledge_whole(self, message: Report) -> None:
+        """What the leader declines is no fault of the node's session: it is logged, and the node tells it again. Only
+        what it lacks is insisted on until it has entered, since that is to count before (I7)."""
+        try:
+            while True:
+                try:
+                    await self._acknowledge(message)
+                    return
+                except StoreDeclined as error:
+                    waits = isinstance(message, SegmentsMissing) and error.code != ErrorCode.TOO_LARGE
+                    if not waits or self._topology.has_entered(message.node):
+                        raise
+                    log.warning("what node %d lacks of table %d waits: %s", message.node, message.table, error)
+                    await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
+        except Definite as error:
+            if (
+                not isinstance(message, TableCleaned)
+                and len(message.segments) > 1
+                and error.code == ErrorCode.TOO_LARGE
+            ):
+                half = len(message.segments) // 2
+                for part in (message.segments[:half], message.segments[half:]):
+                    await self._acknowledge_whole(msgspec.structs.replace(message, segments=part))
+                return
+            log.warning(
+                "what node %d reports of table %d is declined: %s (%s)",
+                message.node,
+                message.table,
+                error.text,
+                error.code,
+            )
+
+    async def _watch(self, opening: OpenSession, one: _Open) -> None:
+        position = opening.watch_from
+        try:
+            while True:
+                try:
+                    with _asking_the_store():
+                        async with aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, position)) as batches:
+                            async for batch in batches:
+                                await one.opened.wait()
+                                await one.outbox.put_in_turn(Watched(batch=batch))
+                                position = Revision(batch.revision + 1)
+                                if self._open.get(opening.node) is one:
+                                    self._retaining.delivered(opening.node, batch.revision)
+                except Compacted as compacted:
+                    with _asking_the_store():
+                        position = await same_as(self._storage, Revision(position - 1), compacted)
+        except (Compacted, FutureRevision) as error:
+            await one.opened.wait()
+            with _asking_the_store():
+                minimum = (await self._storage.status()).minimum
+            await one.outbox.put_in_turn(WatchFailed(code=error.code, minimum=minimum))
+
+
+@contextmanager
+def _asking_the_store() -> Generator[None]:
+    """A store that is busy, closed or broken says so definitely, but that is not about this node, which would end."""
+    try:
+        yield
+    except (Compacted, FutureRevision):
+        raise
+    except Definite as error:
+        raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
+
+
+def _check_own(message: Spoken, opening: OpenSession) -> None:
+    speaker = (message.node, message.incarnation, message.session)
+    if speaker != (opening.node, opening.incarnation, opening.session):
+        raise Refused("a message of another process on this session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+
+
+async def _forward(one: _Open, duplex: Duplex) -> None:
+    while True:
+        await duplex.send(await one.outbox.get())

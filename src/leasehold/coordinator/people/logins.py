@@ -1,0 +1,132 @@
+"""Logging in: a password is exchanged for a token, whose hash every node knows once it has applied the login.
+
+`core.access.password_queue` decides which password is checked next. A wrong password is answered late, and later after
+each further wrong one of the same name; a right one is answered at once. A name without a user is answered like a wrong
+password. Counts are of this leader alone.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from leasehold.coordinator.writer import Writer
+from leasehold.core.access.logins import find_user, logins_ended, record_login, wrong_password
+from leasehold.core.access.password_queue import Lane, NameHash, PasswordQueue, WrongPasswords, too_many_passwords
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words.messages import LoggedIn, LoggedOut, Login, LogOut
+from leasehold.core.words.records import PrincipalRecord
+from leasehold.core.words.statements import fold
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import LoginToken
+from leasehold.limits.people import LOGIN_TTL_NS, PASSWORD_CHARACTERS_MAX
+from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX
+from leasehold.wire.ports import Clock, Entropy, Passwords
+
+_NEW_PASSWORD: Final = NameHash(b"")
+"""Stands for the name where no user is asked for: new passwords, which come from users who have logged in."""
+
+
+class Logins:
+    """Passwords and logins of one leader."""
+
+    def __init__(self, writer: Writer, clock: Clock, passwords: Passwords, entropy: Entropy) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._passwords = passwords
+        self._entropy = entropy
+        self._queue = PasswordQueue()
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        """By ticket: done when the check may begin."""
+        self._wrong = WrongPasswords()
+        self._since: dict[bytes, int] = {}
+        """When this leader first saw each login: no clock reading outlives its process."""
+
+    def failed(self, user: str) -> int:
+        """How many wrong passwords were tried for the name of a user."""
+        return self._wrong.count(_hash_name(user))
+
+    async def hashed(self, password: str) -> str:
+        """What to store of a new password. Raises `Refused` with code BUSY, or BAD_PASSWORD if it is too long."""
+        if not 0 < len(password) <= PASSWORD_CHARACTERS_MAX:
+            text = f"a password has 1 to {PASSWORD_CHARACTERS_MAX} characters"
+            raise Refused(text, code=ErrorCode.BAD_PASSWORD, hint="choose another one")
+        async with self._turn(Lane.USER, "", _NEW_PASSWORD):
+            return await self._passwords.hashed(password)
+
+    async def log_in(self, request: Login, peer: str = "") -> LoggedIn:
+        """A token for the right password, durable and known to nodes from the revision in the answer on. `peer` is the
+        address that asks, without its port.
+
+        Raises `WrongPassword`, `Refused` (NO_USERS, BUSY).
+        """
+        if not self._writer.catalog.users:
+            text = "this cluster has no users: everybody may do everything"
+            raise Refused(text, code=ErrorCode.NO_USERS, hint="connect without a user, or CREATE USER first")
+        user, name = find_user(request.user, self._writer.catalog), _hash_name(request.user)
+        lane = self._wrong.lane(name, is_user=user is not None, now_ns=self._clock.now_ns())
+        async with self._turn(lane, peer, name):
+            matches = await self._matches(user, request.password)
+        if user is None or not matches:
+            now_ns = self._clock.now_ns()
+            rest_ns = self._wrong.failed(name, is_user=user is not None, now_ns=now_ns)
+            await self._clock.sleep_until(now_ns + rest_ns)
+            raise wrong_password()
+        self._wrong.succeeded(name)
+        token = LoginToken(self._entropy.hex_128())
+        revision = await self._writer.submit(lambda catalog: record_login(token, user, catalog))
+        self._since[hash_secret(token)] = self._clock.now_ns()
+        return LoggedIn(token=token, revision=revision)
+
+    async def log_out(self, request: LogOut) -> LoggedOut:
+        """Ends a login, whose token is all that it takes; one that has ended already is as good."""
+        ended = [hash_secret(request.token)]
+        return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
+
+    async def expire(self) -> None:
+        """Ends the logins that this leader has known for too long."""
+        now_ns = self._clock.now_ns()
+        known = self._writer.catalog.logins
+        self._since = {one: self._since.get(one, now_ns) for one in known}
+        old = [one for one, since_ns in self._since.items() if now_ns - since_ns >= LOGIN_TTL_NS]
+        if old:
+            await self._writer.submit(lambda catalog: logins_ended(old, catalog))
+
+    # ------------------------------------------------------------ a password
+
+    async def _matches(self, user: PrincipalRecord | None, password: str) -> bool:
+        """Whether that is the user's password. It takes as long where there is no such user."""
+        fits = len(password) <= PASSWORD_CHARACTERS_MAX
+        stored = user.password_hash if user is not None and fits else None
+        return await self._passwords.matches(stored, password[:PASSWORD_CHARACTERS_MAX])
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, lane: Lane, peer: str, name: NameHash) -> AsyncGenerator[None]:
+        """Waits for the turn of a check, and holds it. Raises `Refused` with code BUSY."""
+        entered = self._queue.enter(lane, peer, name)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[entered.ticket] = turn
+        if entered.displaced is not None:
+            displaced = self._waiting.pop(entered.displaced)
+            if not displaced.done():
+                displaced.set_exception(too_many_passwords())
+        self._begin_checks()
+        try:
+            await turn
+            yield
+        finally:
+            self._waiting.pop(entered.ticket, None)
+            self._queue.leave(entered.ticket)
+            self._begin_checks()
+
+    def _begin_checks(self) -> None:
+        while (ticket := self._queue.next_ticket()) is not None:
+            turn = self._waiting.pop(ticket)
+            if not turn.done():  # else its client has given up, and its task leaves the queue
+                turn.set_result(None)
+
+
+def _hash_name(user: str) -> NameHash:
+    return NameHash(hashlib.sha256(fold(user[:IDENTIFIER_CHARACTERS_MAX]).encode(errors="surrogatepass")).digest())

@@ -1,0 +1,70 @@
+"""Reports of nodes about their files, at the leader (decided in `core/replicas/reports.py`)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.writer import Writer
+from leasehold.core.catalog.catalog import BucketKey, Catalog
+from leasehold.core.replicas.reports import Report, after_report
+from leasehold.core.words.messages import TableCleaned
+from leasehold.core.words.operations import Change
+from leasehold.ids import NodeId, SegmentId
+from leasehold.limits.replication import REPORTED_SEGMENTS_AT_ONCE_MAX
+
+log = logging.getLogger(__name__)
+
+
+class NodeReports:
+    """Of one leader: writes down what nodes report, of so many segments at once."""
+
+    def __init__(self, writer: Writer, leasing: Leasing) -> None:
+        self.on_lacked: Callable[[NodeId, BucketKey, tuple[SegmentId, ...]], None] = lambda *_: None
+        """Hears of segments that only one node holds, by the manifest, and that it has no file of."""
+        self._writer = writer
+        self._leasing = leasing
+        self._reported = 0
+        self._reporting = asyncio.Lock()
+        self._decided = asyncio.Event()
+
+    async def acknowledge(self, message: Report) -> None:
+        """A node has fetched segments it lacked, lacks some that it is thought to hold, or has deleted a dropped
+        table's files. Raises `StoreDeclined`."""
+        alone: tuple[SegmentId, ...] = ()
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal alone
+            live = self._leasing.live_incarnations([message.node])
+            if live.get(message.node) != message.incarnation:
+                return ()  # superseded while it waited: what it reported changes nothing (INV-ID-2)
+            changes, alone = after_report(message, catalog)
+            return changes
+
+        async with self._in_turn(0 if isinstance(message, TableCleaned) else len(message.segments)):
+            await self._writer.submit(decide)
+        if alone and not isinstance(message, TableCleaned):
+            self.on_lacked(message.node, (message.table, message.bucket), alone)
+            log.warning(
+                "node %d lacks %d segments of table %d that nobody else holds, %s among them",
+                message.node,
+                len(alone),
+                message.table,
+                alone[0],
+            )
+
+    @asynccontextmanager
+    async def _in_turn(self, segments: int) -> AsyncGenerator[None]:
+        """Waits until a report of so many segments can be decided: of all nodes together only so many at once, since
+        they may share a transaction, and no grant goes out while one is decided."""
+        async with self._reporting:
+            while self._reported and self._reported + segments > REPORTED_SEGMENTS_AT_ONCE_MAX:
+                self._decided.clear()
+                await self._decided.wait()
+            self._reported += segments
+        try:
+            yield
+        finally:
+            self._reported -= segments
+            self._decided.set()

@@ -1,0 +1,1 @@
+"""Statements at the leader: parsed, queued, run, and shown while they run."""

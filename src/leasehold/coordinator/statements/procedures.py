@@ -1,0 +1,296 @@
+"""Procedures at the leader: drives the run of each statement (`core/ddl/run.py`), even after its client has gone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
+
+from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.statements.faults import ending_the_statement
+from leasehold.coordinator.statements.preparation import ParsedStatement, Preparing
+from leasehold.coordinator.statements.progress import node_waits, procedure_rows, told_of, unsettled, waiting_for
+from leasehold.coordinator.statements.run_effects import RunEffects
+from leasehold.coordinator.statements.turns import ObjectTurns
+from leasehold.coordinator.statements.unfinished import LiveStatement, Unrecorded
+from leasehold.coordinator.upkeep.receipts import Closings
+from leasehold.coordinator.writer import Writer
+from leasehold.core import ddl
+from leasehold.core.access.rights import check_statement, user_by
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.ddl.claims import claims
+from leasehold.core.ddl.effects import Awaited
+from leasehold.core.ddl.events import ProcedureFound, RunEvent, StatementAsked
+from leasehold.core.ddl.explain import Circumstances, explained
+from leasehold.core.ddl.origin import Origin, check_same_asker, hash_text, other_statement
+from leasehold.core.ddl.receipts import receipt
+from leasehold.core.ddl.run import StatementRun
+from leasehold.core.words.messages import Receipt, Rows, WaitingFor
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import Claim, Outcome
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadStatement, Indefinite, NotFound, NotLeader, Refused
+from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
+from leasehold.limits.statements import PROGRESS_INTERVAL_NS, STATEMENT_TEXT_KEPT, STATEMENTS_RUNNING_MAX
+from leasehold.limits.units import SECOND_NS
+from leasehold.metastorage.contract import MetaStorage
+from leasehold.wire.ports import Clock, Threads
+
+
+class Procedures:
+    """All statements of one leader; `serving`, `hashed` and `leaving` as of `Preparing`."""
+
+    def __init__(
+        self,
+        storage: MetaStorage,
+        writer: Writer,
+        leasing: Leasing,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        threads: Threads,
+        *,
+        serving: Callable[[], list[NodeId]],
+        hashed: Callable[[str], Awaitable[str]],
+        leaving: Callable[[], frozenset[NodeId]] = frozenset,
+    ) -> None:
+        self._writer = writer
+        self._leasing = leasing
+        self._clock = clock
+        self._group = group
+        self._preparing = Preparing(writer, clock, threads, serving=serving, leaving=leaving, hashed=hashed)
+        self._elected = writer.catalog.revision
+        self._turns = ObjectTurns(leasing, clock, self._elected)
+        self._running: dict[StatementId, LiveStatement] = {}
+        self._unrecorded = Unrecorded()
+        self._closings = Closings(writer, clock, lambda one: self._running.pop(one, None))
+        self._effects = RunEffects(
+            storage,
+            writer,
+            leasing,
+            clock,
+            turns=self._turns,
+            preparing=self._preparing,
+            closings=self._closings,
+            unrecorded=self._unrecorded,
+        )
+
+    # ------------------------------------------------------------ what clients call
+
+    async def execute(self, asked: ParsedStatement) -> AsyncIterator[WaitingFor | Receipt]:
+        """Runs a statement; progress first, its receipt last. The same id again joins or repeats the answer."""
+        if not is_hex_128(asked.id):
+            raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
+        if asked.timeout_ns is not None and asked.timeout_ns <= 0:
+            raise Refused("a timeout is more than nothing", code=ErrorCode.BAD_TIMEOUT, hint="give it some seconds")
+        known = self.origin(asked.id)
+        if known is None:
+            origin, used = self._admit(asked)
+            running = self._start(asked.id, origin, asked)
+            self._spawn(running, self._begin(running, StatementAsked(statement=asked.statement, claims=used)))
+        else:
+            check_same_asker(known, asked.login, self._writer.catalog)
+            if not known.has_text(asked.text):
+                raise other_statement()
+        async for message in self.outcome(asked.id):
+            yield message
+
+    async def outcome(self, statement: StatementId) -> AsyncIterator[WaitingFor | Receipt]:
+        """Waits for a statement that runs, or repeats the receipt of one that has ended."""
+        running = self._running.get(statement)
+        while running is not None and not running.answer.done():
+            await asyncio.wait([running.answer], timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
+            waiting = waiting_for(running, self._leasing, self._writer.catalog)
+            if waiting is not None:
+                yield waiting
+        if running is not None:
+            if running.answer.cancelled():
+                raise Indefinite("the coordinator stopped during the statement", hint="ask again by the same id")
+            yield running.answer.result()
+            return
+        unrecorded = self._unrecorded.told(statement)
+        if unrecorded is not None:
+            yield unrecorded
+            return
+        record = self._writer.catalog.statements.get(statement)
+        if record is not None and record.outcome is Outcome.ROLLED_BACK:
+            async for progress in self._shown_again(self._elected, statement):  # an older leader may not have waited
+                yield progress
+        if record is None:
+            raise NotFound(
+                f"no statement {statement[:64]} is known: it never changed anything, or ended long ago",
+                code=ErrorCode.NO_STATEMENT,
+                hint="look with SHOW TABLES or DESCRIBE before you run it again",
+            )
+        yield receipt(record, self._writer.catalog)
+
+    async def cancel(self, number: int) -> AsyncIterator[WaitingFor | Rows]:
+        """Rolls a statement back, unless its change is committed; who asked for it hears so as well. Progress first.
+
+        Raises `NotFound` (NO_PROCEDURE) and `Refused` (PAST_RETURN).
+        """
+        claimed: dict[str, Claim] = {}
+
+        def decide(catalog: Catalog) -> tuple[Change, ...]:
+            nonlocal claimed
+            procedure = ddl.procedure_to_cancel(number, catalog)
+            if procedure is None:
+                return ()
+            claimed = procedure.claims
+            running = self._running.get(procedure.statement)
+            waiting, elapsed_ns = None, 0  # if it could not go on, nobody runs it any more
+            if running is not None:
+                waiting, elapsed_ns = running.waiting(self._leasing), running.run.elapsed_ns(self._clock.now_ns())
+            return ddl.roll_back(
+                procedure,
+                catalog,
+                elapsed_ns=elapsed_ns,
+                pending=() if waiting is None else waiting.nodes,
+                forget=self._closings.forgetting(procedure.statement, catalog),
+            )
+
+        revision = await self._writer.submit(decide)
+        self._turns.touch(claimed, revision)
+        self._leasing.ask(revision)  # begun now, so that the next statement on the object waits the less for it
+        catalog = self._writer.catalog
+        record = ddl.record_of(number, catalog)
+        running = self._running.get(record.id)
+        if running is not None and not running.taken_back.done():
+            running.taken_back.set_result(None)
+        async for progress in self._shown_again(revision, record.id):
+            yield progress
+        row = (number, record.id, record.text, record.outcome.value)
+        yield Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
+
+    async def explain(self, asked: ParsedStatement) -> Rows:
+        """How the statement would run now; refused as it would be."""
+        used = claims(asked.statement)
+        context = await self._preparing.context_to_explain(asked)
+        catalog, now_ns = self._writer.catalog, self._clock.now_ns()
+        bound_ns = self._effects.published_bound_ns()
+        request = ddl.Request(
+            id=asked.id,
+            text=asked.text,
+            statement=asked.statement,
+            bound_ns=bound_ns,
+            context=self._preparing.as_of_now(context, asked.statement),
+        )
+        begun = ddl.begin(request, catalog)
+        last = self._turns.last_change(used)
+        met = Circumstances(
+            ahead=tuple(self._turns.ahead(used)),
+            changed=last,
+            settling=unsettled(last, catalog.nodes, self._leasing, catalog, now_ns),
+            barrier=node_waits(catalog.nodes, self._leasing, catalog, now_ns),
+            bound_ns=bound_ns,
+        )
+        return explained(begun.procedure, len(begun.changes), met, catalog.changed(begun.changes))
+
+    def rows(self, catalog: Catalog) -> Rows:
+        """SHOW PROCEDURES."""
+        return procedure_rows(self._running.values(), self._leasing, catalog)
+
+    def origin(self, statement: StatementId) -> Origin | None:
+        """Whose a statement is that has been asked for before, if what became of it can be told."""
+        running = self._running.get(statement)
+        if running is not None:
+            return running.origin
+        record = self._writer.catalog.statements.get(statement)
+        return self._unrecorded.origin(statement) if record is None else Origin.of(record)
+
+    def resume(self) -> None:
+        """Takes up what earlier leaders left, exactly where its record says it stands."""
+        for _, procedure in sorted(self._writer.catalog.procedures.items()):
+            record = self._writer.catalog.statements[procedure.statement]
+            running = self._start(procedure.statement, Origin.of(record), asked=None)
+            # At once: whatever clients ask for comes behind it.
+            awaited = self._step(running, ProcedureFound(procedure=procedure, elected=self._elected))
+            self._spawn(running, self._drive(running, awaited))
+
+    async def close_behind(self) -> None:
+        """Writes the receipts of statements that have been answered."""
+        await self._closings.run()
+
+    def done(self, catalog: Catalog) -> Catalog:
+        """As it will be once every receipt is written."""
+        return self._closings.done(catalog)
+
+    # ------------------------------------------------------------ one statement
+
+    def _admit(self, asked: ParsedStatement) -> tuple[Origin, dict[str, Claim]]:
+        """Who asks, and what the statement uses; raises why it is not even queued."""
+        user = user_by(asked.login, self._writer.catalog)
+        origin = Origin(
+            user=None if user is None else user.name,
+            login=asked.login,
+            text=asked.text[:STATEMENT_TEXT_KEPT],
+            text_sha256=hash_text(asked.text),
+        )
+        try:
+            with ending_the_statement():
+                check_statement(asked.statement, self._writer.catalog, asked.login)
+                used = claims(asked.statement)
+            if len(self._running) >= STATEMENTS_RUNNING_MAX:
+                text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
+                raise Refused(text, code=ErrorCode.BUSY, hint="try again in a moment")
+        except Refused as error:
+            self._unrecorded.refused(asked.id, origin, error)
+            raise
+        return origin, used
+
+    def _start(self, statement: StatementId, origin: Origin, asked: ParsedStatement | None) -> LiveStatement:
+        loop = asyncio.get_running_loop()
+        give_up_ns = None
+        if asked is not None and asked.timeout_ns is not None:
+            give_up_ns = self._clock.now_ns() + asked.timeout_ns
+        running = self._running[statement] = LiveStatement(
+            id=statement,
+            origin=origin,
+            run=StatementRun(statement, origin, term=self._leasing.grantor.term, give_up_ns=give_up_ns),
+            asked=asked,
+            answer=loop.create_future(),
+            taken_back=loop.create_future(),
+        )
+        return running
+
+    def _spawn(self, running: LiveStatement, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError as error:  # the group is ending: so is this leader
+            work.close()
+            self._end(running)
+            raise NotLeader("this leadership is ending", hint="ask another coordinator, or again soon") from error
+        # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
+        task.add_done_callback(lambda _: running.answer.cancel())
+
+    def _step(self, running: LiveStatement, event: RunEvent) -> Awaited | None:
+        """What it has to wait for next; None at its end."""
+        for effect in running.run.step(event, self._writer.catalog, self._clock.now_ns()):
+            if isinstance(effect, Awaited):
+                return effect
+            self._effects.do(effect, running)
+        return None
+
+    async def _begin(self, running: LiveStatement, event: StatementAsked) -> None:
+        await self._drive(running, self._step(running, event))
+
+    async def _drive(self, running: LiveStatement, awaited: Awaited | None) -> None:
+        try:
+            while awaited is not None:
+                awaited = self._step(running, await self._effects.finish(awaited, running))
+        finally:
+            self._end(running)
+
+    def _end(self, running: LiveStatement) -> None:
+        if not running.answer.done():
+            running.answer.cancel()
+        if not running.run.is_closing:
+            self._running.pop(running.id, None)
+        if running.turn is not None:
+            self._turns.leave(running.turn)
+
+    async def _shown_again(self, revision: Revision, statement: StatementId) -> AsyncIterator[WaitingFor]:
+        """Until no node hides what a rollback at `revision` brought back; whom that waits for meanwhile."""
+        barrier = self._leasing.ask(revision)
+        while not barrier.verdict.done():
+            await asyncio.wait((barrier.verdict,), timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
+            waiting = self._leasing.waiting(barrier.number)
+            if waiting is not None:
+                yield told_of(waiting, statement, self._writer.catalog)

@@ -1,0 +1,1 @@
+"""What a leader does behind all statements: receipts, history, expiry, checks."""

@@ -1,0 +1,91 @@
+"""Receipts of statements that have been answered, written out of the way of those that have not."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from leasehold.coordinator.writer import STORE_DECLINES, Decide, StoreDeclined, Writer
+from leasehold.core import ddl
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.ddl.effects import QueueReceipt
+from leasehold.core.ddl.outcomes import Ended
+from leasehold.core.words.operations import Change
+from leasehold.ids import Revision, StatementId
+from leasehold.limits.lease import LEADER_RETRY_NS
+from leasehold.limits.statements import CLOSE_GATHER_NS, STATEMENTS_RUNNING_MAX
+from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Closings:
+    """All of one leader; `on_closed` hears of each statement whose receipt is durable."""
+
+    def __init__(self, writer: Writer, clock: Clock, on_closed: Callable[[StatementId], object]) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._on_closed = on_closed
+        self._waiting: asyncio.Queue[QueueReceipt] = asyncio.Queue(STATEMENTS_RUNNING_MAX)
+        self._open: dict[StatementId, QueueReceipt] = {}
+        self._ended = Ended(writer.catalog, clock.now_ns())
+
+    async def add(self, closing: QueueReceipt) -> None:
+        """To be written soon; waits while too many are."""
+        self._open[closing.procedure.statement] = closing
+        self._ended.note(closing.procedure.statement, self._clock.now_ns())
+        await self._waiting.put(closing)
+
+    def forgetting(self, statement: StatementId, catalog: Catalog) -> tuple[StatementId, ...]:
+        """What may be forgotten by the transaction that ends a statement which is not closed behind its answer."""
+        now_ns = self._clock.now_ns()
+        self._ended.note(statement, now_ns)
+        return self._ended.forgettable(catalog, now_ns)
+
+    def done(self, catalog: Catalog) -> Catalog:
+        """As it will be once every receipt is written: what people ask for, who have been answered already."""
+        for one in self._open.values():
+            catalog = catalog.changed(_closing_changes(one, catalog))
+        return catalog
+
+    async def run(self) -> None:
+        """Writes until cancelled: what has ended within a short while is closed in one transaction."""
+        while True:
+            closings = [await self._waiting.get()]
+            await self._clock.sleep_until(self._clock.now_ns() + CLOSE_GATHER_NS)
+            while not self._waiting.empty():
+                closings.append(self._waiting.get_nowait())
+            await asyncio.gather(*(self._close(one) for one in closings))
+            self._ended.tidy(self._writer.catalog)
+
+    async def _close(self, one: QueueReceipt) -> None:
+        await insist(
+            self._writer,
+            self._clock,
+            lambda catalog: _closing_changes(one, catalog, self._ended.forgettable(catalog, self._clock.now_ns())),
+        )
+        self._open.pop(one.procedure.statement, None)
+        self._on_closed(one.procedure.statement)
+
+
+def _closing_changes(one: QueueReceipt, catalog: Catalog, forget: tuple[StatementId, ...] = ()) -> tuple[Change, ...]:
+    """What closes a statement that has been answered, and forgets others."""
+    return ddl.close(
+        one.procedure,
+        catalog,
+        barrier=one.barrier,
+        elapsed_ns=one.elapsed_ns,
+        bound_ns=one.bound_ns,
+        forget=forget,
+    )
+
+
+async def insist(writer: Writer, clock: Clock, decide: Decide, what: str = "a statement") -> Revision:
+    """Writes what a statement that has begun has to come to, again and again while the store has no room for it."""
+    while True:
+        try:
+            return await writer.submit(decide)
+        except StoreDeclined as error:
+            if error.code not in STORE_DECLINES:
+                raise
+            log.warning("%s can't go on: %s", what, error)
+            await clock.sleep_until(clock.now_ns() + LEADER_RETRY_NS)

@@ -1,0 +1,1 @@
+"""Who may do what: rights, logins, and whose password is checked next."""

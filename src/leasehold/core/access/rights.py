@@ -1,0 +1,427 @@
+"""Who may do what, decided on one catalog.
+
+A cluster without users is open: everybody may do everything. Where users exist, whoever asks shows a login, and the
+user that it belongs to needs a right on the object, on its database or on the cluster, his own or one of his roles'.
+Nothing that is being taken away counts: a user or role in PRE_DELETE, rights and roles that are leaving.
+
+| what is asked | what it needs |
+| --- | --- |
+| CREATE DATABASE | CREATE on the cluster |
+| CREATE TABLE, CREATE VIEW | CREATE on the database; for a view SELECT on all that it reads |
+| CREATE OR REPLACE of a view that exists | ALTER on the view besides |
+| ALTER, COMMENT | ALTER on the object; RENAME TO also CREATE on the database |
+| DROP | DROP on the object; with CASCADE on all that goes |
+| DELETE FROM, a shorter TTL | DROP on the table; for the TTL also ALTER |
+| users, roles, rights, settings, CANCEL PROCEDURE, removing a node | ALTER on the cluster |
+| SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
+| a statement's receipt once more, by its id and the same text | to be the user who ran it |
+| a statement's outcome by its id alone | to be the user who ran it, or ALTER on the cluster |
+| ALTER USER .. PASSWORD of oneself | a login |
+| a SELECT, a scan | SELECT on the table, and on the views that it is read through |
+| an INSERT, an append | INSERT; one that replaces rows also DROP |
+| any statement longer than 10,000 characters, and CREATE VIEW | any right besides |
+| every other question | a login |
+
+No answer is remembered: each request, each batch and each append is decided on the catalog of its moment.
+"""
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.reads import all_read
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AgreeCutoff,
+    AskOutcome,
+    AskReceipts,
+    AskStatus,
+    AskTable,
+    AskView,
+    ClientRequest,
+    CommitTransaction,
+    Execute,
+    OpenTransaction,
+    PlanQuery,
+    PlanScan,
+    RemoveNode,
+)
+from leasehold.core.words.records import (
+    ExpiredRows,
+    Hidden,
+    HiddenDatabase,
+    HiddenRows,
+    HiddenTable,
+    HiddenView,
+    PrincipalRecord,
+    Right,
+    TableRecord,
+    UseState,
+    ViewRecord,
+)
+from leasehold.core.words.statements import (
+    AddColumns,
+    AlterCluster,
+    AlterDatabase,
+    AlterProperties,
+    Comment,
+    CreateDatabase,
+    CreateRole,
+    CreateTable,
+    CreateUser,
+    CreateView,
+    Definition,
+    DeleteRows,
+    DropColumn,
+    DropDatabase,
+    DropPrincipal,
+    DropTable,
+    DropView,
+    GrantRights,
+    GrantRole,
+    MoveColumn,
+    OnDatabase,
+    OnTable,
+    OnView,
+    Question,
+    RenameColumn,
+    RenamePrincipal,
+    RenameTable,
+    RenameView,
+    Revoke,
+    RevokeRole,
+    SetDefault,
+    SetPassword,
+    ShowHistory,
+    TableName,
+    WidenColumn,
+    fold,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Forbidden, Refused, Unauthenticated
+from leasehold.ids import LoginToken, ObjectId, PrincipalId
+from leasehold.limits.statements import QUERY_TABLES_MAX
+
+CLUSTER = ObjectId(0)
+"""The cluster among the objects that rights are on."""
+LOG_IN = "connect with user=.. and password=.., on the command line `--user` with LEASEHOLD_PASSWORD set"
+
+Path = tuple[ObjectId, ...]
+"""An object and what it lies in: a right on any of them holds for it."""
+
+
+# ---------------------------------------------------------------- who asks
+
+
+def user_of(login: LoginToken | None, catalog: Catalog) -> PrincipalRecord | None:
+    """The user who has logged in so; None where nobody has to say who he is. Raises `Unauthenticated`."""
+    return user_by(None if login is None else hash_secret(login), catalog)
+
+
+def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
+    """As `user_of`, by the hash of the login's token: what a statement is asked for with, however long it waits."""
+    if not catalog.users:
+        return None
+    if login is None:
+        raise Unauthenticated("this cluster has users: say who you are", hint=LOG_IN)
+    record = catalog.logins.get(login)
+    user = None if record is None else catalog.principals.get(record.user)
+    if user is None:
+        raise Unauthenticated("this login has ended", hint=f"log in again: {LOG_IN}")
+    if user.state is not UseState.IN_USE:
+        raise Unauthenticated(f"user {user.name} is being dropped", hint="SHOW PROCEDURES tells by which statement")
+    return user
+
+
+# ---------------------------------------------------------------- what he may
+
+
+def holds(user: PrincipalRecord, right: Right, path: Path, catalog: Catalog) -> bool:
+    """Whether the user, or one of his roles, has the right on the object or on what it lies in."""
+    for target in path:
+        granted = catalog.grants.get(target)
+        if granted is None:
+            continue
+        for principal in _counting(user, catalog):
+            record = granted.get(principal)
+            if record is not None and right in record.rights and right not in record.leaving:
+                return True
+    return False
+
+
+def _counting(user: PrincipalRecord, catalog: Catalog) -> list[PrincipalId]:
+    """The user, and the roles that he has and that nobody is taking away."""
+    return [user.id, *(role for role in user.roles if role not in user.leaving and _is_in_use(role, catalog))]
+
+
+def keeps_administrator(catalog: Catalog, *, dropped: PrincipalId | None = None) -> None:
+    """Raises `Refused` (LAST_ADMINISTRATOR) if there are users and none of them could give rights any more.
+
+    The user who is being `dropped` may be the last of all. Others count whatever their state: one who is being dropped
+    too may come back.
+    """
+    if any(one != dropped for one in catalog.users) and not _has_administrator(catalog):
+        raise Refused(
+            "nobody would be left who may grant rights: this is the last user with ALTER ON CLUSTER",
+            code=ErrorCode.LAST_ADMINISTRATOR,
+            hint="GRANT ALTER ON CLUSTER TO another user first",
+        )
+
+
+def _has_administrator(catalog: Catalog) -> bool:
+    """Whether a user in use holds ALTER on the cluster: starts from those who were granted it, since few are."""
+    having = {
+        one
+        for one, record in catalog.grants.get(CLUSTER, {}).items()
+        if Right.ALTER in record.rights and Right.ALTER not in record.leaving and _is_in_use(one, catalog)
+    }
+    if any(one in catalog.users for one in having):
+        return True
+    found = (catalog.principals[one] for one in catalog.users) if having else ()
+    users = (one for one in found if one.state is UseState.IN_USE and not having.isdisjoint(one.roles))
+    return any(not having.isdisjoint(set(one.roles).difference(one.leaving)) for one in users)
+
+
+def _is_in_use(principal: PrincipalId, catalog: Catalog) -> bool:
+    record = catalog.principals.get(principal)
+    return record is not None and record.state is UseState.IN_USE
+
+
+def _need(user: PrincipalRecord | None, right: Right, path: Path, catalog: Catalog) -> None:
+    """Raises `Forbidden` unless he has it."""
+    if user is None or holds(user, right, path, catalog):
+        return
+    on = _named(path[0], catalog)
+    raise Forbidden(
+        f"{user.name} lacks {right} ON {on}",
+        hint=f"ask somebody who has ALTER ON CLUSTER to GRANT {right} ON {on} TO {user.name}",
+    )
+
+
+def _of(relation: TableRecord | ViewRecord) -> Path:
+    return (relation.id, relation.database, CLUSTER)
+
+
+def _named(target: ObjectId, catalog: Catalog) -> str:
+    """An object as GRANT names it."""
+    if target in catalog.databases:
+        return f"DATABASE {catalog.databases[target].name}"
+    if target in catalog.tables:
+        return f"TABLE {catalog.table_name(catalog.tables[target])}"
+    if target in catalog.views:
+        return f"VIEW {catalog.table_name(catalog.views[target])}"
+    return "CLUSTER"
+
+
+# ---------------------------------------------------------------- statements
+
+
+def check_statement(statement: Definition, catalog: Catalog, login: bytes | None) -> PrincipalRecord | None:
+    """The user who asks for it so; raises `Unauthenticated` or `Forbidden` unless he may run it on this catalog.
+
+    What else goes with it (CASCADE, rows), only its plan tells: see `check_hidden`. An object that is not there needs
+    no right: the plan says so.
+    """
+    asking = user_by(login, catalog)
+    if asking is None or (isinstance(statement, SetPassword) and fold(statement.name) == fold(asking.name)):
+        return asking
+    for right, path in _needs(statement, catalog):
+        _need(asking, right, path, catalog)
+    return asking
+
+
+def check_hidden(hides: tuple[Hidden, ...], catalog: Catalog, asking: PrincipalRecord | None) -> None:
+    """Raises `Forbidden` unless whoever asks may take away what the plan of his statement hides."""
+    for hidden in hides:
+        match hidden:
+            case HiddenDatabase(database=target):
+                _need(asking, Right.DROP, (target, CLUSTER), catalog)
+            case HiddenTable(table=target) | HiddenRows(table=target) | ExpiredRows(table=target):
+                _need(asking, Right.DROP, _of(catalog.tables[target]), catalog)
+            case HiddenView(view=target):
+                _need(asking, Right.DROP, _of(catalog.views[target]), catalog)
+            case _:
+                pass  # a column is its table's, and who may take rights away may do all
+
+
+Needs = list[tuple[Right, Path]]
+
+
+def _needs(statement: Definition, catalog: Catalog) -> Needs:
+    match statement:
+        case CreateDatabase():
+            return [(Right.CREATE, (CLUSTER,))]
+        case CreateTable(name=name):
+            return _in_database(Right.CREATE, name.database, catalog)
+        case CreateView(view=view, reads=reads):
+            reading = [need for name in reads for need in _relation(Right.SELECT, name, catalog)]
+            replaced = _relation(Right.ALTER, view, catalog) if statement.or_replace else []
+            return [*_in_database(Right.CREATE, view.database, catalog), *replaced, *reading]
+        case AlterDatabase(name=name) | Comment(on=OnDatabase(name=name)):
+            return _in_database(Right.ALTER, name, catalog)
+        case DropDatabase(name=name):
+            return _in_database(Right.DROP, name, catalog)
+        case (
+            AlterProperties(table=name)
+            | AddColumns(table=name)
+            | RenameColumn(table=name)
+            | MoveColumn(table=name)
+            | WidenColumn(table=name)
+            | SetDefault(table=name)
+            | DropColumn(table=name)
+            | Comment(on=OnTable(table=name) | OnView(view=name))
+        ):
+            return _relation(Right.ALTER, name, catalog)
+        case RenameTable(table=name) | RenameView(view=name):
+            return [*_relation(Right.ALTER, name, catalog), *_in_database(Right.CREATE, name.database, catalog)]
+        case DropTable(table=name) | DropView(view=name) | DeleteRows(table=name):
+            return _relation(Right.DROP, name, catalog)
+        case _:
+            return _needs_of_cluster(statement)
+
+
+def _needs_of_cluster(
+    _statement: AlterCluster
+    | Comment
+    | CreateUser
+    | SetPassword
+    | CreateRole
+    | RenamePrincipal
+    | DropPrincipal
+    | GrantRights
+    | Revoke
+    | GrantRole
+    | RevokeRole,
+) -> Needs:
+    return [(Right.ALTER, (CLUSTER,))]
+
+
+def _in_database(right: Right, name: str, catalog: Catalog) -> Needs:
+    database = catalog.find_database(name)
+    return [] if database is None else [(right, (database.id, CLUSTER))]
+
+
+def _relation(right: Right, name: TableName, catalog: Catalog) -> Needs:
+    found = catalog.find_table(name) or catalog.find_view(name)
+    return [] if found is None else [(right, _of(found))]
+
+
+def check_question(question: Question, catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
+    if isinstance(question, ShowHistory) and question.of is None:
+        check_history(catalog, login)
+    else:
+        user_by(login, catalog)
+
+
+def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> None:
+    """Raises `Forbidden` for a user without any right, before a statement that takes long to parse is parsed: whatever
+    it is, that user may not run it."""
+    if asking is None:
+        return
+    counting = set(_counting(asking, catalog))
+    for granted in catalog.grants.values():
+        for one in counting.intersection(granted):
+            if set(granted[one].rights).difference(granted[one].leaving):
+                return
+    hint = f"ask somebody who has ALTER ON CLUSTER to GRANT rights TO {asking.name}"
+    raise Forbidden(f"{asking.name} has no right at all, and the statement is large", hint=hint)
+
+
+def check_history(catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless who asks so may hear of everybody's statements."""
+    _need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
+
+
+def check_cancel(catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless who asks so may cancel procedures."""
+    _need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
+
+
+# ---------------------------------------------------------------- requests and rows
+
+
+def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
+    """The user who asks; raises `Unauthenticated` or `Forbidden` unless he may.
+
+    What a statement needs is decided once it has been parsed, and again when its turn comes.
+    """
+    if isinstance(request, AskStatus):
+        return None
+    user = user_of(request.login, catalog)
+    if user is None:
+        return None
+    match request:
+        case AskTable(name=name):
+            _check_table(user, _find(name, catalog), catalog)
+        case AskView(name=name):
+            _check_selected(user, _find(name, catalog), catalog)
+        case PlanScan(name=name, through=through):
+            _check_selected(user, _find(name, catalog), catalog)
+            _check_through(user, through, catalog)
+        case PlanQuery(names=names):
+            # More of them are refused later, without a look at any.
+            found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
+            reads = all_read(filter(None, found), catalog)
+            for one in (*reads.views, *reads.tables):
+                _check_selected(user, one, catalog)
+        case AgreeCutoff(table=table, through=through):
+            _check_selected(user, catalog.tables.get(table), catalog)
+            _check_through(user, through, catalog)
+        case OpenTransaction(table=table):
+            _check_appended(user, table, catalog)
+        case CommitTransaction(transaction=transaction, replaces=replaces):
+            record = catalog.transactions.get(transaction)
+            if record is not None:
+                _check_appended(user, record.table, catalog)
+                if replaces and record.table in catalog.tables:
+                    _need(user, Right.DROP, _of(catalog.tables[record.table]), catalog)
+        case RemoveNode() | AskReceipts():
+            _need(user, Right.ALTER, (CLUSTER,), catalog)
+        case Execute() | AskOutcome() | AbortTransaction():
+            pass
+        case _:
+            raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+    return user
+
+
+def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may read the table, through these views."""
+    user = user_of(login, catalog)
+    if user is not None:
+        _check_selected(user, catalog.tables.get(table), catalog)
+        _check_through(user, through, catalog)
+
+
+def check_append(login: LoginToken | None, table: ObjectId, catalog: Catalog) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table."""
+    user = user_of(login, catalog)
+    if user is not None:
+        _check_appended(user, table, catalog)
+
+
+def _find(name: str, catalog: Catalog) -> TableRecord | ViewRecord | None:
+    """By its qualified name; None for what is no name, as for what is not there."""
+    database, _, table = name.partition(".")
+    qualified = TableName(database, table)
+    return catalog.find_table(qualified) or catalog.find_view(qualified)
+
+
+def _check_table(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
+    """Who may write a table has to know its columns."""
+    if found is not None and not holds(user, Right.INSERT, _of(found), catalog):
+        _check_selected(user, found, catalog)
+
+
+def _check_selected(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
+    if found is not None:
+        _need(user, Right.SELECT, _of(found), catalog)
+
+
+def _check_through(user: PrincipalRecord, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
+    for view in through:
+        _check_selected(user, catalog.views.get(view), catalog)
+
+
+def _check_appended(user: PrincipalRecord, table: ObjectId, catalog: Catalog) -> None:
+    found = catalog.tables.get(table)
+    if found is not None:
+        _need(user, Right.INSERT, _of(found), catalog)

@@ -1,0 +1,303 @@
+"""How a catalog follows changes: by the prefix of its key, each change moves a map, and the indices made from it.
+
+An index is what can be told from the records alone, so that a catalog restored from them equals one that followed.
+"""
+
+from bisect import bisect_left
+from typing import Any
+
+from rpds import HashTrieMap
+
+from leasehold.core.catalog.shelf import Shelf
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.records import (
+    BucketRecord,
+    ClusterRecord,
+    CountersRecord,
+    DatabaseRecord,
+    DeleteRecord,
+    DroppedRecord,
+    GrantRecord,
+    HorizonRecord,
+    LargestLeaseRecord,
+    LoginRecord,
+    NodeRecord,
+    PrincipalKind,
+    PrincipalRecord,
+    ProcedureRecord,
+    QueryRecord,
+    Record,
+    ReplacedRecord,
+    SegmentRecord,
+    SettingsRecord,
+    StatementRecord,
+    TableRecord,
+    TransactionRecord,
+    ViewRecord,
+)
+from leasehold.core.words.statements import fold
+from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId
+
+
+class Draft:
+    """The maps of a catalog being changed: what is in `fields` already, else those of `before`."""
+
+    def __init__(self, before: object, fields: dict[str, Any]) -> None:
+        self.before = before
+        self.fields = fields
+
+    def __getitem__(self, name: str) -> "HashTrieMap[Any, Any]":
+        return self.fields[name] if name in self.fields else getattr(self.before, name)
+
+    def shelf(self, name: str) -> Shelf[Any]:
+        """A map of maps that is not all in memory."""
+        shelf: Any = self[name]
+        return shelf
+
+    def put(self, name: str, key: object, record: object) -> None:
+        """Sets a key of the map `name`."""
+        self.fields[name] = self[name].insert(key, record)
+
+    def drop(self, name: str, key: object) -> None:
+        """Takes a key out of the map `name`, if it is there."""
+        self.fields[name] = self[name].discard(key)
+
+    def inner(self, name: str, key: object) -> "HashTrieMap[Any, Any]":
+        """The map under a key of a map of maps."""
+        return self[name].get(key) or HashTrieMap()
+
+    def put_inner(self, name: str, key: object, inner_key: object, value: object) -> None:
+        """Sets a key of the map under `key`."""
+        self.put(name, key, self.inner(name, key).insert(inner_key, value))
+
+    def drop_inner(self, name: str, key: object, inner_key: object) -> None:
+        """Takes a key out of the map under `key`; one that is empty goes too."""
+        inner = self.inner(name, key).discard(inner_key)
+        if len(inner):
+            self.put(name, key, inner)
+        else:
+            self.drop(name, key)
+
+
+def _simple(name: str, kind: type[Record], *, number: bool) -> Any:
+    """Keeps a map keyed by what follows the prefix, as a number or as text."""
+
+    def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
+        key = int(rest) if number else rest.decode()
+        if value is None:
+            draft.drop(name, key)
+        else:
+            draft.put(name, key, decode_record(kind, value))
+
+    return apply
+
+
+def _forget_name(draft: Draft, names: str, name: object, owner: int) -> None:
+    """Drops a name, unless it belongs to another object by now."""
+    if draft[names].get(name) == owner:
+        draft.drop(names, name)
+
+
+def _database(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    key = ObjectId(int(rest))
+    old: DatabaseRecord | None = draft["databases"].get(key)
+    if old is not None:
+        _forget_name(draft, "database_names", fold(old.name), key)
+        draft.drop("databases", key)
+    if value is not None:
+        record = decode_record(DatabaseRecord, value)
+        draft.put("databases", key, record)
+        draft.put("database_names", fold(record.name), key)
+
+
+def _table(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    key = ObjectId(int(rest))
+    old: TableRecord | None = draft["tables"].get(key)
+    record = None if value is None else decode_record(TableRecord, value)
+    _name_relation(draft, old, record)
+    if old is not None and old.ttl_ns is not None:
+        draft.drop("expiring", key)
+    if record is not None:
+        draft.put("tables", key, record)
+        if record.ttl_ns is not None:
+            draft.put("expiring", key, record.ttl_ns)
+        if old is None:
+            draft.drop("leftovers", key)
+    elif old is not None:
+        draft.drop("tables", key)
+        for number in range(old.buckets):
+            _leave(draft, (key, BucketNumber(number)))
+
+
+def _name_relation(draft: Draft, old: TableRecord | ViewRecord | None, record: TableRecord | ViewRecord | None) -> None:
+    """Its name in its database; one that belongs to another object by now stays with that."""
+    before = None if old is None else (old.database, fold(old.name))
+    after = None if record is None else (record.database, fold(record.name))
+    if before == after:
+        return
+    if old is not None and before is not None and draft.inner("relation_names", before[0]).get(before[1]) == old.id:
+        draft.drop_inner("relation_names", *before)
+    if record is not None and after is not None:
+        draft.put_inner("relation_names", *after, record.id)
+
+
+def _leave(draft: Draft, key: tuple[ObjectId, BucketNumber]) -> None:
+    """Notes whether a bucket of a table that is gone has segments."""
+    if key in draft["segments"] or key in draft["replaced"]:
+        draft.put_inner("leftovers", *key, None)
+    else:
+        draft.drop_inner("leftovers", *key)
+
+
+def _view(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    key = ObjectId(int(rest))
+    old: ViewRecord | None = draft["views"].get(key)
+    record = None if value is None else decode_record(ViewRecord, value)
+    _name_relation(draft, old, record)
+    if old is not None:
+        for need in old.needs:
+            draft.drop_inner("readers", need.object, key)
+    if record is not None:
+        draft.put("views", key, record)
+        for need in record.needs:
+            draft.put_inner("readers", need.object, key, None)
+    elif old is not None:
+        draft.drop("views", key)
+
+
+def _principal(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    key = PrincipalId(int(rest))
+    old: PrincipalRecord | None = draft["principals"].get(key)
+    if old is not None:
+        _forget_name(draft, "principal_names", fold(old.name), key)
+        draft.drop("principals", key)
+        draft.drop("users", key)
+    if value is None:
+        if key in draft["rights_of"]:
+            draft.put("ownerless", key, None)
+    else:
+        record = decode_record(PrincipalRecord, value)
+        draft.put("principals", key, record)
+        draft.drop("ownerless", key)
+        draft.put("principal_names", fold(record.name), key)
+        if record.kind is PrincipalKind.USER:
+            draft.put("users", key, record.name)
+
+
+def _nested(name: str, kind: type[Record]) -> Any:
+    """Keeps a map of maps keyed by the two numbers that follow the prefix."""
+
+    def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
+        first, _, second = rest.partition(b"/")
+        if value is None:
+            draft.drop_inner(name, int(first), int(second))
+        else:
+            draft.put_inner(name, int(first), int(second), decode_record(kind, value))
+
+    return apply
+
+
+def _grant(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    target, _, who = rest.partition(b"/")
+    key, principal = ObjectId(int(target)), PrincipalId(int(who))
+    if value is None:
+        draft.drop_inner("grants", key, principal)
+        draft.drop_inner("rights_of", principal, key)
+    else:
+        draft.put_inner("grants", key, principal, decode_record(GrantRecord, value))
+        draft.put_inner("rights_of", principal, key, None)
+    if principal not in draft["principals"]:
+        if principal in draft["rights_of"]:
+            draft.put("ownerless", principal, None)
+        else:
+            draft.drop("ownerless", principal)
+
+
+def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    key = bytes.fromhex(rest.decode())
+    old: LoginRecord | None = draft["logins"].get(key)
+    if old is not None:
+        draft.drop("logins", key)
+        his = draft["logins_of"][old.user]
+        place = bisect_left(his, (old.order, key))
+        left = his[:place] + his[place + 1 :]
+        if left:
+            draft.put("logins_of", old.user, left)
+        else:
+            draft.drop("logins_of", old.user)
+    if value is not None:
+        record = decode_record(LoginRecord, value)
+        draft.put("logins", key, record)
+        before = draft["logins_of"].get(record.user, ())
+        draft.put("logins_of", record.user, tuple(sorted((*before, (record.order, key)))))
+
+
+def _bucket(draft: Draft, rest: bytes, value: bytes | None) -> None:
+    table, _, number = rest.partition(b"/")
+    key = (ObjectId(int(table)), BucketNumber(int(number)))
+    old: BucketRecord | None = draft["buckets"].get(key)
+    record = None if value is None else decode_record(BucketRecord, value)
+    if record is None:
+        draft.drop("buckets", key)
+    else:
+        draft.put("buckets", key, record)
+    before = () if old is None else old.replicas
+    after = () if record is None else record.replicas
+    if before != after:
+        _load(draft, before, -1)
+        _load(draft, after, 1)
+
+
+def _load(draft: Draft, nodes: tuple[NodeId, ...], by: int) -> None:
+    for node in nodes:
+        load = draft["loads"].get(node, 0) + by
+        if load:
+            draft.put("loads", node, load)
+        else:
+            draft.drop("loads", node)
+
+
+def _by_bucket(name: str, kind: type[Record]) -> Any:
+    """Keeps a map of maps keyed by table and bucket, then by segment; a map that is empty is dropped, and what is there
+    of a table that is not is noted as left behind."""
+
+    def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
+        table, number, segment = rest.split(b"/")
+        key = (ObjectId(int(table)), BucketNumber(int(number)))
+        is_gone = key[0] not in draft["tables"]
+        had = is_gone and key in draft[name]
+        record = None if value is None else decode_record(kind, value)
+        draft.fields[name] = draft.shelf(name).setting(key, SegmentId(segment.decode()), record)
+        if is_gone and (key in draft[name]) != had:
+            _leave(draft, key)
+
+    return apply
+
+
+SINGLES: dict[bytes, tuple[str, type[Record]]] = {
+    keys.CLUSTER: ("cluster", ClusterRecord),
+    keys.SETTINGS: ("settings", SettingsRecord),
+    keys.COUNTERS: ("counters", CountersRecord),
+    keys.LARGEST_LEASE: ("largest_lease", LargestLeaseRecord),
+}
+
+COLLECTIONS: dict[bytes, Any] = {
+    b"node": _simple("nodes", NodeRecord, number=True),
+    b"database": _database,
+    b"table": _table,
+    b"view": _view,
+    b"bucket": _bucket,
+    b"segment": _by_bucket("segments", SegmentRecord),
+    b"replaced": _by_bucket("replaced", ReplacedRecord),
+    b"query": _simple("queries", QueryRecord, number=False),
+    b"transaction": _simple("transactions", TransactionRecord, number=False),
+    b"procedure": _simple("procedures", ProcedureRecord, number=True),
+    b"statement": _simple("statements", StatementRecord, number=False),
+    b"dropped": _simple("dropped", DroppedRecord, number=True),
+    b"horizon": _simple("horizons", HorizonRecord, number=True),
+    b"delete": _nested("deletes", DeleteRecord),
+    b"principal": _principal,
+    b"grant": _grant,
+    b"login": _login,
+}

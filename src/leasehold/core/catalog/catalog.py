@@ -1,0 +1,305 @@
+"""The catalog: all that the meta storage says, typed, as an immutable value at one revision.
+
+A leader decides on it, a node publishes it as its view, a vault restores it. Maps are persistent (they share
+structure), so the next revision costs what it changes and no reader ever sees half of one. Iterate sorted:
+the order inside a map means nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+from rpds import HashTrieMap
+
+from leasehold.core.catalog.apply import COLLECTIONS, SINGLES, Draft
+from leasehold.core.catalog.shelf import BucketKey, Holding, Reopened, Shelf
+from leasehold.core.words import keys
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.lineage import GENESIS, next_lineage
+from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.records import (
+    BucketRecord,
+    ClusterRecord,
+    CountersRecord,
+    DatabaseRecord,
+    DeleteRecord,
+    DroppedRecord,
+    Field,
+    GrantRecord,
+    HorizonRecord,
+    LargestLeaseRecord,
+    LoginRecord,
+    NodeRecord,
+    PrincipalRecord,
+    ProcedureRecord,
+    QueryRecord,
+    ReplacedRecord,
+    SegmentRecord,
+    SettingsRecord,
+    StatementRecord,
+    TableRecord,
+    TransactionRecord,
+    UseState,
+    ViewRecord,
+)
+from leasehold.core.words.statements import TableName, fold
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Corrupt, NotFound
+from leasehold.ids import (
+    BucketNumber,
+    FieldId,
+    LineageHash,
+    NodeId,
+    ObjectId,
+    PrincipalId,
+    Revision,
+    SegmentId,
+    StatementId,
+    TransactionId,
+)
+
+SegmentMap: TypeAlias = "HashTrieMap[SegmentId, SegmentRecord]"
+DeleteMap: TypeAlias = "HashTrieMap[int, DeleteRecord]"
+GrantMap: TypeAlias = "HashTrieMap[PrincipalId, GrantRecord]"
+
+
+class Diverged(Corrupt):
+    """A revision whose lineage does not follow from ours: an event was lost, doubled or changed."""
+
+    default_code = ErrorCode.DIVERGED
+
+
+class Catalog(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything at `revision`; `lineage` is the history hash there."""
+
+    revision: Revision = Revision(0)
+    lineage: LineageHash = GENESIS
+    cluster: ClusterRecord | None = None
+    settings: SettingsRecord | None = None
+    counters: CountersRecord | None = None
+    largest_lease: LargestLeaseRecord | None = None
+    nodes: "HashTrieMap[NodeId, NodeRecord]" = HashTrieMap()
+    databases: "HashTrieMap[ObjectId, DatabaseRecord]" = HashTrieMap()
+    database_names: "HashTrieMap[str, ObjectId]" = HashTrieMap()
+    tables: "HashTrieMap[ObjectId, TableRecord]" = HashTrieMap()
+    views: "HashTrieMap[ObjectId, ViewRecord]" = HashTrieMap()
+    relation_names: "HashTrieMap[ObjectId, HashTrieMap[str, ObjectId]]" = HashTrieMap()
+    """Of tables and views, which share their names, by database; without databases that are empty."""
+    buckets: "HashTrieMap[BucketKey, BucketRecord]" = HashTrieMap()
+    segments: Shelf[SegmentRecord] = Shelf()
+    replaced: Shelf[ReplacedRecord] = Shelf()
+    queries: "HashTrieMap[str, QueryRecord]" = HashTrieMap()
+    """By `keys.query_name`."""
+    transactions: "HashTrieMap[TransactionId, TransactionRecord]" = HashTrieMap()
+    procedures: "HashTrieMap[int, ProcedureRecord]" = HashTrieMap()
+    statements: "HashTrieMap[StatementId, StatementRecord]" = HashTrieMap()
+    dropped: "HashTrieMap[ObjectId, DroppedRecord]" = HashTrieMap()
+    horizons: "HashTrieMap[ObjectId, HorizonRecord]" = HashTrieMap()
+    deletes: "HashTrieMap[ObjectId, DeleteMap]" = HashTrieMap()
+    principals: "HashTrieMap[PrincipalId, PrincipalRecord]" = HashTrieMap()
+    principal_names: "HashTrieMap[str, PrincipalId]" = HashTrieMap()
+    grants: "HashTrieMap[ObjectId, GrantMap]" = HashTrieMap()
+    logins: "HashTrieMap[bytes, LoginRecord]" = HashTrieMap()
+    """By the hash of the token."""
+
+    # Indices: what can be told from the records above, so that nobody has to go through all of them
+    # (`core.catalog.apply`).
+    loads: "HashTrieMap[NodeId, int]" = HashTrieMap()
+    """How many buckets each node is assigned; none for nodes without any."""
+    expiring: "HashTrieMap[ObjectId, int]" = HashTrieMap()
+    """The tables with a TTL, and how long it is in nanoseconds."""
+    users: "HashTrieMap[PrincipalId, str]" = HashTrieMap()
+    """The users by name, whatever their state: while there are none, everybody may do everything."""
+    logins_of: "HashTrieMap[PrincipalId, tuple[tuple[int, bytes], ...]]" = HashTrieMap()
+    """The logins of each user, as their order and the hash of the token, the oldest first."""
+    leftovers: "HashTrieMap[ObjectId, HashTrieMap[BucketNumber, None]]" = HashTrieMap()
+    """Of tables that are gone: the buckets that have segments still, in the manifest or replaced."""
+    rights_of: "HashTrieMap[PrincipalId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
+    """What each user or role has rights on; some that are gone have theirs still, see `ownerless`."""
+    ownerless: "HashTrieMap[PrincipalId, None]" = HashTrieMap()
+    """Those of `rights_of` who are gone."""
+    readers: "HashTrieMap[ObjectId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
+    """The views that name a table or view."""
+
+    # ------------------------------------------------------------ looking up
+
+    def database(self, name: str) -> DatabaseRecord:
+        """The database in use under `name`; raises `NotFound`."""
+        found = self.find_database(name)
+        if found is None:
+            raise NotFound(f"no database {name}", hint="SHOW DATABASES lists them")
+        return found
+
+    def find_database(self, name: str) -> DatabaseRecord | None:
+        """The database in use under `name`."""
+        object_id = self.database_names.get(fold(name))
+        record = None if object_id is None else self.databases[object_id]
+        return record if record is not None and record.state is UseState.IN_USE else None
+
+    def table(self, name: TableName) -> TableRecord:
+        """The table in use under `name`; raises `NotFound`."""
+        found = self.find_table(name)
+        if found is None:
+            self.database(name.database)
+            if self.find_view(name) is not None:
+                raise NotFound(
+                    f"{name} is a view, not a table", code=ErrorCode.IS_VIEW, hint=f"SHOW TABLES IN {name.database}"
+                )
+            raise NotFound(f"no table {name}", hint=f"SHOW TABLES IN {name.database} lists them")
+        return found
+
+    def find_table(self, name: TableName) -> TableRecord | None:
+        """The table in use under `name`."""
+        object_id = self._relation(name)
+        record = None if object_id is None else self.tables.get(object_id)
+        return record if record is not None and record.state is UseState.IN_USE else None
+
+    def view(self, name: TableName) -> ViewRecord:
+        """The view in use under `name`; raises `NotFound`."""
+        found = self.find_view(name)
+        if found is None:
+            self.database(name.database)
+            if self.find_table(name) is not None:
+                raise NotFound(
+                    f"{name} is a table, not a view", code=ErrorCode.IS_TABLE, hint=f"SHOW VIEWS IN {name.database}"
+                )
+            raise NotFound(f"no view {name}", hint=f"SHOW VIEWS IN {name.database} lists them")
+        return found
+
+    def find_view(self, name: TableName) -> ViewRecord | None:
+        """The view in use under `name`."""
+        object_id = self._relation(name)
+        record = None if object_id is None else self.views.get(object_id)
+        return record if record is not None and record.state is UseState.IN_USE else None
+
+    def _relation(self, name: TableName) -> ObjectId | None:
+        database = self.find_database(name.database)
+        return None if database is None else self.relation_named(database.id, name.table)
+
+    def relation_named(self, database: ObjectId, name: str) -> ObjectId | None:
+        """The table or view that has that name, whatever its state."""
+        names = self.relation_names.get(database)
+        return None if names is None else names.get(fold(name))
+
+    def relations(self, database: ObjectId) -> list[ObjectId]:
+        """The tables and views of a database, whatever their state, in the order of their ids."""
+        return sorted(self.relation_names.get(database, {}).values())
+
+    def find_principal(self, name: str) -> PrincipalRecord | None:
+        """The user or role in use under `name`."""
+        principal_id = self.principal_names.get(fold(name))
+        record = None if principal_id is None else self.principals[principal_id]
+        return record if record is not None and record.state is UseState.IN_USE else None
+
+    def table_name(self, relation: TableRecord | ViewRecord) -> TableName:
+        """The qualified name of a table or view."""
+        return TableName(self.databases[relation.database].name, relation.name)
+
+    def bucket_segments(self, table: ObjectId, bucket: BucketNumber) -> list[SegmentRecord]:
+        """The visible segments of a bucket, in the order of their ids."""
+        found = self.segments.get((table, bucket))
+        return [] if found is None else sorted(found.values(), key=lambda one: one.id)
+
+    def readable_segment(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> SegmentRecord | None:
+        """A segment that scans may read: of the manifest, or replaced not long ago."""
+        found = self.segments.get((table, bucket), {}).get(segment)
+        if found is None:
+            replaced = self.replaced.get((table, bucket), {}).get(segment)
+            return None if replaced is None else replaced.segment
+        return found
+
+    # ------------------------------------------------------------ moving on
+
+    def applying(self, batch: RevisionChanges) -> "Catalog":
+        """The catalog one revision later. Raises `Diverged` if the lineage in `batch` does not follow from ours."""
+        assert batch.revision > self.revision, "revisions are applied in order, each once (R10)"
+        lineage = next_lineage(self.lineage, batch.changes)
+        claimed = next((one.value for one in batch.changes if one.key == keys.LINEAGE), None)
+        if claimed != lineage:
+            raise Diverged(
+                f"revision {batch.revision} does not follow from revision {self.revision}",
+                hint="the node rejoins; if this repeats, its directory or the meta storage is damaged",
+            )
+        return msgspec.structs.replace(self.changed(batch.changes), revision=batch.revision, lineage=lineage)
+
+    def leaping(self, revision: Revision, lineage: LineageHash, changes: Iterable[Change]) -> "Catalog":
+        """The catalog of a later revision, by all that differs there: the revisions between are not seen, so their
+        chain can't be followed. Who leaps has compared the items themselves (`Vault.leap`)."""
+        assert revision > self.revision, "a leap leads forward"
+        return msgspec.structs.replace(self.changed(changes), revision=revision, lineage=lineage)
+
+    def changed(self, changes: Iterable[Change]) -> "Catalog":
+        """With these changes, still at the same revision: what a leader decides the next command on."""
+        fields: dict[str, Any] = {}
+        for change in changes:
+            self._change(fields, change)
+        return msgspec.structs.replace(self, **fields) if fields else self
+
+    def holding(self, segments: Shelf[SegmentRecord], replaced: Shelf[ReplacedRecord]) -> "Catalog":
+        """With these segments, where there are none yet; what tables that are gone have left of them is noted."""
+        fields: dict[str, Any] = {"segments": segments, "replaced": replaced}
+        for shelf in (segments, replaced):
+            for bucket in shelf.beside(self.tables):
+                Draft(self, fields).put_inner("leftovers", *bucket, None)
+        return msgspec.structs.replace(self, **fields)
+
+    @classmethod
+    def restored(cls, revision: Revision, lineage: LineageHash, items: Iterable[Change]) -> "Catalog":
+        """From all keys and values at `revision`, which are all decoded. Raises `Corrupt`."""
+        held = Holding()
+        rest = held.taking(items)
+        catalog = cls().changed(rest).holding(held.segments, held.replaced)
+        for shelf in (catalog.segments, catalog.replaced):
+            for bucket in shelf:
+                shelf.get(bucket)
+        return msgspec.structs.replace(catalog, revision=revision, lineage=lineage)
+
+    @classmethod
+    def reopened(cls, stored: Reopened) -> "Catalog":
+        """From what a vault gives a process that starts: segments stay where they are until they are asked for."""
+        catalog = cls().changed(stored.items).holding(stored.segments, stored.replaced)
+        return msgspec.structs.replace(catalog, revision=stored.applied, lineage=stored.lineage)
+
+    def _change(self, fields: dict[str, Any], change: Change) -> None:
+        single = SINGLES.get(change.key)
+        if single is not None:
+            name, kind = single
+            fields[name] = None if change.value is None else decode_record(kind, change.value)
+            return
+        if change.key == keys.LINEAGE:
+            return
+        prefix, _, rest = change.key[2:].partition(b"/")
+        apply = COLLECTIONS.get(prefix)
+        if apply is None:
+            raise Corrupt(f"a key of a newer version: {change.key!r}", hint="run the same version on every machine")
+        apply(Draft(self, fields), rest, change.value)
+
+
+def live_fields(table: TableRecord) -> tuple[Field, ...]:
+    """The columns in use, in order."""
+    return tuple(field for field in table.fields if field.state is UseState.IN_USE)
+
+
+def field_named(table: TableRecord, name: str) -> Field:
+    """The column in use under `name`; raises `NotFound`."""
+    for field in live_fields(table):
+        if fold(field.name) == fold(name):
+            return field
+    hint = "it has " + ", ".join(field.name for field in live_fields(table))
+    raise NotFound(f"table {table.name} has no column {name}", hint=hint[:500])
+
+
+def field_by_id(table: TableRecord, field_id: FieldId) -> Field | None:
+    """The column with that id, whatever its state."""
+    return next((field for field in table.fields if field.id == field_id), None)
+
+
+def check_through(through: Iterable[ObjectId], catalog: Catalog) -> None:
+    """Raises `NotFound` with code VIEW_DROPPED unless all these views, that a table is read through, are in use."""
+    for one in through:
+        view = catalog.views.get(one)
+        if view is None or view.state is not UseState.IN_USE:
+            name = f"view {one}" if view is None else f"view {catalog.table_name(view)}"
+            raise NotFound(
+                f"{name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists those that are there"
+            )

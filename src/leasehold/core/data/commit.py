@@ -1,0 +1,310 @@
+"""Write transactions: OPEN, then COMMITTED or ABORTED, once (docs/design.md, "Data").
+
+Theory of operation. Nodes stage segments; nothing of them is visible. The commit is one transaction of the leader
+that ends the record and writes the manifest, after comparing all that could have changed since the rows were
+encoded: the table is in use, every column that was written is alive and unchanged in type, each holder is still the
+incarnation that wrote. What is said of a segment counts only under the seals of its holders (`core/data/seals.py`): the
+client that brings it can neither make it up nor change it. No clock takes part: reads are protected by leases, writes
+by this comparison. A transaction that is asked for again by its id is told what became of it (INV-WRITE-2).
+
+| state     | event                | next      |
+| (none)    | open                 | OPEN      |
+| OPEN      | commit that compares | COMMITTED |
+| OPEN      | abort, or expiry     | ABORTED   |
+| COMMITTED, ABORTED | anything    | the same  |
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from leasehold.core.access.rights import user_of
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.data.seals import is_sealed
+from leasehold.core.ddl.origin import Origin, check_same_insert, other_statement
+from leasehold.core.membership.generations import check_generation
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.replicas.replication import after_commit, after_replacement, holders_needed
+from leasehold.core.replicas.rewrite import replacing
+from leasehold.core.words import keys
+from leasehold.core.words.bounds import soundness
+from leasehold.core.words.messages import CommitTransaction, OpenTransaction, SegmentHolder, StagedSegment
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import (
+    BucketRecord,
+    SegmentRecord,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+    UseState,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
+from leasehold.ids import (
+    BucketNumber,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    SchemaVersion,
+    TransactionId,
+    is_hex_128,
+    is_segment_id,
+    segment_transaction,
+)
+from leasehold.limits.segments import SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX, SEGMENTS_PER_COMMIT_MAX, TABLE_SEGMENTS_MAX
+from leasehold.limits.statements import PURGE_BATCH, TRANSACTIONS_KEPT
+
+SHA256_BYTES = 32
+
+
+def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Origin | None = None) -> tuple[Change, ...]:
+    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so, or where the
+    id is that of another INSERT, or of another `statement`, if there is one of this id.
+
+    One that is known was opened before the state that a new generation began from, so the facts that its writer goes
+    by are of the history that was kept: it goes on, and no ticket to write needs a generation of its own.
+    """
+    if not is_hex_128(request.transaction):
+        raise Refused("a transaction id is 128 bits in hex", code=ErrorCode.BAD_TRANSACTION, hint="draw a random one")
+    if len(request.text_sha256) not in (0, SHA256_BYTES):
+        raise Refused("the hash of the text is no SHA-256", code=ErrorCode.BAD_TRANSACTION, hint="upgrade the client")
+    known = catalog.transactions.get(request.transaction)
+    if known is not None:
+        check_same_insert(known, request.login, request.text_sha256, catalog)
+        if known.table != request.table:
+            raise Refused(
+                f"write transaction {request.transaction} is one of another table",
+                code=ErrorCode.TRANSACTION_USED,
+                hint="draw a new id for other rows",
+            )
+        return ()
+    if statement is not None:
+        raise other_statement()
+    check_generation(request.generation, catalog)
+    table = _writable(request.table, request.schema_version, catalog)
+    assert catalog.counters is not None
+    order = catalog.counters.next_transaction
+    record = TransactionRecord(
+        id=request.transaction,
+        order=order,
+        table=table.id,
+        schema_version=request.schema_version,
+        state=TransactionState.OPEN,
+        rows=0,
+    )
+    if request.text_sha256:
+        user = user_of(request.login, catalog)
+        record = msgspec.structs.replace(
+            record,
+            user=None if user is None else user.name,
+            login=None if request.login is None else hash_secret(request.login),
+            text_sha256=request.text_sha256,
+        )
+    counters = msgspec.structs.replace(catalog.counters, next_transaction=order + 1)
+    return (put(keys.transaction(record.id), record), put(keys.COUNTERS, counters), *_purge(catalog))
+
+
+def commit_transaction(
+    request: CommitTransaction,
+    catalog: Catalog,
+    *,
+    incarnations: Mapping[NodeId, Incarnation],
+    seal_keys: Mapping[NodeId, bytes],
+) -> tuple[Change, ...]:
+    """Makes all segments visible in place of those that they replace, or nothing if it is committed already.
+
+    `incarnations` are the live ones, `seal_keys` theirs, as far as this leader has heard of them. Raises `SealUnknown`
+    if it may be committed once it has heard of more, and `Refused`: ABORTED, or why it can't be committed.
+    """
+    record = _known(request.transaction, catalog)
+    if record.state is TransactionState.COMMITTED:
+        return ()
+    if record.state is TransactionState.ABORTED:
+        raise Refused("the write was aborted or has expired", code=ErrorCode.ABORTED, hint="write the rows again")
+    table = _writable(record.table, record.schema_version, catalog)
+    assert catalog.settings is not None
+    _check_segments(request.segments, record, table)
+    _check_room(len(request.segments) - len(request.replaces), table, catalog)
+    taken_out = replacing(request, table, catalog)
+    buckets: dict[BucketNumber, list[SegmentRecord]] = {}
+    for segment in request.segments:
+        bucket = catalog.buckets[table.id, segment.bucket]
+        named = _living_holders(segment, bucket, incarnations)
+        holders = _proven_holders(segment, record, named, seal_keys)
+        needed = holders_needed(catalog.settings, table)
+        if len(holders) < needed <= len(named):
+            raise _seal_unknown(segment, [node for node in named if node not in holders])
+        if len(holders) < needed:
+            raise Refused(
+                f"segment {segment.id} is on {len(holders)} live nodes, {needed} are needed",
+                code=ErrorCode.TOO_FEW_HOLDERS,
+                hint="write the rows again; `leasehold status` shows which nodes are away, and SHOW CLUSTER the setting"
+                " min_in_sync",
+            )
+        entry = SegmentRecord(
+            id=segment.id,
+            table=table.id,
+            bucket=segment.bucket,
+            schema_version=segment.schema_version,
+            rows=segment.rows,
+            size_bytes=segment.size_bytes,
+            sha256=segment.sha256,
+            statistics=segment.statistics,
+            holders=holders,
+            deletes=table.deletes,
+        )
+        buckets.setdefault(segment.bucket, []).append(entry)
+    changes: list[Change] = [*taken_out]
+    gone = {(one.bucket, one.segment) for one in request.replaces}
+    for number in sorted({*buckets, *(one.bucket for one in request.replaces)}):
+        entries = buckets.get(number, [])
+        bucket = catalog.buckets[table.id, number]
+        changes.extend(put(keys.segment(table.id, number, entry.id), entry) for entry in entries)
+        if gone and set(bucket.in_sync) != set(bucket.replicas):
+            left = (one for one in catalog.bucket_segments(table.id, number) if (number, one.id) not in gone)
+            after = after_replacement(bucket, [*left, *entries])
+        else:
+            after = after_commit(bucket, entries)
+        if after != bucket:
+            changes.append(put(keys.bucket(table.id, number), after))
+    rows = sum(segment.rows for segment in request.segments)
+    committed = msgspec.structs.replace(record, state=TransactionState.COMMITTED, rows=rows)
+    changes.append(put(keys.transaction(record.id), committed))
+    return tuple(changes)
+
+
+def abort_transaction(transaction: TransactionId, catalog: Catalog) -> tuple[Change, ...]:
+    """Ends it without effect; nothing if it has ended already."""
+    record = _known(transaction, catalog)
+    if record.state is not TransactionState.OPEN:
+        return ()
+    aborted = msgspec.structs.replace(record, state=TransactionState.ABORTED)
+    return (put(keys.transaction(record.id), aborted),)
+
+
+def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
+    record = catalog.transactions.get(transaction)
+    if record is None:
+        # It may have been committed and forgotten since: only an indefinite answer is true.
+        raise OutcomeUnknown(
+            f"write transaction {transaction[:64]} is not known (any more)",
+            code=ErrorCode.TRANSACTION_FORGOTTEN,
+            hint="count the table's rows before you write them again",
+        )
+    return record
+
+
+def _writable(table_id: ObjectId, schema_version: SchemaVersion, catalog: Catalog) -> TableRecord:
+    """The table if rows encoded under `schema_version` still fit it (INV-WRITE-1).
+
+    Columns are written by field id, so adding or renaming a column since then does no harm: the version may be an
+    older one. What does harm is a column that went away, and that is found per segment.
+    """
+    table = catalog.tables.get(table_id)
+    if table is None or table.state is not UseState.IN_USE:
+        raise NotFound("the table was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what there is")
+    if schema_version > table.schema_version or schema_version < 1:
+        raise Refused(
+            f"schema version {schema_version} of {table.name} is not known",
+            code=ErrorCode.SCHEMA_CHANGED,
+            hint="write again",
+        )
+    return table
+
+
+def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord, table: TableRecord) -> None:
+    listed = list(segments)
+    if len(listed) > SEGMENTS_PER_COMMIT_MAX:
+        raise Refused(
+            f"{len(listed)} segments, at most {SEGMENTS_PER_COMMIT_MAX} fit one commit",
+            code=ErrorCode.TOO_MANY_SEGMENTS,
+            hint="write fewer, larger parts: coalesce before the write",
+        )
+    if len({segment.id for segment in listed}) != len(listed):
+        raise Refused("a segment is named twice", code=ErrorCode.BAD_SEGMENT, hint="write the rows again")
+    alive = {field.id: soundness(field.type) for field in table.fields if field.state is UseState.IN_USE}
+    for segment in listed:
+        sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
+        sound = sound and 1 <= segment.schema_version <= table.schema_version and 0 <= segment.rows <= SEGMENT_ROWS_MAX
+        sound = sound and 0 < segment.size_bytes <= SEGMENT_BYTES_MAX and len(segment.sha256) == SHA256_BYTES
+        if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
+            raise Refused(
+                f"segment {segment.id[:80]} is not of this write", code=ErrorCode.BAD_SEGMENT, hint="write again"
+            )
+        gone = [one.field for one in segment.statistics if one.field not in alive]
+        if gone:
+            raise Refused(
+                f"a column of {table.name} was dropped while rows were written to it",
+                code=ErrorCode.SCHEMA_CHANGED,
+                hint="write the rows again without it",
+            )
+        once = len({one.field for one in segment.statistics}) == len(segment.statistics)
+        if not once or not all(alive[one.field](one, segment.rows) for one in segment.statistics):
+            raise Refused(
+                f"segment {segment.id}: its rows can't have the bounds that are told of them",
+                code=ErrorCode.BAD_SEGMENT,
+                hint="upgrade the client and write the rows again",
+            )
+
+
+def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
+    """Raises `Refused` (TOO_MANY_SEGMENTS) where no plan could name all segments any more. A commit that adds none may
+    have any number."""
+    if added <= 0:
+        return
+    count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
+    if count + added > TABLE_SEGMENTS_MAX:
+        name = catalog.table_name(table)
+        raise Refused(
+            f"table {name} has {count} segments, and this write adds {added}: at most {TABLE_SEGMENTS_MAX} can be read",
+            code=ErrorCode.TOO_MANY_SEGMENTS,
+            hint=f"`leasehold rewrite {name}` joins small segments; then write fewer, larger appends",
+        )
+
+
+def _living_holders(
+    segment: StagedSegment, bucket: BucketRecord, incarnations: Mapping[NodeId, Incarnation]
+) -> dict[NodeId, SegmentHolder]:
+    """Distinct assigned nodes whose incarnation is still the one that wrote (I15, I17), in the order of the bucket."""
+    living = {
+        holder.node: holder
+        for holder in segment.holders
+        if holder.node in bucket.replicas and incarnations.get(holder.node) == holder.incarnation
+    }
+    return {node: living[node] for node in bucket.replicas if node in living}
+
+
+def _proven_holders(
+    segment: StagedSegment,
+    record: TransactionRecord,
+    named: Mapping[NodeId, SegmentHolder],
+    seal_keys: Mapping[NodeId, bytes],
+) -> tuple[NodeId, ...]:
+    """Those that have sealed just this; of a node whose key is not known that can't be told."""
+    heard = [node for node in named if node in seal_keys]
+    for node in heard:
+        if not is_sealed(named[node], seal_keys[node], segment, record.order):
+            raise Refused(
+                f"node {node} has not said this of segment {segment.id}: its seal does not fit",
+                code=ErrorCode.BAD_SEAL,
+                hint="commit what the nodes answered, unchanged; upgrade the node if it seals nothing",
+            )
+    return tuple(heard)
+
+
+def _seal_unknown(segment: StagedSegment, unheard: list[NodeId]) -> SealUnknown:
+    nodes = ", ".join(f"node {node}" for node in unheard)
+    return SealUnknown(
+        f"{nodes} said to hold segment {segment.id}: the coordinator can't check that before it hears of them again",
+        hint="ask again in a moment; if the node does not come back, write the rows again",
+    )
+
+
+def _purge(catalog: Catalog) -> tuple[Change, ...]:
+    """Forgets the oldest ended transactions beyond what is kept."""
+    if len(catalog.transactions) <= TRANSACTIONS_KEPT + PURGE_BATCH:
+        return ()
+    ended = (one for one in catalog.transactions.values() if one.state is not TransactionState.OPEN)
+    oldest = sorted(ended, key=lambda one: one.order)[:PURGE_BATCH]
+    return tuple(Change(keys.transaction(one.id), None) for one in oldest)

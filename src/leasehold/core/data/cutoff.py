@@ -1,0 +1,111 @@
+"""Which rows are gone for one query: all of what a DELETE or a TTL takes, or nothing of it (INV-SCAN-1).
+
+Theory of operation. The leader fixes a query's cutoff when it plans the query, at one revision. Every ticket of the
+query carries it, and every node leaves out the rows that are gone by the cutoff, and no others. A node never releases a
+row that the view of its guard hides (INV-SERVE-1), so a batch that has such a row beyond the cutoff ends the query with
+ROWS_TAKEN_AWAY: other batches of the query may have had rows of the same DELETE. A batch without such a row is the same
+before and after, so the query goes on.
+
+| what changed since the cutoff                   | a batch that it concerns | a batch that it does not |
+| a DELETE began                                  | ROWS_TAKEN_AWAY          | released                 |
+| a DELETE that was undecided is rolled back      | ROWS_TAKEN_AWAY          | ROWS_TAKEN_AWAY          |
+| a first or shorter TTL                          | ROWS_TAKEN_AWAY          | released                 |
+| the horizon moved on with time                  | released, rows and all   | released                 |
+
+A query that several processes run has one cutoff for each table, which the first of them has written down
+(`record_cutoff`). Its frame may be older: the cutoff says what is gone, the plan which files are read.
+
+A shorter TTL that is rolled back after the cutoff needs no rule: the cutoff has the horizon as an instant, which hides
+the same rows to the end of the query.
+"""
+
+from collections.abc import Collection
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.replicas.rewrite import unspent
+from leasehold.core.words import keys
+from leasehold.core.words.messages import AgreeCutoff, Cutoff
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import HorizonRecord, QueryRecord, TableRecord, UseState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import NotFound, Refused
+from leasehold.ids import is_hex_128
+from leasehold.limits.queries import QUERIES_MAX, QUERY_KEPT_NS
+from leasehold.limits.units import SECOND_NS
+
+
+def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:
+    """What is gone of a table for a query that is planned on this catalog."""
+    undecided = [one for one in catalog.deletes.get(table.id, {}).values() if one.state is not UseState.IN_USE]
+    horizon = catalog.horizons.get(table.id)
+    return Cutoff(
+        revision=catalog.revision,
+        deletes=table.deletes,
+        # One that concerns no file leaves no record when it is done, as if it were rolled back.
+        undecided=tuple(one.number for one in unspent(undecided, table, catalog)),
+        earliest_us=None if horizon is None else horizon.earliest_us,
+    )
+
+
+def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
+    """Writes down what is gone of a table for a query from here on; nothing if that has been done.
+
+    Raises `NotFound` with code TABLE_DROPPED, `Refused` (BAD_MESSAGE, BUSY).
+    """
+    table = catalog.tables.get(request.table)
+    if table is None or table.state is not UseState.IN_USE:
+        raise NotFound(
+            f"table {request.table} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what is there"
+        )
+    if not is_hex_128(request.query):
+        raise Refused("the id of a query is 128 bits in hex", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
+    if keys.query_name(request.table, request.query) in catalog.queries:
+        return ()
+    if len(catalog.queries) >= QUERIES_MAX:
+        text = f"{QUERIES_MAX} queries of Spark were begun within {QUERY_KEPT_NS // SECOND_NS} s, the most there may be"
+        raise Refused(text, code=ErrorCode.BUSY, hint="run the query again later")
+    gone = cutoff(table, catalog)
+    record = QueryRecord(
+        table=table.id,
+        query=request.query,
+        deletes=gone.deletes,
+        undecided=gone.undecided,
+        earliest_us=gone.earliest_us,
+    )
+    return (put(keys.query(table.id, request.query), record),)
+
+
+def cutoff_of(request: AgreeCutoff, catalog: Catalog) -> Cutoff:
+    """What was written down. Raises `Refused` with code ROWS_TAKEN_AWAY if it was forgotten."""
+    known = catalog.queries.get(keys.query_name(request.table, request.query))
+    if known is None:
+        raise rows_taken_away(str(request.table), "the query was forgotten")
+    # Not the revision of its own: a node that shows this one has applied all that the cutoff names.
+    return Cutoff(
+        revision=catalog.revision, deletes=known.deletes, undecided=known.undecided, earliest_us=known.earliest_us
+    )
+
+
+def check_decided(gone: Cutoff, deletes: Collection[int], table: str) -> None:
+    """Raises `Refused` (ROWS_TAKEN_AWAY) if a DELETE that the query's rows lack was rolled back; `deletes` are those
+    that a view has."""
+    if any(number not in deletes for number in gone.undecided):
+        raise rows_taken_away(table, "a DELETE was rolled back")
+
+
+def expiry(gone: Cutoff | None, horizon: HorizonRecord | None) -> tuple[int | None, int | None]:
+    """Before which instant rows are gone for a query, and before which instant a row ends it; None for no instant."""
+    if gone is None:
+        return None if horizon is None else horizon.earliest_us, None
+    forced = horizon is not None and horizon.since > gone.deletes
+    return gone.earliest_us, horizon.earliest_us if horizon is not None and forced else None
+
+
+def rows_taken_away(table: str, what: str) -> Refused:
+    """The error of a query that would otherwise show a part of what was taken away."""
+    return Refused(
+        f"{what} while table {table} was read, and the query may have shown some of those rows",
+        code=ErrorCode.ROWS_TAKEN_AWAY,
+        hint="Run the query again.",
+    )

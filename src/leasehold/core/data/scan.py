@@ -1,0 +1,102 @@
+"""Reading one segment from whichever replica can serve it, no row lost or doubled (docs/design.md, "Data").
+
+A batch's mark names the first row after it, so after a fence, a crash or a cut the reader asks another replica from
+exactly there. While a replica is silent another one is asked as well, from the same row (`core/data/hedging.py`).
+Fenced replicas are asked again later: a fence ends with the next grant.
+
+| state   | event              | next                                              |
+| reading | batch              | reading, further on; other replicas are overtaken |
+| reading | batch that is old  | thrown away; the same row is asked for again      |
+| reading | last row           | done                                              |
+| reading | replica is silent  | another one is asked as well                      |
+| reading | replica failed     | the next replica at once; after a round, a pause  |
+| reading | give-up instant    | failed                                            |
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from leasehold.core.data.hedging import HedgeStep, Hedging
+from leasehold.core.words.messages import BatchMark
+from leasehold.core.words.records import SegmentRecord
+from leasehold.ids import NodeId, Revision
+from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
+
+
+class Needed(msgspec.Struct, frozen=True, kw_only=True):
+    """The revisions that a batch must have been released at or after, at the moment at which it is handed out.
+
+    Batches lie in buffers between the node that released them and the program that reads. A client that has heard of
+    revision R hands out nothing that was released on a view older than R, so INV-SERVE-1 holds up to the reader.
+    """
+
+    newest: Revision
+    """The newest that the client has heard of, from anybody."""
+    least: Revision
+    """What suffices where newer ones arrive faster than batches travel: the newest that a statement of this client
+    returned, or that the client knew when it asked for the batch."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """Every row has been handed on."""
+
+
+Move: TypeAlias = HedgeStep | Done
+
+
+class SegmentReading:
+    """One reader of one segment."""
+
+    def __init__(self, segment: SegmentRecord, *, give_up_ns: int = SCAN_GIVE_UP_NS) -> None:
+        self._rows = segment.rows
+        self._hedging = Hedging(segment.holders, give_up_ns=give_up_ns, pause_ns=SCAN_PAUSE_NS)
+        self._discards = 0
+        self.row = 0
+        """The first one that was not handed on: where a replica that is asked now begins."""
+
+    @property
+    def gives_up_ns(self) -> int | None:
+        """See `Hedging`."""
+        return self._hedging.gives_up_ns
+
+    def move(self, now_ns: int, *, delay_ns: int, may_hedge: bool) -> Move:
+        """What to do next."""
+        if self.row >= self._rows:
+            return Done()
+        return self._hedging.move(now_ns, delay_ns=delay_ns, may_hedge=may_hedge)
+
+    def received(
+        self, node: NodeId, mark: BatchMark, rows: int, now_ns: int, needed: Needed
+    ) -> tuple[NodeId, ...] | None:
+        """Takes a batch of `rows` rows, and answers which replicas it overtook. None if it must be thrown away: it was
+        authorised on too old a view.
+
+        What follows a batch that was thrown away on the same stream is thrown away too, since rows would be missing.
+        """
+        if not self._hedging.is_asked(node):
+            return None
+        least = needed.newest if self._discards < SCAN_DISCARDS_MAX else needed.least
+        if mark.view_revision < least:
+            self._discards += 1
+            self._hedging.ended(node)
+            return None
+        assert 0 <= rows <= mark.next_row - self.row, "a replica repeats rows"
+        assert mark.next_row <= self._rows, "a replica has more rows than the manifest"
+        progress = mark.next_row > self.row
+        if progress:
+            self.row = mark.next_row
+            self._discards = 0
+        return self._hedging.heard(node, now_ns, progress=progress)
+
+    def ended(self, node: NodeId) -> None:
+        """Its stream ended without a fault of its own: the reader took its time."""
+        self._hedging.ended(node)
+
+    def failed(self, node: NodeId) -> None:
+        """This replica can't go on now; the next one is asked for the same row."""
+        self._hedging.failed(node)
+
+    def moved(self, holders: tuple[NodeId, ...]) -> None:
+        """Others hold it now, or are to be asked first: a new round begins."""
+        self._hedging.moved(holders)

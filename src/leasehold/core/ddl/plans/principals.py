@@ -1,0 +1,145 @@
+"""Users and roles."""
+
+import msgspec
+
+from leasehold.core.access.rights import CLUSTER, keeps_administrator
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import Context, Plan, counters, next_object, put
+from leasehold.core.ddl.plans.rights import principal_named
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import (
+    CountersRecord,
+    GrantRecord,
+    HiddenPrincipal,
+    PrincipalKind,
+    PrincipalRecord,
+    Right,
+    UseState,
+)
+from leasehold.core.words.statements import CreateRole, CreateUser, DropPrincipal, RenamePrincipal, SetPassword
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import AlreadyExists, Refused
+from leasehold.ids import PrincipalId
+from leasehold.limits.people import PRINCIPALS_MAX
+
+NAMES_SHOWN = 5
+
+
+def create_user(statement: CreateUser, catalog: Catalog, context: Context) -> Plan | None:
+    """A user without rights; the first user of the cluster has every right on it."""
+    if _is_there(statement.name, PrincipalKind.USER, catalog, if_not_exists=statement.if_not_exists):
+        return None
+    user, numbers = _new(statement.name, PrincipalKind.USER, catalog, context.password_hash)
+    changes = [put(keys.principal(user.id), user)]
+    if not catalog.users:
+        everything = GrantRecord(object=CLUSTER, principal=user.id, rights=tuple(Right))
+        changes.append(put(keys.grant(CLUSTER, user.id), everything))
+    return Plan(changes=tuple(changes), counters=numbers)
+
+
+def set_password(statement: SetPassword, catalog: Catalog, context: Context) -> Plan | None:
+    """Another password; whoever logged in with the old one is logged out."""
+    user = principal_named(statement.name, PrincipalKind.USER, catalog)
+    record = msgspec.structs.replace(user, password_hash=_hashed(context))
+    changes = (put(keys.principal(user.id), record), *end_logins(user.id, catalog))
+    return Plan(changes=changes, counters=counters(catalog))
+
+
+def create_role(statement: CreateRole, catalog: Catalog, _context: Context) -> Plan | None:
+    """A role without rights."""
+    if _is_there(statement.name, PrincipalKind.ROLE, catalog, if_not_exists=statement.if_not_exists):
+        return None
+    role, numbers = _new(statement.name, PrincipalKind.ROLE, catalog, None)
+    return Plan(changes=(put(keys.principal(role.id), role),), counters=numbers)
+
+
+def rename_principal(statement: RenamePrincipal, catalog: Catalog, _context: Context) -> Plan | None:
+    """Another name for the same user or role: rights, roles and logins stay."""
+    found = principal_named(statement.name, statement.kind, catalog)
+    if statement.to == found.name:
+        return None
+    taken = catalog.find_principal(statement.to)
+    if taken is not None and taken.id != found.id:
+        raise _exists(taken)
+    record = msgspec.structs.replace(found, name=statement.to)
+    return Plan(changes=(put(keys.principal(found.id), record),), counters=counters(catalog))
+
+
+def drop_principal(statement: DropPrincipal, catalog: Catalog, _context: Context) -> Plan | None:
+    """Hides a user or role. A user's logins end with the point of no return: until then they count for nothing, and
+    they live again if the statement is rolled back."""
+    found = catalog.find_principal(statement.name)
+    if statement.if_exists and (found is None or found.kind is not statement.kind):
+        return None
+    found = principal_named(statement.name, statement.kind, catalog)
+    _check_unused(found, catalog)
+    hidden = put(keys.principal(found.id), msgspec.structs.replace(found, state=UseState.PRE_DELETE))
+    if found.kind is PrincipalKind.USER:
+        keeps_administrator(catalog.changed((hidden,)), dropped=found.id)
+    return Plan(changes=(hidden,), counters=counters(catalog), hides=(HiddenPrincipal(principal=found.id),))
+
+
+def remove_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
+    """It goes; its rights, which count for nobody then, go behind it (`core/replicas/leftovers.py`)."""
+    if hidden.principal not in catalog.principals:
+        return ()
+    return (Change(keys.principal(hidden.principal), None), *end_logins(hidden.principal, catalog))
+
+
+def restore_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
+    """It is in use again, and so are the user's logins."""
+    record = catalog.principals.get(hidden.principal)
+    if record is None or record.state is UseState.IN_USE:
+        return ()
+    return (put(keys.principal(record.id), msgspec.structs.replace(record, state=UseState.IN_USE)),)
+
+
+def end_logins(user: PrincipalId, catalog: Catalog) -> tuple[Change, ...]:
+    """The changes that log a user out everywhere."""
+    return tuple(Change(keys.login(token_hash), None) for _, token_hash in catalog.logins_of.get(user, ()))
+
+
+def _is_there(name: str, kind: PrincipalKind, catalog: Catalog, *, if_not_exists: bool) -> bool:
+    """Whether there is nothing to do; raises `AlreadyExists`: users and roles share their names."""
+    found = catalog.find_principal(name)
+    if found is None:
+        return False
+    if if_not_exists and found.kind is kind:
+        return True
+    raise _exists(found)
+
+
+def _exists(found: PrincipalRecord) -> AlreadyExists:
+    return AlreadyExists(
+        f"{found.kind.value} {found.name} exists already", hint="choose another name, users and roles share theirs"
+    )
+
+
+def _new(
+    name: str, kind: PrincipalKind, catalog: Catalog, password_hash: str | None
+) -> tuple[PrincipalRecord, CountersRecord]:
+    if len(catalog.principals) >= PRINCIPALS_MAX:
+        text = f"there are {PRINCIPALS_MAX} users and roles, as many as there may be"
+        raise Refused(text, code=ErrorCode.TOO_MANY_PRINCIPALS, hint="DROP USER or DROP ROLE makes room")
+    number, numbers = next_object(catalog)
+    assert (password_hash is not None) == (kind is PrincipalKind.USER), "users have passwords, roles have none"
+    record = PrincipalRecord(
+        id=PrincipalId(number), name=name, kind=kind, state=UseState.IN_USE, password_hash=password_hash, roles=()
+    )
+    return record, numbers
+
+
+def _hashed(context: Context) -> str:
+    assert context.password_hash is not None, "the leader hashes a password before it decides"
+    return context.password_hash
+
+
+def _check_unused(found: PrincipalRecord, catalog: Catalog) -> None:
+    if found.kind is PrincipalKind.USER:
+        return
+    users = sorted(one.name for one in catalog.principals.values() if found.id in one.roles)
+    if users:
+        shown = ", ".join(users[:NAMES_SHOWN]) + (" .." if len(users) > NAMES_SHOWN else "")
+        text = f"role {found.name} is one of {len(users)} users: {shown}"
+        raise Refused(text, code=ErrorCode.ROLE_IN_USE, hint=f"REVOKE ROLE {found.name} FROM each of them first")

@@ -1,0 +1,105 @@
+"""DELETE: rows are hidden at once, and taken out of the files by a rewrite later (`core/replicas/rewrite.py`)."""
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog, field_named
+from leasehold.core.catalog.plan import Context, Plan, counters, put
+from leasehold.core.replicas.rewrite import live_deletes, unspent
+from leasehold.core.words import keys
+from leasehold.core.words.literals import fit
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import Comparison, DeleteRecord, Field, HiddenRows, TableRecord, UseState
+from leasehold.core.words.statements import Condition, DeleteRows, TableName
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.limits.statements import CONDITIONS_MAX
+from leasehold.limits.upkeep import DELETES_MAX
+
+
+def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> Plan | None:
+    """Hides the rows of all segments that the manifest has by then.
+
+    Raises `NotFound`, `Refused`: NO_CONDITION, TOO_MANY_CONDITIONS, BAD_VALUE, TOO_MANY_DELETES.
+    """
+    table = catalog.table(statement.table)
+    where = _comparisons(statement.where, table)
+    live = len(catalog.deletes.get(table.id, {}))
+    if live >= DELETES_MAX:  # else it need not be known exactly
+        live = len(live_deletes(table, catalog))
+    if live >= DELETES_MAX:
+        raise Refused(
+            f"the files of {statement.table} hold rows of {live} DELETEs, as many as may be",
+            code=ErrorCode.TOO_MANY_DELETES,
+            hint=f"`leasehold rewrite {statement.table}` takes the rows out of the files; then delete again",
+        )
+    number = table.deletes + 1
+    record = DeleteRecord(table=table.id, number=number, state=UseState.PRE_DELETE, where=where)
+    return Plan(
+        changes=(
+            put(keys.delete(table.id, number), record),
+            put(keys.table(table.id), msgspec.structs.replace(table, deletes=number)),
+        ),
+        counters=counters(catalog),
+        hides=(HiddenRows(table=table.id, number=number),),
+    )
+
+
+def _comparisons(where: tuple[Condition, ...], table: TableRecord) -> tuple[Comparison, ...]:
+    if not where:
+        raise Refused(
+            "DELETE without a condition", code=ErrorCode.NO_CONDITION, hint="DROP TABLE takes all rows at once"
+        )
+    if len(where) > CONDITIONS_MAX:
+        raise Refused(
+            f"{len(where)} conditions, at most {CONDITIONS_MAX} fit one DELETE",
+            code=ErrorCode.TOO_MANY_CONDITIONS,
+            hint="a time range and a few equalities are meant; delete in several statements",
+        )
+    return tuple(_comparison(one, table) for one in where)
+
+
+def _comparison(condition: Condition, table: TableRecord) -> Comparison:
+    field = field_named(table, condition.column)
+    value = fit(condition.value, field.type, column=field.name)
+    if value is None:
+        raise Refused(
+            f"column {field.name} is compared with NULL, which no value ever fulfils",
+            code=ErrorCode.BAD_VALUE,
+            hint="compare it with a value; rows without one can't be named in a DELETE",
+        )
+    return Comparison(field=field.id, operator=condition.operator, value=value)
+
+
+def remove_rows(hidden: HiddenRows, catalog: Catalog) -> tuple[Change, ...]:
+    """The rows are gone for good: its record stays for as long as files may hold some of them."""
+    record = catalog.deletes.get(hidden.table, {}).get(hidden.number)
+    if record is None:
+        return ()
+    key = keys.delete(hidden.table, hidden.number)
+    if not unspent([record], catalog.tables[hidden.table], catalog):
+        return (Change(key, None),)
+    return (put(key, msgspec.structs.replace(record, state=UseState.IN_USE)),)
+
+
+def restore_rows(hidden: HiddenRows, catalog: Catalog) -> tuple[Change, ...]:
+    """The rows are back. The number stays used: what was rewritten meanwhile can be told by it."""
+    if hidden.number not in catalog.deletes.get(hidden.table, {}):
+        return ()
+    return (Change(keys.delete(hidden.table, hidden.number), None),)
+
+
+def deletes_using(table: TableRecord, field: Field, catalog: Catalog) -> tuple[int, ...]:
+    """The numbers of the DELETEs that compare a column, and whose rows may still be in some file."""
+    deletes = catalog.deletes.get(table.id, {}).values()
+    comparing = [one for one in deletes if any(what.field == field.id for what in one.where)]
+    return tuple(one.number for one in unspent(comparing, table, catalog))
+
+
+def check_not_deleted_by(table: TableRecord, field: Field, name: TableName, catalog: Catalog) -> None:
+    """Raises `Refused` with code COLUMN_IN_USE while DELETEs need a column to tell which rows are gone."""
+    if deletes_using(table, field, catalog):
+        raise Refused(
+            f"column {field.name} of {name} tells which rows are deleted, and files still hold some of them",
+            code=ErrorCode.COLUMN_IN_USE,
+            hint=f"`leasehold rewrite {name}` takes them out; the column can be dropped some ten minutes later",
+        )

@@ -1,0 +1,234 @@
+"""The settings of a cluster: their names, their ranges, and what a change of them writes.
+
+A duration that is raised is noted as the largest lease **in the same transaction**, so before the first longer grant;
+it is lowered only after the last longer grant has ended (L10). A leader that is elected in between counts the largest.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.lease.drift import MILLION
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.durations import parse_duration, render_duration
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import LargestLeaseRecord, SettingsRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import FIRST_GENERATION
+from leasehold.limits.lease import (
+    LEASE_DURATION_MAX_NS,
+    LEASE_DURATION_MIN_NS,
+    LEASE_MARGIN_MAX_NS,
+    LEASE_MARGIN_MIN_NS,
+)
+from leasehold.limits.metastorage import (
+    RETENTION_MAX_NS,
+    RETENTION_MIN_NS,
+    RETENTION_REVISIONS_MAX,
+    RETENTION_REVISIONS_MIN,
+)
+from leasehold.limits.recovery import CATCH_UP_DIFFERENCE_MAX
+from leasehold.limits.statements import REPLICATION_MAX
+from leasehold.limits.upkeep import CLOCK_STEP_MAX_NS, CLOCK_STEP_MIN_NS
+
+AUTO: Final = "auto"
+_SHOWN: Final = 64
+"""Characters of what a person wrote that an error repeats."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting: `name` as people write it, `field` of the record, both ends of the range allowed. One that has an
+    `automatic` value may be AUTO too, which is kept as 0."""
+
+    name: str
+    field: str
+    smallest: int
+    largest: int
+    is_duration: bool
+    meaning: str
+    automatic: bool = False
+
+    def value_of(self, settings: SettingsRecord) -> int:
+        """Nanoseconds of a duration, else a count."""
+        return int(getattr(settings, self.field))
+
+    def shown(self, value: int) -> str:
+        """A value as people write it."""
+        if self.automatic and value == 0:
+            return AUTO
+        return render_duration(value) if self.is_duration else str(value)
+
+    @property
+    def range(self) -> str:
+        """Both ends, as people write them."""
+        return f"{self.shown(self.smallest)} to {self.shown(self.largest)}" + (
+            f" or '{AUTO}'" if self.automatic else ""
+        )
+
+    def allows(self, value: int) -> bool:
+        """Whether it is in the range."""
+        return self.smallest <= value <= self.largest or (self.automatic and value == 0)
+
+
+SETTINGS: Final = (
+    Setting(
+        name="lease_duration",
+        field="lease_duration_ns",
+        smallest=LEASE_DURATION_MIN_NS,
+        largest=LEASE_DURATION_MAX_NS,
+        is_duration=True,
+        meaning="how long a node may serve after it asked for its lease",
+    ),
+    Setting(
+        name="lease_margin",
+        field="lease_margin_ns",
+        smallest=LEASE_MARGIN_MIN_NS,
+        largest=LEASE_MARGIN_MAX_NS,
+        is_duration=True,
+        meaning="how much longer the leader counts a lease",
+    ),
+    Setting(
+        name="min_in_sync",
+        field="min_in_sync",
+        smallest=1,
+        largest=REPLICATION_MAX,
+        is_duration=False,
+        meaning="nodes that must hold what a write commits; auto: 2 from replication 3 on, else 1",
+        automatic=True,
+    ),
+    Setting(
+        name="catch_up_difference",
+        field="catch_up_difference",
+        smallest=1,
+        largest=CATCH_UP_DIFFERENCE_MAX,
+        is_duration=False,
+        meaning="revisions that a node may lack when its recovery counts as finished",
+    ),
+    Setting(
+        name="retention",
+        field="retention_ns",
+        smallest=RETENTION_MIN_NS,
+        largest=RETENTION_MAX_NS,
+        is_duration=True,
+        meaning="how long old revisions are kept, so that nodes can replay them",
+    ),
+    Setting(
+        name="retention_revisions",
+        field="retention_revisions",
+        smallest=RETENTION_REVISIONS_MIN,
+        largest=RETENTION_REVISIONS_MAX,
+        is_duration=False,
+        meaning="old revisions that are kept at most, but for those that a recovering node needs",
+    ),
+    Setting(
+        name="clock_step",
+        field="clock_step_ns",
+        smallest=CLOCK_STEP_MIN_NS,
+        largest=CLOCK_STEP_MAX_NS,
+        is_duration=True,
+        meaning="how far the leader's wall clock may step ahead and still make rows expire",
+    ),
+)
+"""All that ALTER CLUSTER SET can change."""
+
+_FIXED: Final = {
+    "clock_drift": "every lease that is out was counted with it",
+    "largest_lease": "it follows lease_duration",
+    "generation": "`leasehold recover` begins a new one",
+}
+
+
+def setting_named(name: str) -> Setting:
+    """The setting of that name in any case; raises `Refused` with code NO_SUCH_SETTING or FIXED_SETTING."""
+    for one in SETTINGS:
+        if one.name == name.casefold():
+            return one
+    because = _FIXED.get(name.casefold())
+    hint = "the settings are " + ", ".join(one.name for one in SETTINGS) + "; SHOW CLUSTER tells their ranges"
+    if because is not None:
+        raise Refused(f"{name} can't be set: {because}", code=ErrorCode.FIXED_SETTING, hint=hint)
+    raise Refused(f"there is no setting {name[:_SHOWN]!r}", code=ErrorCode.NO_SUCH_SETTING, hint=hint)
+
+
+def read_value(setting: Setting, text: str, *, quoted: bool) -> int:
+    """The value that a person wrote, in quotes or as a bare number; raises `Refused` with code BAD_SETTING."""
+    example = "= '2s'" if setting.is_duration else f"= {setting.smallest}"
+    hint = f"write {setting.name} {example}, {setting.range}"
+    wrote = f"{text[:_SHOWN]!r}"
+    if setting.is_duration:
+        if not quoted:
+            text = f"{setting.name} is a duration, a number with a unit in quotes, and not {wrote}"
+            raise Refused(text, code=ErrorCode.BAD_SETTING, hint=hint)
+        try:
+            value = parse_duration(text)
+        except Refused as error:
+            raise Refused(f"{setting.name}: {error.text}", code=ErrorCode.BAD_SETTING, hint=hint) from error
+    elif setting.automatic and quoted and text.casefold() == AUTO:
+        return 0
+    elif text.isascii() and text.isdigit() and len(text) <= len(str(setting.largest)):
+        value = int(text)
+    else:
+        raise Refused(
+            f"{setting.name}: {wrote} is not a whole number in its range", code=ErrorCode.BAD_SETTING, hint=hint
+        )
+    if not setting.smallest <= value <= setting.largest:
+        shown = str(value) if setting.automatic else setting.shown(value)
+        text = f"{setting.name} can't be {shown}: its range is {setting.range}"
+        raise Refused(text, code=ErrorCode.BAD_SETTING, hint=hint)
+    return value
+
+
+def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change, ...]:
+    """What a statement with these values by name writes; nothing if they are the present ones."""
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    fields: dict[str, int] = {}
+    for name, value in asked.items():
+        setting = setting_named(name)
+        assert setting.allows(value), "checked where it was read"
+        fields[setting.field] = value
+    after = msgspec.structs.replace(catalog.settings, **fields)
+    if after == catalog.settings:
+        return ()
+    changes = [Change(keys.SETTINGS, encode(after))]
+    if after.lease_duration_ns > catalog.largest_lease.duration_ns:
+        changes.append(_largest(after.lease_duration_ns))
+    return tuple(changes)
+
+
+def largest_lease_lowered(catalog: Catalog) -> tuple[Change, ...]:
+    """Lowers the largest lease to the duration set, and forgets strangers; only for a leader that has seen every longer
+    grant end."""
+    assert catalog.cluster is not None
+    assert catalog.settings is not None
+    assert catalog.largest_lease is not None
+    changes: list[Change] = []
+    if catalog.cluster.strangers:
+        changes.append(Change(keys.CLUSTER, encode(msgspec.structs.replace(catalog.cluster, strangers=False))))
+    if catalog.settings.lease_duration_ns < catalog.largest_lease.duration_ns:
+        changes.append(_largest(catalog.settings.lease_duration_ns))
+    return tuple(changes)
+
+
+def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
+    """For each setting its name, value, range and meaning; then what no statement sets."""
+    settings, largest = catalog.settings, catalog.largest_lease
+    assert settings is not None
+    assert largest is not None
+    drift = f"{settings.drift_ppm * 100 / MILLION:g}%"
+    counted = render_duration(largest.duration_ns)
+    generation = FIRST_GENERATION if catalog.cluster is None else catalog.cluster.generation
+    return (
+        *((one.name, one.shown(one.value_of(settings)), one.range, one.meaning) for one in SETTINGS),
+        ("largest_lease", counted, "fixed", "the longest lease that may be out: what a new leader waits for"),
+        ("generation", str(generation), "fixed", "1, or the second at which the cluster was recovered from a backup"),
+        ("clock_drift", drift, "fixed", "how much a clock may gain or lose"),
+    )
+
+
+def _largest(duration_ns: int) -> Change:
+    return Change(keys.LARGEST_LEASE, encode(LargestLeaseRecord(duration_ns=duration_ns)))

@@ -1,0 +1,170 @@
+"""What a grantor is told and what it says (theory in `core/lease/grantor.py`), and what it knows of each node."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from leasehold.core.lease.barrier import Fail, Proceed
+from leasehold.core.lease.holder import TimePassed
+from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.records import NodeRecord, SettingsRecord, SettledHow
+from leasehold.ids import Incarnation, NodeId, Revision
+
+
+class RenewalReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """A renewal has been read from the transport; the clock was read after that."""
+
+    renewal: Renewal
+
+
+class SurrenderReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """A node says that it serves nothing any more."""
+
+    surrender: Surrender
+
+
+class IncarnationClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """A join found this incarnation's lease ended: nothing is granted to it again."""
+
+    node: NodeId
+    incarnation: Incarnation
+
+
+class IncarnationJoined(msgspec.Struct, frozen=True, kw_only=True):
+    """A join is durable: this incarnation and session are the ones heard from now on. It is no member yet."""
+
+    node: NodeId
+    incarnation: Incarnation
+    session_hash: bytes
+
+
+class MemberEntered(msgspec.Struct, frozen=True, kw_only=True):
+    """It is durable that this incarnation is in the logical topology; it gets grants once it has applied `required`."""
+
+    node: NodeId
+    incarnation: Incarnation
+    required: Revision
+
+
+class MemberLeft(msgspec.Struct, frozen=True, kw_only=True):
+    """This incarnation is about to leave the logical topology: nothing is granted to it, even if the write of it is
+    unclear, until it has entered again."""
+
+    node: NodeId
+    incarnation: Incarnation
+
+
+class RemovalCommitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A node was removed after its lease had ended."""
+
+    node: NodeId
+
+
+class BarrierRequested(msgspec.Struct, frozen=True, kw_only=True):
+    """A change is durable at `revision`: wait until no older view can be served. At most until `give_up_ns`."""
+
+    number: int
+    revision: Revision
+    give_up_ns: int | None = None
+
+
+class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """These settings are durable at `revision`. Later grants follow them; bounds already noted stand.
+
+    The floor rises to `revision` in this same step. So whoever gets a longer lease has applied it, and can't hold up
+    a statement of that revision or an older one: what was published for those stays true.
+    """
+
+    settings: SettingsRecord
+    revision: Revision = Revision(0)
+
+
+class LeadershipExtended(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader has renewed its record: it leads until `until_ns`, or for ever where a lock holds it (None)."""
+
+    until_ns: int | None
+
+
+class LeadershipEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """It is handed over, or lost: nothing is granted and no barrier proceeds any more."""
+
+
+GrantorEvent: TypeAlias = (
+    RenewalReceived
+    | SurrenderReceived
+    | IncarnationClosed
+    | IncarnationJoined
+    | MemberEntered
+    | MemberLeft
+    | RemovalCommitted
+    | BarrierRequested
+    | SettingsChanged
+    | LeadershipExtended
+    | LeadershipEnded
+    | TimePassed
+)
+
+
+class SendGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer a renewal; its bound is noted already."""
+
+    node: NodeId
+    grant: Grant
+
+
+class RefuseRenewal(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer a renewal with the reason why there is no grant."""
+
+    node: NodeId
+    refused: RenewalRefused
+
+
+class AcceptSurrender(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the node that its incarnation is closed."""
+
+    node: NodeId
+
+
+class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A barrier has ended."""
+
+    number: int
+    verdict: Proceed | Fail
+
+
+GrantorEffect: TypeAlias = SendGrant | RefuseRenewal | AcceptSurrender | ReportVerdict
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as the meta storage has it when a leader is elected."""
+
+    incarnation: Incarnation
+    session_hash: bytes | None
+    member: bool
+
+
+def registrations(nodes: Iterable[NodeRecord]) -> dict[NodeId, Registered]:
+    """What a new leader's grantor begins with."""
+    return {
+        one.id: Registered(incarnation=one.incarnation, session_hash=one.session_hash, member=one.member)
+        for one in nodes
+        if not one.removed
+    }
+
+
+class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
+    """What the grantor knows of a node's lease. `applied` is what this incarnation reported to this leader, `required`
+    what it has to have applied before it gets a grant; None while it is not in the logical topology."""
+
+    incarnation: Incarnation
+    session_hash: bytes | None
+    bound_ns: int
+    applied: Revision | None
+    closed: SettledHow | None
+    required: Revision | None = None
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it is a member and has applied what was required of it."""
+        return self.required is not None and self.applied is not None and self.applied >= self.required

@@ -1,0 +1,1 @@
+"""Which processes are nodes of the cluster: ids, proofs, admission, removal, generations."""

@@ -1,0 +1,150 @@
+"""Generations: how a cluster goes on whose newest meta storage is lost (docs/recovery.md; `leasehold recover`).
+
+An older state of the meta storage, a restored backup, comes back with numbers that were given out since, to nodes,
+tables, incarnations and terms, and revisions that were other ones before. So it begins a new generation:
+
+- where it leaves which history, (revision, hash), is kept in the cluster record. A directory within that past recovers
+  as ever; one beyond it is refused until a person has looked, however far the new history has got or been compacted.
+- its number is the second at which it began, so that the same backup restored twice makes two generations.
+- every counter, every node's incarnation and the term jump, the farther the later it is, so no number means two things
+  (INV-ID-1), not even where the same backup is restored twice.
+- no node is in the logical topology; and grants of the lost history are waited for, as long as they may have been,
+  those too of nodes that the restored state knows nothing of (`ClusterRecord.strangers`).
+
+Clients that looked something up in another generation are refused, definitely and at once: field ids, schema versions
+and numbers of DELETEs are given out anew, so what fits by its numbers may mean something else. Generations only rise:
+whoever knows a newer one than the other side knows that he is not the one who is behind.
+
+The generation of a directory is that of the cluster record in its projection, at the revision it has applied.
+"""
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import ClusterRecord, GenerationOrigin, LargestLeaseRecord, LeaderRecord, NodeRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import Generation, Incarnation, LineageHash, NodeId, ObjectId, Revision, Term
+from leasehold.limits.membership import GENERATION_GAP, GENERATIONS_SINCE, NUMBERS_PER_SECOND, ORIGINS_MAX
+
+NOTHING_APPLIED = Generation(0)
+"""Of a directory that follows no history yet."""
+
+
+def generation_of(view: Catalog) -> Generation:
+    """In which one a projection was applied last."""
+    return NOTHING_APPLIED if view.cluster is None else view.cluster.generation
+
+
+def end_of(cluster: ClusterRecord, generation: Generation) -> GenerationOrigin | None:
+    """Where this cluster left the history of an older generation; None for one that it never was in, or forgot."""
+    return next((one for one in cluster.origins if one.left == generation), None)
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """The next generation: what to write for it, and for how long leases of the lost history are waited for."""
+
+    cluster: ClusterRecord
+    changes: tuple[Change, ...]
+    longest_lease_ns: int
+
+
+def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
+    """What begins the next generation, as one transaction over the state that was restored.
+
+    `wall_s` is the time in seconds since 1970; `longest_lease_ns` bounds the grants that were given out after that
+    state was saved. Raises `Refused` with code CLOCK_SET_BACK.
+    """
+    cluster, counters, settings = catalog.cluster, catalog.counters, catalog.settings
+    assert cluster is not None
+    assert counters is not None
+    assert settings is not None
+    assert catalog.largest_lease is not None
+    began = _began(cluster)
+    if wall_s <= began:
+        raise Refused(
+            f"this machine's clock says {wall_s} s since 1970, the cluster's generation began at {began} or later",
+            code=ErrorCode.CLOCK_SET_BACK,
+            hint="set the clock, then run it again",
+        )
+    generation = Generation(wall_s)
+    origin = GenerationOrigin(
+        generation=generation, left=cluster.generation, revision=catalog.revision, lineage=catalog.lineage
+    )
+    begun = msgspec.structs.replace(
+        cluster, generation=generation, origins=(*cluster.origins, origin)[-ORIGINS_MAX:], strangers=True
+    )
+    jump = jump_to(cluster, generation)
+    jumped = msgspec.structs.replace(
+        counters,
+        next_node=NodeId(counters.next_node + jump),
+        next_object=ObjectId(counters.next_object + jump),
+        next_procedure=counters.next_procedure + jump,
+        next_transaction=counters.next_transaction + jump,
+        next_login=counters.next_login + jump,
+        topology=counters.topology + jump,
+    )
+    longest_ns = max(longest_lease_ns, settings.lease_duration_ns, catalog.largest_lease.duration_ns)
+    changes = (
+        put(keys.CLUSTER, begun),
+        put(keys.COUNTERS, jumped),
+        put(keys.LARGEST_LEASE, LargestLeaseRecord(duration_ns=longest_ns)),
+        *(put(keys.node(one.id), _closed(one, jump)) for _, one in sorted(catalog.nodes.items())),
+    )
+    return Raised(cluster=begun, changes=changes, longest_lease_ns=longest_ns)
+
+
+def jump_to(cluster: ClusterRecord, generation: Generation) -> int:
+    """How far numbers jump to a generation: two that began after the same one have none in common."""
+    return GENERATION_GAP + (generation - _began(cluster)) * NUMBERS_PER_SECOND
+
+
+def _began(cluster: ClusterRecord) -> int:
+    """The second since 1970 at which its generation began, at the earliest."""
+    return max(cluster.generation, GENERATIONS_SINCE)
+
+
+def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Generation) -> LeaderRecord:
+    """The leader record that goes with it: terms that the lost history may have seen lie below the next one."""
+    return msgspec.structs.replace(record, generation=generation, term=Term(record.term + jump_to(before, generation)))
+
+
+def _closed(node: NodeRecord, jump: int) -> NodeRecord:
+    """No process has this incarnation. The nonce stays: it shows the directory that went no further."""
+    incarnation = Incarnation(node.incarnation + jump)
+    return msgspec.structs.replace(node, incarnation=incarnation, session_hash=None, member=False, left=True)
+
+
+def is_older(cluster: ClusterRecord, generation: Generation) -> bool:
+    """Whether something was applied in a generation, and the cluster has gone on to a later one since."""
+    return NOTHING_APPLIED < generation < cluster.generation
+
+
+def is_beyond(cluster: ClusterRecord, generation: Generation, applied: Revision, lineage: LineageHash | None) -> bool:
+    """Whether what was applied in `generation` goes beyond what the cluster keeps of it. Where a history was left, its
+    hash must be the one there, if it is told."""
+    if applied == 0 or generation == cluster.generation:
+        return False
+    end = end_of(cluster, generation)
+    if end is None or applied > end.revision:
+        return True
+    return applied == end.revision and lineage is not None and lineage != end.lineage
+
+
+def check_generation(generation: Generation, catalog: Catalog) -> None:
+    """Raises `Refused` with code GENERATION_CHANGED unless what was looked up in `generation` is of this history."""
+    assert catalog.cluster is not None
+    if generation != catalog.cluster.generation:
+        raise generation_changed(generation, catalog.cluster.generation)
+
+
+def generation_changed(known: Generation, now: Generation) -> Refused:
+    """The error for what was looked up in another generation than the present one."""
+    return Refused(
+        f"the table was looked up in generation {known} of the cluster, which is generation {now} now",
+        code=ErrorCode.GENERATION_CHANGED,
+        hint="Look the table up again and start anew: the cluster was recovered from an older state.",
+    )

@@ -1,0 +1,111 @@
+"""Removal of a node: its id and token become tombstones for ever, its name is free again (I10, INV-ID-1).
+
+Theory of operation. Nothing is granted to the node from the first step on, so its lease runs out whatever it does; a
+node that has surrendered has none. Only then, in one step, its incarnation is closed and the tombstone is decided, so
+that no commit that follows can count on it (`core/data/commit.py`), and no process of it is let in again
+(`core/membership/admission.py`). Its buckets get other replicas behind that (`core/replicas/placement.py`).
+
+What stands in the way is counted in a census of all tables and segments (`core/replicas/census.py`). Told first is what
+is worst to give up, since force gives up all of it.
+
+| what stands in the way                                   | without force   | with force                            |
+| -------------------------------------------------------- | --------------- | ------------------------------------- |
+| segments that only this node is known to hold            | ONLY_HOLDER     | they are lost: SEGMENTS_LOST          |
+| no other node has ever joined                            | LAST_NODE       | removed                               |
+| a table wants more replicas than nodes are left          | TOO_FEW_NODES   | its buckets have fewer replicas       |
+"""
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.replicas.census import Census
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import NodeRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import NotFound, Refused
+from leasehold.ids import NodeId, ObjectId
+from leasehold.limits.membership import LOST_TABLES_NAMED_MAX
+
+_DIGITS_MAX = len(str(2**63))
+"""Of a number that a node may have: a recovery makes them jump."""
+
+
+def find_node(name: str, node: NodeId | None, catalog: Catalog) -> NodeRecord:
+    """The node that a person means: by its number if that was learned before, else the one in the cluster that has the
+    name, else by number, else the newest of that name that was removed. Raises `NotFound`."""
+    if node is not None and node in catalog.nodes:
+        return catalog.nodes[node]
+    newest_first = sorted(catalog.nodes.values(), key=lambda one: (one.removed, -one.id))
+    named = next((one for one in newest_first if one.name == name), None)
+    is_number = name.isascii() and name.isdigit() and len(name) <= _DIGITS_MAX
+    numbered = catalog.nodes.get(NodeId(int(name))) if is_number else None
+    found = numbered if named is None or (named.removed and numbered is not None) else named
+    if found is None:
+        raise NotFound(f"no node {name[:80]!r} is or was in this cluster", hint="`leasehold status` lists them")
+    return found
+
+
+def check_allowed(found: Census, catalog: Catalog, *, force: bool) -> None:
+    """Raises `Refused` for what stands in the way, the worst of it first, unless it is to be given up."""
+    if not force:
+        check_nothing_lost(found, catalog)
+        check_enough_left(found, catalog)
+
+
+def check_enough_left(found: Census, catalog: Catalog) -> None:
+    """Raises `Refused` (LAST_NODE, TOO_FEW_NODES) if tables want more nodes than are left without it."""
+    node = catalog.nodes[found.node]
+    if node.incarnation == 0:
+        return  # it has never joined: no bucket lies there
+    hint = "start another node first, or `--force` if there will be none"
+    if found.left == 0:
+        raise Refused(f"{node.name} is the last node of the cluster", code=ErrorCode.LAST_NODE, hint=hint)
+    if found.short:
+        short = sorted(found.short)
+        names = _names(short, catalog)
+        raise Refused(
+            f"{found.left} nodes would be left, and {_count(short, 'table')} want more replicas: {names}",
+            code=ErrorCode.TOO_FEW_NODES,
+            hint=hint,
+        )
+
+
+def check_nothing_lost(found: Census, catalog: Catalog) -> None:
+    """Raises `Refused` (ONLY_HOLDER) if it is the only one known to hold some segments."""
+    lost = found.lost_tables()
+    if lost:
+        record = catalog.nodes[found.node]
+        segments = f"{found.lost} segment{'' if found.lost == 1 else 's'}"
+        raise Refused(
+            f"{record.name} is the only holder of {segments} of {_count(lost, 'table')}: {_names(lost, catalog)}",
+            code=ErrorCode.ONLY_HOLDER,
+            hint="start it, and wait until other replicas have fetched them; `--force` gives these rows up for ever",
+        )
+
+
+def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
+    """Its record as it stays. No session and no attempt to join is known of it any more."""
+    assert catalog.counters is not None
+    gone = msgspec.structs.replace(node, removed=True, member=False, nonce=None, session_hash=None)
+    changes = [put(keys.node(node.id), gone)]
+    if node.member:
+        left = msgspec.structs.replace(catalog.counters, topology=catalog.counters.topology + 1)
+        changes.append(put(keys.COUNTERS, left))
+    return tuple(changes)
+
+
+def _count(tables: "list[ObjectId] | dict[ObjectId, int]", what: str) -> str:
+    return f"{len(tables)} {what}{'' if len(tables) == 1 else 's'}"
+
+
+def _names(tables: "list[ObjectId] | dict[ObjectId, int]", catalog: Catalog) -> str:
+    shown = [_name(one, catalog) for one in list(tables)[:LOST_TABLES_NAMED_MAX]]
+    more = "" if len(tables) <= LOST_TABLES_NAMED_MAX else ", .."
+    return ", ".join(shown) + more
+
+
+def _name(table: ObjectId, catalog: Catalog) -> str:
+    record = catalog.tables.get(table)
+    return f"table {table}" if record is None else str(catalog.table_name(record))

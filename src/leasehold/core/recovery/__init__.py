@@ -1,0 +1,1 @@
+"""How a node that starts, or was away, gets to where the cluster is."""

@@ -1,0 +1,83 @@
+"""Recovery: how a node's projection gets from where its vault left it to where the cluster is (docs/recovery.md).
+
+The node subscribes at LV+1 and only then hears LM, so that nothing falls in between (R5). What to do is told from
+four numbers and one hash:
+
+| case | when                                                      | what                                          |
+| a    | LM = LV                                                   | the vault alone                               |
+| b    | LM > LV, MM <= LV+1                                       | replay LV+1 .. LM in order                    |
+| c    | MM > LV+1, or more revisions to replay than keys are live | a snapshot at S as one leap, then the stream  |
+| c    | the hash at LV is not kept any more                       | the same, and every segment is verified       |
+| d    | LM < LV, or another hash at LV, or another generation     | refuse, explain, offer a reset                |
+
+Revisions are weighed against keys once: whoever has leapt on its way in replays the rest as long as that is kept. Where
+few keys change fast, a snapshot takes longer than as many revisions, and one would follow another without end.
+
+A leader tells case d before it lets a process in (`core/membership/admission.py`); a node tells it of whatever else it
+is told.
+
+`core/recovery/machine.py` is the process that goes this way.
+"""
+
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from leasehold.ids import Revision
+
+
+class FromVault(msgspec.Struct, frozen=True, kw_only=True):
+    """Case a: nothing has changed."""
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """Case b: the watch brings what is missing, up to `through` and beyond."""
+
+    through: Revision
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Case c: take a snapshot. `verify`: nothing on the disk is to be believed before its checksum was read."""
+
+    why: str
+    verify: bool
+
+
+class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """Case d: this directory has applied what the cluster never had."""
+
+
+Case: TypeAlias = FromVault | Replay | Snapshot | Ahead
+
+
+def decide(
+    *, applied: Revision, latest: Revision, minimum: Revision, live_keys: int, history_known: bool, leapt: bool
+) -> Case:
+    """Which case it is: `applied` is LV, `latest` LM, `minimum` MM; `live_keys` what a snapshot would have; `leapt`
+    whether this recovery has taken one."""
+    if latest < applied:
+        return Ahead()
+    if not history_known and applied > 0:
+        return Snapshot(why=f"the history at revision {applied} is not kept any more", verify=True)
+    if latest == applied:
+        return FromVault()
+    if minimum > applied + 1:
+        return Snapshot(why=f"revision {applied + 1} is compacted, the oldest kept is {minimum}", verify=False)
+    if not leapt and latest - applied > live_keys:
+        return Snapshot(why=f"{latest - applied} revisions are more than {live_keys} keys", verify=False)
+    return Replay(through=latest)
+
+
+def letter(case: Case) -> str:
+    """The name of a case, as docs/recovery.md and `status` have it."""
+    match case:
+        case FromVault():
+            return "a"
+        case Replay():
+            return "b"
+        case Snapshot():
+            return "c"
+        case Ahead():
+            return "d"
+        case _:
+            assert_never(case)

@@ -1,0 +1,174 @@
+"""What is counted of a recovery, for people: how far it is, and a guess of how long the rest takes."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from leasehold.core.words.messages import NodeRecovery
+from leasehold.ids import Revision
+from leasehold.limits.recovery import FETCH_STALLED_NS, RECOVERY_LEFT_MAX_NS
+from leasehold.limits.units import SECOND_NS
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a recovery is; as `RecoveryProgress` has it."""
+
+    case: str
+    why: str
+    applied: Revision
+    target: Revision
+    keys: int
+    keys_total: int
+    segments_kept: int
+    segments_fetched: int
+    segments_missing: int
+    segments_evicted: int
+    left_ns: int | None
+
+
+class _Pace(msgspec.Struct, frozen=True):
+    """When something was begun that is counted, and where the count stood."""
+
+    began_ns: int
+    began_at: int = 0
+
+    def left_ns(self, done: int, total: int, now_ns: int) -> int | None:
+        """How long the rest takes at the rate so far; None while there is none."""
+        if done >= total:
+            return 0
+        made = done - self.began_at
+        if made <= 0 or now_ns <= self.began_ns:
+            return None
+        left_ns = (total - done) * (now_ns - self.began_ns) // made
+        return left_ns if left_ns <= RECOVERY_LEFT_MAX_NS else None
+
+
+class Tally:
+    """Of one process. The case that a recovery took first is the one to tell of, unless a leap follows."""
+
+    def __init__(self, applied: Revision, now_ns: int) -> None:
+        self._case = "a"
+        self._why = "not connected yet"
+        self._on_its_way = False
+        self._taken = self._total = 0
+        self._kept = self._fetched = self._missing = self._evicted = 0
+        self._pace = self._fetch_pace = _Pace(now_ns, applied)
+        self._fetched_ns = now_ns
+        """When the last segment came, or the first one was missed."""
+
+    @property
+    def keys(self) -> int:
+        """Taken of the newest snapshot."""
+        return self._taken
+
+    @property
+    def missing(self) -> int:
+        """Segments that have to come still."""
+        return self._missing
+
+    def replaying(self, case: str, why: str, durable: Revision, now_ns: int) -> None:
+        """The watch brings the rest."""
+        if not self._on_its_way or self._case != "c":
+            self._case, self._why = case, why
+        self._on_its_way = True
+        self._pace = _Pace(now_ns, durable)
+
+    def leaping(self, why: str, now_ns: int) -> None:
+        """A snapshot is asked for."""
+        self._case, self._why = "c", why
+        self._on_its_way = True
+        self.begin_snapshot(0, now_ns)
+
+    def arrived(self) -> None:
+        """What follows is another recovery."""
+        self._on_its_way = False
+
+    def begin_snapshot(self, keys: int, now_ns: int) -> None:
+        """One of about so many keys comes; what was taken of an earlier one is void."""
+        self._taken, self._total = 0, keys
+        self._pace = _Pace(now_ns)
+
+    def take(self, keys: int) -> None:
+        """So many keys more."""
+        self._taken += keys
+
+    def compare(self, kept: int, missing: int, now_ns: int) -> None:
+        """The disk holds so many segments of those that it should, and lacks so many."""
+        self._kept, self._missing = kept, missing
+        self._begin_fetching(now_ns)
+
+    def count(self, fetched: int, evicted: int, missing: int | None, now_ns: int) -> None:
+        """So many segments more; `missing`, where told, is how many are missing now."""
+        if not self._missing and missing:
+            self._begin_fetching(now_ns)
+        if fetched:
+            self._fetched_ns = now_ns
+        self._fetched += fetched
+        self._evicted += evicted
+        self._missing = max(0, self._missing - fetched) if missing is None else missing
+
+    def _begin_fetching(self, now_ns: int) -> None:
+        self._fetch_pace, self._fetched_ns = _Pace(now_ns, self._fetched), now_ns
+
+    def progress(self, applied: Revision, target: Revision, now_ns: int, *, leaping: bool, replaying: bool) -> Progress:
+        """How far it is; `leaping` and `replaying` say what is under way."""
+        if leaping:
+            left_ns = self._pace.left_ns(self._taken, max(self._total, self._taken + 1), now_ns)
+        elif replaying and applied < target:
+            left_ns = self._pace.left_ns(applied, target, now_ns)
+        elif self._missing and now_ns >= self._fetched_ns + FETCH_STALLED_NS:
+            left_ns = None
+        else:
+            left_ns = self._fetch_pace.left_ns(self._fetched, self._fetched + self._missing, now_ns)
+        return Progress(
+            case=self._case,
+            why=self._why,
+            applied=applied,
+            target=target,
+            keys=self._taken,
+            keys_total=max(self._taken, self._total),
+            segments_kept=self._kept,
+            segments_fetched=self._fetched,
+            segments_missing=self._missing,
+            segments_evicted=self._evicted,
+            left_ns=left_ns,
+        )
+
+
+ToldProgress: TypeAlias = Progress | NodeRecovery
+"""The same, as a node counts it and as its leader has heard it."""
+
+
+def in_words(told: ToldProgress) -> str:
+    """All of it, as `case b: revisions 3 to 9 are kept; revision 5 of 9; 7 segments kept; about 3 s left`."""
+    if not told.case:  # nothing has begun
+        return f"{told.why}; {left_in_words(told)}"
+    parts = (
+        f"case {told.case}: {told.why}",
+        f"revision {told.applied} of {told.target}",
+        f"{told.keys} of {told.keys_total} keys" if told.keys_total else "",
+        segments_in_words(told),
+        left_in_words(told),
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def segments_in_words(told: ToldProgress) -> str:
+    """As `24 segments kept, 480 fetched, 3 to fetch, 12 evicted`; empty where there is none."""
+    counts = (
+        (told.segments_kept, "kept"),
+        (told.segments_fetched, "fetched"),
+        (told.segments_missing, "to fetch"),
+        (told.segments_evicted, "evicted"),
+    )
+    parts = [(count, what) for count, what in counts if count]
+    if not parts:
+        return ""
+    count, what = parts[0]
+    first = f"{count:,} segment{'' if count == 1 else 's'} {what}"
+    return ", ".join((first, *(f"{count:,} {what}" for count, what in parts[1:])))
+
+
+def left_in_words(told: ToldProgress) -> str:
+    """As `about 3 s left`, in whole seconds rounded up; empty where nothing is left, or there is no guess."""
+    return f"about {-(-told.left_ns // SECOND_NS)} s left" if told.left_ns else ""

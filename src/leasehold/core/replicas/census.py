@@ -1,0 +1,153 @@
+"""Censuses of what a node has to do with: its buckets, and the segments that nobody else holds.
+
+A census walks all tables and buckets, which takes long, and what it is for is decided on the catalog of a later moment.
+So the changes between the two are noted (`ChangesSince`) and looked through at the decision (`recounted`). The removal
+of another node changes what any segment depends on: after one, there is a census anew.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from leasehold.core.catalog.catalog import BucketKey, Catalog, SegmentMap
+from leasehold.core.replicas.replication import has_other_holder
+from leasehold.core.words import keys
+from leasehold.core.words.records import NodeRecord, SegmentRecord, UseState
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+
+COUNTED = (keys.TABLES, keys.BUCKETS, keys.SEGMENTS)
+"""The records that a census goes through."""
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has to do with, bucket by bucket, as of one catalog."""
+
+    node: NodeId
+    buckets: Mapping[BucketKey, "SegmentMap | None"]
+    """Those that it is a replica of."""
+    alone: Mapping[BucketKey, int]
+    """How many of their segments nobody else holds, where there are any."""
+    left: int
+    """How many nodes there are besides."""
+    short: frozenset[ObjectId]
+    """The tables that want more replicas than that."""
+
+    @property
+    def lost(self) -> int:
+        """Segments that nobody else is known to hold."""
+        return sum(self.alone.values())
+
+    def lost_tables(self) -> dict[ObjectId, int]:
+        """The same by table, in order."""
+        found: dict[ObjectId, int] = {}
+        for (table, _), alone in sorted(self.alone.items()):
+            found[table] = found.get(table, 0) + alone
+        return found
+
+
+class ChangesSince:
+    """The keys that have changed since a census, of those that it goes through.
+
+    More than `most` are too much, and so is the removal of a node: then there is a census anew.
+    """
+
+    def __init__(self, most: int, touched: Iterable[bytes] = (), *, is_too_much: bool = False) -> None:
+        self._most = most
+        self.touched = set(touched)
+        self.is_too_much = is_too_much
+
+    def hear(self, changed: Iterable[bytes], catalog: Catalog) -> None:
+        """These keys have changed, and the catalog has them as they are now."""
+        for key in changed:
+            if key.startswith(COUNTED):
+                self.touched.add(key)
+            elif key.startswith(keys.NODES):
+                self.is_too_much = self.is_too_much or _is_removed(key, catalog)
+        if self.is_too_much or len(self.touched) > self._most:
+            self.is_too_much = True
+            self.touched.clear()
+
+    def with_more(self, changed: Iterable[bytes], catalog: Catalog) -> "ChangesSince":
+        """The same with keys whose change is not durable yet."""
+        more = ChangesSince(self._most, self.touched, is_too_much=self.is_too_much)
+        more.hear(changed, catalog)
+        return more
+
+
+def census(node: NodeId, catalog: Catalog) -> Census:
+    """Walks all tables and buckets, and the segments of those that the node is a replica of."""
+    keyed = (key for key, bucket in catalog.buckets.items() if node in bucket.replicas)
+    buckets: dict[BucketKey, SegmentMap | None] = {key: catalog.segments.get(key) for key in keyed}
+    counted = ((key, _count_alone(node, segments, catalog)) for key, segments in buckets.items())
+    alone = {key: count for key, count in counted if count}
+    left = _left(node, catalog)
+    short = frozenset(table for table in catalog.tables if _is_short(table, left, catalog))
+    return Census(node=node, buckets=buckets, alone=alone, left=left, short=short)
+
+
+def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census:
+    """The same as of a later catalog, where no other record of those in `COUNTED` has changed since than `touched`,
+    and no node was removed."""
+    buckets, alone = dict(old.buckets), dict(old.alone)
+    left = _left(old.node, catalog)
+    assert left >= old.left, "after the removal of a node there is a census anew"
+    short = {table for table in old.short if _is_short(table, left, catalog)}
+    for key in sorted(touched):  # so a bucket comes before its segments
+        if key.startswith(keys.BUCKETS):
+            bucket = _bucket_key(key)
+            buckets.pop(bucket, None)
+            if old.node in _replicas(bucket, catalog):
+                buckets[bucket] = catalog.segments.get(bucket)
+                if bucket not in old.buckets:
+                    alone[bucket] = _count_alone(old.node, buckets[bucket], catalog)
+            else:
+                alone.pop(bucket, None)
+        elif key.startswith(keys.SEGMENTS):
+            bucket, name = _bucket_key(key), SegmentId(key.split(b"/")[4].decode())
+            if bucket in buckets and bucket in old.buckets:
+                buckets[bucket] = catalog.segments.get(bucket)
+                before, after = _entry(old.buckets[bucket], name), _entry(buckets[bucket], name)
+                changed = _is_alone(old.node, after, catalog) - _is_alone(old.node, before, catalog)
+                alone[bucket] = alone.get(bucket, 0) + changed
+        elif _is_short(keys.table_of(key), left, catalog):
+            short.add(keys.table_of(key))
+    alone = {key: count for key, count in alone.items() if count}
+    return msgspec.structs.replace(old, buckets=buckets, alone=alone, left=left, short=frozenset(short))
+
+
+def _replicas(key: BucketKey, catalog: Catalog) -> tuple[NodeId, ...]:
+    bucket = catalog.buckets.get(key)
+    return () if bucket is None else bucket.replicas
+
+
+def _entry(segments: "SegmentMap | None", name: SegmentId) -> SegmentRecord | None:
+    return None if segments is None else segments.get(name)
+
+
+def _bucket_key(key: bytes) -> BucketKey:
+    return keys.table_of(key), BucketNumber(int(key.split(b"/")[3]))
+
+
+def _count_alone(node: NodeId, segments: "SegmentMap | None", catalog: Catalog) -> int:
+    return 0 if segments is None else sum(_is_alone(node, one, catalog) for one in segments.values())
+
+
+def _is_alone(node: NodeId, segment: SegmentRecord | None, catalog: Catalog) -> bool:
+    return segment is not None and node in segment.holders and not has_other_holder(segment, node, catalog)
+
+
+def _left(node: NodeId, catalog: Catalog) -> int:
+    return sum(1 for one in catalog.nodes.values() if one.id != node and _counts(one))
+
+
+def _is_short(table: ObjectId, left: int, catalog: Catalog) -> bool:
+    record = catalog.tables.get(table)
+    return record is not None and record.state is UseState.IN_USE and record.replication > left
+
+
+def _counts(node: NodeRecord) -> bool:
+    return not node.removed and node.incarnation > 0
+
+
+def _is_removed(key: bytes, catalog: Catalog) -> bool:
+    return catalog.nodes[NodeId(int(key.removeprefix(keys.NODES)))].removed

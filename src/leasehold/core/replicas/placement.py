@@ -1,0 +1,131 @@
+"""Placement as nodes come and go: buckets get another replica, and who was removed is struck off what it held.
+
+A bucket is due where a node of its replica set was removed, or where it has fewer replicas than its table wants and
+there is a member of the logical topology to take it, one that is not about to be removed (`leaving`). It goes to the
+least loaded of them. The new replica fetches what
+it lacks by itself, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`).
+
+All of it goes in slices behind the statement or the removal that made it due. Each slice is decided on the catalog of
+its moment, so a slice that was found a while ago does no harm.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from leasehold.core.catalog.catalog import BucketKey, Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.replicas.dropped import cleaned
+from leasehold.core.replicas.replication import is_present
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import BucketRecord, UseState
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+
+SegmentKey = tuple[ObjectId, BucketNumber, SegmentId]
+
+
+def due_buckets(catalog: Catalog, *, leaving: Collection[NodeId] = ()) -> list[BucketKey]:
+    """The buckets that should have other replicas, in order. Walks all buckets."""
+    able = _able(catalog, leaving)
+    return sorted(key for key, bucket in catalog.buckets.items() if _is_due(bucket, able, catalog))
+
+
+def placed(due: Iterable[BucketKey], catalog: Catalog, *, leaving: Collection[NodeId] = ()) -> tuple[Change, ...]:
+    """What gives these buckets their replicas, as far as there are members for it."""
+    able = _able(catalog, leaving)
+    loads = {node: catalog.loads.get(node, 0) for node in able}
+    changes: list[Change] = []
+    for key in due:
+        bucket = catalog.buckets.get(key)
+        if bucket is not None and _is_due(bucket, able, catalog):
+            changes.append(put(keys.bucket(*key), _placed(bucket, loads, catalog)))
+    return tuple(changes)
+
+
+def _placed(bucket: BucketRecord, loads: dict[NodeId, int], catalog: Catalog) -> BucketRecord:
+    """With the replicas that are present, and more of them if its table wants so; notes what that loads them with."""
+    replicas = [node for node in bucket.replicas if is_present(node, catalog)]
+    free = sorted((node for node in loads if node not in replicas), key=lambda node: (loads[node], node))
+    added = free[: max(0, _wanted(bucket, catalog) - len(replicas))]
+    for node in added:
+        loads[node] += 1
+    in_sync = {node for node in bucket.in_sync if is_present(node, catalog)}
+    if (bucket.table, bucket.bucket) not in catalog.segments:
+        in_sync.update(added)  # there is nothing that they could lack
+    replicas += added
+    return msgspec.structs.replace(
+        bucket, replicas=tuple(replicas), in_sync=tuple(node for node in replicas if node in in_sync)
+    )
+
+
+def _is_due(bucket: BucketRecord, able: frozenset[NodeId], catalog: Catalog) -> bool:
+    if any(not is_present(node, catalog) for node in bucket.replicas):
+        return True
+    return len(bucket.replicas) < _wanted(bucket, catalog) and not able.issubset(bucket.replicas)
+
+
+def _wanted(bucket: BucketRecord, catalog: Catalog) -> int:
+    """Of a table that is being dropped nothing more is wanted."""
+    table = catalog.tables.get(bucket.table)
+    return 0 if table is None or table.state is not UseState.IN_USE else table.replication
+
+
+def _able(catalog: Catalog, leaving: Collection[NodeId]) -> frozenset[NodeId]:
+    members = (node.id for node in catalog.nodes.values() if node.member and not node.removed)
+    return frozenset(node for node in members if node not in leaving)
+
+
+# ---------------------------------------------------------------- what removed nodes held
+
+
+def held_by_removed(catalog: Catalog) -> list[SegmentKey]:
+    """The manifest entries that name a removed node as a holder, in order. Walks the manifest."""
+    return sorted(
+        (*bucket, segment.id)
+        for bucket in catalog.segments
+        for segment in catalog.segments.passing(bucket)
+        if any(not is_present(node, catalog) for node in segment.holders)
+    )
+
+
+def struck(due: Sequence[SegmentKey], catalog: Catalog, max_bytes: int) -> tuple[tuple[Change, ...], int]:
+    """These entries without nodes that were removed, until they take `max_bytes`; and how many of `due` that was.
+
+    An entry may be left without any holder: its rows are lost, and every reader is told so.
+    """
+    changes: list[Change] = []
+    size_bytes = taken = 0
+    for table, bucket, name in due:
+        entry = catalog.segments.get((table, bucket), {}).get(name)
+        holders = () if entry is None else tuple(node for node in entry.holders if is_present(node, catalog))
+        if entry is not None and holders != entry.holders:
+            change = put(keys.segment(table, bucket, name), msgspec.structs.replace(entry, holders=holders))
+            size_bytes += len(change.value or b"")
+            if changes and size_bytes > max_bytes:
+                break
+            changes.append(change)
+        taken += 1
+    return tuple(changes), taken
+
+
+def cleaning_by_removed(catalog: Catalog) -> list[ObjectId]:
+    """The dropped tables whose files a removed node was to delete, in order."""
+    return sorted(
+        table
+        for table, dropped in catalog.dropped.items()
+        if any(not is_present(node, catalog) for node in dropped.pending)
+    )
+
+
+def cleaned_by_removed(tables: Iterable[ObjectId], catalog: Catalog) -> tuple[Change, ...]:
+    """Nobody waits for a removed node to delete files."""
+    merged: dict[bytes, Change] = {}
+    for table in tables:
+        dropped = catalog.dropped.get(table)
+        for node in () if dropped is None else dropped.pending:
+            if not is_present(node, catalog):
+                changes = cleaned(catalog, table, node)
+                catalog = catalog.changed(changes)
+                merged.update((change.key, change) for change in changes)
+    return tuple(merged.values())

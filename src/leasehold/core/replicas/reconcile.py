@@ -1,0 +1,270 @@
+"""What a node's disk should hold, against what it holds (docs/recovery.md): planned purely, done one step at a time.
+
+Plans are made on a **durable** catalog only, so that no effect on disk is ahead of the vault (INV-REC-1), and every
+step is harmless when it is done twice. They are made bucket by bucket, since a node may hold hundreds of thousands of
+segments: what came of a bucket stands until its files, or what the catalog says of it, are others (`outdated`).
+
+| a file on disk                                                | step   |
+| of a dropped table                                            | trash, then tell the leader |
+| in the manifest, this node not named as a holder              | verify, then tell the leader |
+| in the manifest, neither assigned to this node nor held by it | trash  |
+| in the manifest, held by this node, not to be believed yet    | tell the leader, then verify |
+| replaced by a rewrite, not yet released                       | keep: scans under way read it |
+| not in the manifest, its write transaction ABORTED            | trash  |
+| not in the manifest, COMMITTED: a losing attempt              | trash  |
+| not in the manifest, OPEN                                     | keep   |
+| the catalog knows nothing of it any more                      | trash: it was released, or its write ended long ago |
+| the catalog has never known of it, here since the start       | trash: its write ended long ago |
+| the catalog has never known of it, written since              | keep: its OPEN is on the way |
+and for each segment of the manifest in an assigned bucket that is not on disk: fetch, verify, tell the leader. Where
+the manifest names this node as a holder of it, the leader is told first that it is not (I7).
+"""
+
+from collections.abc import Collection, Container, Mapping
+from itertools import islice
+
+import msgspec
+from rpds import HashTrieMap
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.replicas.replication import has_other_holder
+from leasehold.core.words.records import BucketRecord, SegmentRecord, TransactionState
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, segment_transaction
+from leasehold.limits.replication import RECONCILE_IN_TURN_MAX, RECONCILE_ROUNDS_WHOLE
+
+Listing = Mapping[BucketKey, frozenset[SegmentId]]
+"""The finished segment files of a node; buckets without any may be in it."""
+Verified = Mapping[BucketKey, Collection[SegmentId]] | None
+"""Where no file is believed by its name: those whose bytes were read."""
+
+_NONE: frozenset[SegmentId] = frozenset()
+
+
+class OnDisk(msgspec.Struct, frozen=True, order=True):
+    """A finished segment file."""
+
+    table: ObjectId
+    bucket: BucketNumber
+    segment: SegmentId
+
+
+class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do in one bucket now, each list in the order of segment ids."""
+
+    trash: tuple[OnDisk, ...] = ()
+    report: tuple[SegmentRecord, ...] = ()
+    """On disk already, to be verified and reported as held."""
+    fetch: tuple[SegmentRecord, ...] = ()
+    lost: tuple[SegmentRecord, ...] = ()
+    """Of which the manifest says that this node holds them, while they are not on disk."""
+    doubted: tuple[SegmentRecord, ...] = ()
+    """On disk, and this node is named as a holder, but not to be believed: to be verified, and reported then."""
+    kept: tuple[SegmentRecord, ...] = ()
+    """On disk, and this node is named as a holder."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do."""
+        return not (self.trash or self.report or self.fetch or self.doubted)
+
+
+class Emptied(msgspec.Struct, frozen=True, kw_only=True):
+    """What was deleted for good."""
+
+    files: int
+    size_bytes: int
+
+
+class Basis(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What the catalog says of a bucket, as objects that stay the same ones until it says something else."""
+
+    bucket: BucketRecord | None
+    segments: object
+    replaced: object
+    nodes: "HashTrieMap[NodeId, object] | None"
+    """Where files are not believed by their names: who else is there to hold them, and how many were read."""
+    verified: int
+    cleaned: bool
+    """Its table was dropped, and this node has not told that its files are gone: they go with the table."""
+
+    def holds(self, other: "Basis") -> bool:
+        """Whether nothing has changed."""
+        return (
+            self.bucket is other.bucket
+            and self.segments is other.segments
+            and self.replaced is other.replaced
+            and self.nodes is other.nodes
+            and self.verified == other.verified
+            and self.cleaned == other.cleaned
+        )
+
+
+class ComparedBucket(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What came of comparing one bucket, and what it was compared by."""
+
+    basis: Basis
+    files: frozenset[SegmentId]
+    strays: tuple[SegmentId, ...]
+    """Files that are neither in the manifest nor replaced not long ago."""
+    unknown: frozenset[SegmentId]
+    """Of these: the catalog has never known of them, and they were not here when the process started."""
+    manifest: BucketPlan
+    """Without the strays."""
+    plan: BucketPlan
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no stray waits for what becomes of its write."""
+        return len(self.plan.trash) - len(self.manifest.trash) == len(self.strays)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of it to remember."""
+        return self.basis.bucket is None and not self.files
+
+
+def to_clean(durable: Catalog, node: NodeId) -> tuple[ObjectId, ...]:
+    """Dropped tables whose files this node must delete and report."""
+    return tuple(sorted(table for table, dropped in durable.dropped.items() if node in dropped.pending))
+
+
+def assigned(durable: Catalog, node: NodeId) -> frozenset[BucketKey]:
+    """The buckets that this node is to hold."""
+    return frozenset(key for key, bucket in durable.buckets.items() if node in bucket.replicas)
+
+
+def outdated(
+    durable: Catalog,
+    node: NodeId,
+    on_disk: Listing,
+    own: Collection[BucketKey],
+    compared: Mapping[BucketKey, ComparedBucket],
+    *,
+    verified: Verified,
+) -> list[BucketKey]:
+    """The buckets that have to be compared: new ones in order, then those that have changed.
+
+    `on_disk` was listed **before** `durable` was read; `own` are the buckets assigned in it.
+    """
+    due = sorted({*own, *(key for key, files in on_disk.items() if files)}.difference(compared))
+    for key, before in compared.items():
+        same = _same(before.files, on_disk.get(key, _NONE)) and before.basis.holds(
+            basis_of(durable, node, key, verified=verified)
+        )
+        if not (same and before.is_settled):
+            due.append(key)
+    return due
+
+
+def in_turn(compared: Mapping[BucketKey, ComparedBucket], due: Collection[BucketKey]) -> list[BucketKey]:
+    """The buckets to compare besides those that are due: some more, the longest not looked at first, so that each has
+    its turn whatever was missed: within RECONCILE_ROUNDS_WHOLE rounds, or later where these would be more than
+    RECONCILE_IN_TURN_MAX at a time. `compared` is in the order of comparing."""
+    others = compared if not due else (key for key in compared if key not in due)
+    return list(islice(others, min(RECONCILE_IN_TURN_MAX, -(-len(compared) // RECONCILE_ROUNDS_WHOLE))))
+
+
+def basis_of(durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verified) -> Basis:
+    """What a comparison of the bucket goes by; reads no segments."""
+    bucket, dropped = durable.buckets.get(key), durable.dropped.get(key[0])
+    return Basis(
+        bucket=bucket if bucket is not None and node in bucket.replicas else None,
+        segments=durable.segments.mark(key),
+        replaced=durable.replaced.mark(key),
+        nodes=None if verified is None else durable.nodes,
+        verified=0 if verified is None else len(verified.get(key, _NONE)),
+        cleaned=dropped is not None and node in dropped.pending,
+    )
+
+
+def compare(
+    durable: Catalog,
+    node: NodeId,
+    key: BucketKey,
+    files: frozenset[SegmentId],
+    before: ComparedBucket | None,
+    *,
+    since_start: Container[SegmentId] = _NONE,
+    verified: Verified = None,
+    anew: bool = False,
+) -> ComparedBucket:
+    """Compares the `files` of a bucket, listed **before** `durable` was read, with what the catalog says.
+
+    `before`: what the last comparison gave. If strays alone kept it from being settled and nothing else has changed,
+    they alone are looked at again, unless `anew`. `since_start`: files that lay there when the process started, once it
+    has caught up. Where no file is believed by its name, what nobody else holds stays held all the same: each read of
+    it finds out what it is.
+    """
+    basis = basis_of(durable, node, key, verified=verified)
+    waits = before is not None and not before.is_settled and not anew
+    if waits and before is not None and _same(before.files, files) and before.basis.holds(basis):
+        strays, manifest = before.strays, before.manifest
+    else:
+        read = None if verified is None else verified.get(key, _NONE)
+        strays, manifest = _against_manifest(durable, node, key, files, basis, read)
+    unknown = frozenset(
+        one
+        for one in strays
+        if segment_transaction(one) not in durable.transactions
+        and (before is None or one not in before.files or one in before.unknown)
+        and one not in since_start
+    )
+    gone = tuple(OnDisk(*key, one) for one in strays if _superfluous(durable, one, unknown))
+    plan = msgspec.structs.replace(manifest, trash=tuple(sorted((*manifest.trash, *gone)))) if gone else manifest
+    return ComparedBucket(basis=basis, files=files, strays=strays, unknown=unknown, manifest=manifest, plan=plan)
+
+
+def _against_manifest(
+    durable: Catalog,
+    node: NodeId,
+    key: BucketKey,
+    files: frozenset[SegmentId],
+    basis: Basis,
+    read: Collection[SegmentId] | None,
+) -> tuple[tuple[SegmentId, ...], BucketPlan]:
+    """The strays, and what to do with all else."""
+    if basis.cleaned:
+        return (), BucketPlan()
+    strays: list[SegmentId] = []
+    trash: list[OnDisk] = []
+    report: list[SegmentRecord] = []
+    doubted: list[SegmentRecord] = []
+    kept: list[SegmentRecord] = []
+    entries, replaced = durable.segments.get(key, {}), durable.replaced.get(key, {})
+    for one in sorted(files):
+        entry = entries.get(one)
+        if entry is None:
+            if one not in replaced:
+                strays.append(one)
+        elif node not in entry.holders:
+            if basis.bucket is not None:
+                report.append(entry)
+            else:
+                trash.append(OnDisk(*key, one))
+        elif read is not None and one not in read and has_other_holder(entry, node, durable):
+            doubted.append(entry)
+        else:
+            kept.append(entry)
+    fetch: list[SegmentRecord] = []
+    if basis.bucket is not None:
+        fetch = sorted((entry for one, entry in entries.items() if one not in files), key=lambda entry: entry.id)
+    return tuple(strays), BucketPlan(
+        trash=tuple(trash),
+        report=tuple(report),
+        fetch=tuple(fetch),
+        lost=tuple(one for one in fetch if node in one.holders),
+        doubted=tuple(doubted),
+        kept=tuple(kept),
+    )
+
+
+def _same(files: frozenset[SegmentId], others: frozenset[SegmentId]) -> bool:
+    return files is others or files == others
+
+
+def _superfluous(durable: Catalog, one: SegmentId, unknown: Container[SegmentId]) -> bool:
+    transaction = durable.transactions.get(segment_transaction(one))
+    if transaction is None:
+        return one not in unknown
+    return transaction.state is not TransactionState.OPEN

@@ -1,0 +1,145 @@
+"""Replication: where buckets live, and who is known to hold all of one (docs/design.md, "Data").
+
+A bucket is **assigned** to its replica set; the **sync-state set** is the part of it that holds every visible
+segment. Only members with a segment on a synced disk ever count, by node id, never by address (I17). Which nodes a
+table is placed on when nodes come and go is decided in `core/replicas/placement.py`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words.records import BucketRecord, SegmentRecord, SettingsRecord, TableRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.limits.statements import REPLICATION_FOR_TWO
+
+
+def place(
+    catalog: Catalog,
+    *,
+    table: ObjectId,
+    buckets: int,
+    replication: int,
+    serving: Iterable[NodeId],
+    leaving: Collection[NodeId] = (),
+) -> list[BucketRecord]:
+    """Assigns each bucket of a new table to `replication` nodes: those that serve first, then others of the logical
+    topology, then the rest; of each the least loaded. None of those that are about to be removed.
+
+    Deterministic. Raises `Refused` (TOO_FEW_NODES) when the cluster has fewer nodes than that.
+    """
+    members = staying(catalog, leaving)
+    if len(members) < replication:
+        raise Refused(
+            f"replication {replication} needs {replication} nodes, the cluster has {len(members)}",
+            code=ErrorCode.TOO_FEW_NODES,
+            hint="start more nodes, or set TBLPROPERTIES ('replication' = '1')",
+        )
+    load = {node: catalog.loads.get(node, 0) for node in members}
+    up = set(serving)
+    entered = {node.id for node in catalog.nodes.values() if node.member}
+    placed: list[BucketRecord] = []
+    for number in range(buckets):
+        chosen = sorted(members, key=lambda node: (node not in up, node not in entered, load[node], node))[:replication]
+        for node in chosen:
+            load[node] += 1
+        # Rotated, so that writers, who try the first replica first, spread over the nodes.
+        turn = number % replication
+        replicas = tuple(chosen[turn:] + chosen[:turn])
+        placed.append(BucketRecord(table=table, bucket=BucketNumber(number), replicas=replicas, in_sync=replicas))
+    return placed
+
+
+def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
+    """The nodes that new tables may be placed on, running or not."""
+    joined = (node.id for node in catalog.nodes.values() if not node.removed and node.incarnation > 0)
+    return [node for node in joined if node not in leaving]
+
+
+def holders_needed(settings: SettingsRecord, table: TableRecord) -> int:
+    """How many nodes must hold a segment for its commit (INV-REP-1).
+
+    Where nobody has said how many: two, if a table has three replicas or more, so that one node may be away while
+    rows are written and another one may then be lost. Two of two would refuse writes while one is away.
+    """
+    wanted = settings.min_in_sync or (2 if table.replication >= REPLICATION_FOR_TWO else 1)
+    return min(wanted, table.replication)
+
+
+def after_commit(bucket: BucketRecord, added: Iterable[SegmentRecord]) -> BucketRecord:
+    """The sync-state set once these segments are visible: a member that lacks one leaves it."""
+    in_sync = set(bucket.in_sync)
+    for segment in added:
+        in_sync &= set(segment.holders)
+    return msgspec.structs.replace(bucket, in_sync=tuple(node for node in bucket.in_sync if node in in_sync))
+
+
+def after_replacement(bucket: BucketRecord, segments: Iterable[SegmentRecord]) -> BucketRecord:
+    """The sync-state set once these are all its segments: a node that lacked only what was taken out is in it again."""
+    in_sync = set(bucket.replicas)
+    for segment in segments:
+        in_sync &= set(segment.holders)
+    return msgspec.structs.replace(bucket, in_sync=tuple(node for node in bucket.replicas if node in in_sync))
+
+
+def after_fetch(
+    bucket: BucketRecord, segments: Mapping[SegmentId, SegmentRecord], node: NodeId, fetched: Iterable[SegmentId]
+) -> tuple[BucketRecord, list[SegmentRecord]]:
+    """What changes once `node` holds `fetched`: their manifest entries, and the set if it lacks nothing now."""
+    if node not in bucket.replicas:
+        return bucket, []
+    changed: list[SegmentRecord] = []
+    reported = set(fetched)
+    for segment_id in sorted(reported):
+        segment = segments.get(segment_id)
+        if segment is not None and node not in segment.holders:
+            changed.append(msgspec.structs.replace(segment, holders=(*segment.holders, node)))
+    # Seldom a look at all of them: it ends with the first one that the node lacks.
+    if node not in bucket.in_sync and all(node in one.holders or one.id in reported for one in segments.values()):
+        members = {*bucket.in_sync, node}
+        bucket = msgspec.structs.replace(bucket, in_sync=tuple(one for one in bucket.replicas if one in members))
+    return bucket, changed
+
+
+def after_loss(
+    bucket: BucketRecord,
+    segments: Mapping[SegmentId, SegmentRecord],
+    node: NodeId,
+    lost: Iterable[SegmentId],
+    *,
+    catalog: Catalog,
+) -> tuple[BucketRecord, list[SegmentRecord], list[SegmentId]]:
+    """What changes once `node` says that it does not hold what the manifest says it does (I7): the entries without it,
+    the sync-state set without it, and which it stays the holder of, since nobody else is."""
+    changed: list[SegmentRecord] = []
+    alone: list[SegmentId] = []
+    for segment_id in sorted(set(lost)):
+        segment = segments.get(segment_id)
+        if segment is None or node not in segment.holders:
+            continue
+        if has_other_holder(segment, node, catalog):
+            changed.append(msgspec.structs.replace(segment, holders=without(segment.holders, node)))
+        else:
+            alone.append(segment_id)
+    if changed and node in bucket.in_sync:
+        bucket = msgspec.structs.replace(bucket, in_sync=without(bucket.in_sync, node))
+    return bucket, changed, alone
+
+
+def has_other_holder(segment: SegmentRecord, node: NodeId, catalog: Catalog) -> bool:
+    """Whether a node that was not removed is known to hold it besides `node`."""
+    return any(one != node and is_present(one, catalog) for one in segment.holders)
+
+
+def is_present(node: NodeId, catalog: Catalog) -> bool:
+    """Whether the cluster has that node, running or not."""
+    record = catalog.nodes.get(node)
+    return record is not None and not record.removed
+
+
+def without(nodes: tuple[NodeId, ...], node: NodeId) -> tuple[NodeId, ...]:
+    """All but one."""
+    return tuple(one for one in nodes if one != node)

@@ -1,0 +1,324 @@
+"""Rows that are gone while the files still hold them, and rewriting, which takes them out (docs/design.md, "Data").
+
+Theory of operation. A DELETE writes a record that says which rows it takes, and nodes leave them out of every batch
+from then on (`hiding`); the expiry horizon does the same. The files stay as they are until somebody rewrites them: a
+client reads what is left of some segments, stages it, and one commit puts the new segments into the manifest in place
+of the old ones. What it read was filtered by the views of the nodes, so the commit compares that nothing began to hide
+rows since the plan: something hidden may come back. A scan that was planned before goes on in the old segments.
+
+| a segment is      | planned | read by scans planned before | its file | its DELETEs |
+| in the manifest   | yes     | yes                          | kept     | kept        |
+| replaced          | no      | yes                          | kept     | kept        |
+| released, after REPLACED_KEPT_NS | no | SEGMENT_UNKNOWN    | trashed  | go, once they concern no other segment |
+
+A DELETE concerns the segments that were in the manifest when it began, so whether it is spent never changes back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.catalog.shelf import Shelf
+from leasehold.core.replicas.replication import is_present
+from leasehold.core.words import keys
+from leasehold.core.words.bounds import Bound, comparable
+from leasehold.core.words.messages import CommitTransaction
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import (
+    ColumnStatistics,
+    Comparison,
+    DeleteRecord,
+    Field,
+    ReplacedRecord,
+    SegmentRecord,
+    TableRecord,
+    UseState,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import BucketNumber, FieldId, ObjectId
+from leasehold.limits.segments import SEGMENTS_PER_COMMIT_MAX
+from leasehold.limits.upkeep import (
+    DELETE_CHECKS_MAX,
+    REWRITE_EXPIRED_PERCENT,
+    REWRITE_PLAN_SEGMENTS_MAX,
+    SMALL_SEGMENT_BYTES,
+    SMALL_SEGMENTS_MIN,
+)
+
+DAY_US: Final = 86_400_000_000
+
+# ---------------------------------------------------------------- what a DELETE concerns
+
+
+def hiding(table: ObjectId, segment: SegmentRecord, catalog: Catalog) -> tuple[DeleteRecord, ...]:
+    """The DELETEs that may hide rows of a segment, in the order of their numbers."""
+    deletes = catalog.deletes.get(table)
+    if deletes is None:
+        return ()
+    fields = {field.id: field for field in catalog.tables[table].fields}
+    found = (one for one in deletes.values() if concern(one, fields)(segment))
+    return tuple(sorted(found, key=lambda one: one.number))
+
+
+Known: TypeAlias = Mapping[FieldId, ColumnStatistics]
+"""The statistics of a segment, by their columns."""
+
+
+class Concern(Protocol):
+    """Tells of a segment whether a DELETE concerns it; who asks often about one hands its statistics in by column."""
+
+    def __call__(self, segment: SegmentRecord, known: Known | None = None, /) -> bool:
+        """Whether it may hold rows that the DELETE takes."""
+        ...
+
+
+def concern(delete: DeleteRecord, fields: dict[FieldId, Field]) -> Concern:
+    """Tells of a segment whether it may hold rows that a DELETE takes, by its age and its statistics."""
+    # A column that is gone could go since the DELETE concerned no segment any more.
+    tests = [(one.field, _may_fulfil(one, fields[one.field])) for one in delete.where if one.field in fields]
+    is_gone = len(tests) < len(delete.where)
+
+    def concerned(segment: SegmentRecord, known: Known | None = None, /) -> bool:
+        if is_gone or segment.deletes >= delete.number:
+            return False
+        for field, test in tests:
+            if not test(segment, known.get(field) if known is not None else _statistics_of(field, segment)):
+                return False
+        return True
+
+    return concerned
+
+
+def _statistics_of(field: FieldId, segment: SegmentRecord) -> ColumnStatistics | None:
+    for one in segment.statistics:
+        if one.field == field:
+            return one
+    return None
+
+
+def _may_fulfil(comparison: Comparison, field: Field) -> Callable[[SegmentRecord, ColumnStatistics | None], bool]:
+    """Whether a value of a segment may fulfil a comparison, by what is known of its column there."""
+    value_of = comparable(field.type)
+    within = None if value_of is None else _within(comparison, value_of)
+    # A file from before the column was there has its first value in all rows.
+    at_first = field.initial is not None and (within is None or within(field.initial, field.initial))
+
+    def test(segment: SegmentRecord, known: ColumnStatistics | None) -> bool:
+        if not segment.statistics:
+            return True
+        if known is None:
+            return at_first
+        if known.nulls == segment.rows:
+            return False
+        if within is None or known.minimum is None or known.maximum is None:
+            return True
+        try:
+            return within(known.minimum, known.maximum)
+        except (ArithmeticError, TypeError, ValueError):  # no bound of this type: it rules nothing out
+            return True
+
+    return test
+
+
+def _within(comparison: Comparison, value_of: Callable[[Bound], Any]) -> Callable[[Bound, Bound], bool]:
+    """Whether some value from one bound to another may fulfil a comparison."""
+    value = value_of(comparison.value)
+    match comparison.operator:
+        case "=":
+            return lambda low, high: value_of(low) <= value <= value_of(high)
+        case "<":
+            return lambda low, _high: value_of(low) < value
+        case "<=":
+            return lambda low, _high: value_of(low) <= value
+        case ">":
+            return lambda _low, high: value_of(high) > value
+        case ">=":
+            return lambda _low, high: value_of(high) >= value
+
+
+def live_deletes(table: TableRecord, catalog: Catalog) -> list[DeleteRecord]:
+    """The DELETEs that concern a segment of the manifest, by their numbers: what a rewrite would put an end to.
+
+    Of these, as of `unspent`, all count that would take more than DELETE_CHECKS_MAX looks at a segment to know better.
+    """
+    deletes = catalog.deletes.get(table.id, {}).values()
+    return _concerning(deletes, table, (catalog.segments,), most=DELETE_CHECKS_MAX)
+
+
+def unspent(deletes: Iterable[DeleteRecord], table: TableRecord, catalog: Catalog) -> list[DeleteRecord]:
+    """Those that concern a segment of the manifest, or one that was replaced: nodes need them."""
+    return _concerning(deletes, table, (catalog.segments, catalog.replaced), most=DELETE_CHECKS_MAX)
+
+
+def spent(table: TableRecord, catalog: Catalog) -> tuple[int, ...]:
+    """The numbers of the DELETEs that concern no segment any more, however many there are to look at (`checks`)."""
+    deletes = [one for one in catalog.deletes.get(table.id, {}).values() if one.state is UseState.IN_USE]
+    kept = {one.number for one in _concerning(deletes, table, (catalog.segments, catalog.replaced), most=None)}
+    return tuple(sorted(one.number for one in deletes if one.number not in kept))
+
+
+def checks(table: TableRecord, catalog: Catalog) -> int:
+    """How many segments `spent` holds against DELETEs, at most."""
+    segments = _count(table, (catalog.segments, catalog.replaced))
+    return segments * len(catalog.deletes.get(table.id, ()))
+
+
+SegmentMaps: TypeAlias = "tuple[Shelf[SegmentRecord] | Shelf[ReplacedRecord], ...]"
+
+
+def _concerning(
+    deletes: Iterable[DeleteRecord], table: TableRecord, maps: SegmentMaps, *, most: int | None
+) -> list[DeleteRecord]:
+    """Of the DELETEs those that may concern a segment; beyond `most` looks at one all of them."""
+    ordered = sorted(deletes, key=lambda one: one.number)
+    count = _count(table, maps) if ordered else 0
+    if most is not None and count > most:
+        return ordered
+    fields = {field.id: field for field in table.fields}
+    segments = list(_segments(table, maps)) if ordered else []
+    found: list[DeleteRecord] = []
+    for place, one in enumerate(ordered, start=1):
+        if (most is not None and place * count > most) or any(map(concern(one, fields), segments)):
+            found.append(one)
+    return found
+
+
+def _count(table: TableRecord, maps: SegmentMaps) -> int:
+    return sum(found.count((table.id, BucketNumber(number))) for found in maps for number in range(table.buckets))
+
+
+def _segments(table: TableRecord, maps: SegmentMaps) -> Iterator[SegmentRecord]:
+    for found in maps:
+        for number in range(table.buckets):
+            for one in found.get((table.id, BucketNumber(number)), {}).values():
+                yield one.segment if isinstance(one, ReplacedRecord) else one
+
+
+def _manifest(table: TableRecord, catalog: Catalog) -> Iterator[SegmentRecord]:
+    for number in range(table.buckets):
+        yield from catalog.bucket_segments(table.id, BucketNumber(number))
+
+
+# ---------------------------------------------------------------- planning a rewrite
+
+
+def worth_rewriting(
+    table: TableRecord, catalog: Catalog, *, segments_max: int = REWRITE_PLAN_SEGMENTS_MAX
+) -> tuple[SegmentRecord, ...]:
+    """The segments of the manifest that DELETEs concern, or a good part of whose rows has expired, or that are small
+    and many; the first `segments_max` of them.
+
+    Raises `Refused` with code UNDER_WAY while a statement hides something of the table that may come back.
+    """
+    horizon = catalog.horizons.get(table.id)
+    hidden = any(one.state is not UseState.IN_USE for one in catalog.deletes.get(table.id, {}).values())
+    hidden = hidden or any(field.state is not UseState.IN_USE for field in table.fields)
+    if hidden or (horizon is not None and horizon.hidden_us is not None):
+        raise Refused(
+            f"a statement that takes something away from {table.name} is under way",
+            code=ErrorCode.UNDER_WAY,
+            hint="SHOW PROCEDURES tells which; rewrite the table again once it has ended",
+        )
+    horizon_us = None if horizon is None else horizon.horizon_us
+    fields = {field.id: field for field in table.fields}
+    concerned = [concern(one, fields) for one in catalog.deletes.get(table.id, {}).values()]
+    clock = None if table.time_column is None or horizon_us is None else fields.get(table.time_column)
+
+    joined = _joined(table, catalog)
+
+    def is_worth_it(segment: SegmentRecord) -> bool:
+        if segment.bucket in joined and segment.size_bytes < SMALL_SEGMENT_BYTES:
+            return True
+        known = {one.field: one for one in segment.statistics}
+        if any(concerns(segment, known) for concerns in concerned):
+            return True
+        return clock is not None and horizon_us is not None and _has_expired(segment, known, clock, horizon_us)
+
+    return tuple(islice(filter(is_worth_it, _manifest(table, catalog)), segments_max))
+
+
+def _joined(table: TableRecord, catalog: Catalog) -> frozenset[BucketNumber]:
+    """The buckets with so many small segments that they are to be joined."""
+    numbers = (BucketNumber(number) for number in range(table.buckets))
+    # Most have too few segments of any size: these are not looked at.
+    many = (one for one in numbers if catalog.segments.count((table.id, one)) >= SMALL_SEGMENTS_MIN)
+    sizes = ((one, (each.size_bytes for each in catalog.bucket_segments(table.id, one))) for one in many)
+    return frozenset(
+        one for one, each in sizes if sum(size < SMALL_SEGMENT_BYTES for size in each) >= SMALL_SEGMENTS_MIN
+    )
+
+
+def _has_expired(segment: SegmentRecord, statistics: Known, field: Field, horizon_us: int) -> bool:
+    """Whether enough of its rows has, if they are spread evenly between the earliest and the latest."""
+    known = statistics.get(field.id)
+    if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
+        return False
+    unit = DAY_US if field.type == "DATE" else 1
+    low, high = known.minimum * unit, known.maximum * unit
+    if horizon_us <= low:
+        return False
+    rows = segment.rows - known.nulls
+    expired = rows if horizon_us > high else rows * (horizon_us - low) // (high - low)
+    return expired * 100 >= segment.rows * REWRITE_EXPIRED_PERCENT
+
+
+# ---------------------------------------------------------------- committing a rewrite
+
+
+def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
+    """Takes the segments that a commit replaces out of the manifest, and keeps them for scans under way.
+
+    Raises `Refused` with code REWRITE_STALE if anything of the table changed since the rewrite was planned that may
+    have decided which rows and columns were read.
+    """
+    if not request.replaces:
+        return ()
+    if len(request.replaces) > SEGMENTS_PER_COMMIT_MAX or len(set(request.replaces)) != len(request.replaces):
+        raise Refused(
+            "a rewrite names too many segments, or one twice", code=ErrorCode.BAD_SEGMENT, hint="upgrade the client"
+        )
+    if request.forgets:
+        return _forgetting(request, table, catalog)
+    if request.deletes != table.deletes:
+        raise _stale(table, "rows were deleted or a TTL was shortened")
+    kept_columns = {one.field for segment in request.segments for one in segment.statistics}
+    columns = {field.id for field in table.fields} if request.segments else set[FieldId]()
+    changes: list[Change] = []
+    for one in request.replaces:
+        entry = catalog.segments.get((table.id, one.bucket), {}).get(one.segment)
+        if entry is None:
+            raise _stale(table, "another rewrite replaced its segments")
+        if columns & {known.field for known in entry.statistics} - kept_columns:
+            raise _stale(table, "a column was hidden while they were read")
+        lean = msgspec.structs.replace(entry, statistics=())
+        changes.append(Change(keys.segment(table.id, one.bucket, entry.id), None))
+        changes.append(put(keys.replaced(table.id, one.bucket, entry.id), ReplacedRecord(segment=lean)))
+    return tuple(changes)
+
+
+def _forgetting(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
+    """Takes lost segments out of the manifest: no scan can read them, so nothing is kept for any."""
+    if request.segments:
+        raise Refused("who forgets lost segments writes none", code=ErrorCode.BAD_SEGMENT, hint="upgrade the client")
+    for one in request.replaces:
+        entry = catalog.segments.get((table.id, one.bucket), {}).get(one.segment)
+        if entry is None or any(is_present(node, catalog) for node in entry.holders):
+            raise Refused(
+                f"segment {one.segment[:80]} of {table.name} is not lost, or was forgotten before: nothing changes",
+                code=ErrorCode.NOT_LOST,
+                hint="look again which segments are lost",
+            )
+    return tuple(Change(keys.segment(table.id, one.bucket, one.segment), None) for one in request.replaces)
+
+
+def _stale(table: TableRecord, why: str) -> Refused:
+    return Refused(
+        f"the rows of {table.name} can't be replaced by what was read of them: {why}",
+        code=ErrorCode.REWRITE_STALE,
+        hint="rewrite the table again",
+    )

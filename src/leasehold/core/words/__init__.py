@@ -1,0 +1,1 @@
+"""What every protocol speaks in: messages, records, statements, keys, values and their bytes."""

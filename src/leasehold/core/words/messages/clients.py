@@ -1,0 +1,240 @@
+"""What clients ask and hear."""
+
+from leasehold.core.words.messages.base import Base, ClientRequest
+from leasehold.core.words.records import BarrierReceipt, Outcome, SettledNode, Waited
+from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term
+
+
+class Login(Base, frozen=True, kw_only=True, tag="log-in/1"):
+    """Asks for a token that says who one is."""
+
+    cluster_id: ClusterId | None
+    user: str
+    password: str
+
+
+class LoggedIn(Base, frozen=True, kw_only=True, tag="logged-in/1"):
+    """The password was right. Nodes know the token from `revision` on."""
+
+    token: LoginToken
+    revision: Revision
+
+
+class LogOut(Base, frozen=True, kw_only=True, tag="log-out/1"):
+    """Ends the login of this token, whose owner has done with it."""
+
+    cluster_id: ClusterId | None
+    token: LoginToken
+
+
+class LoggedOut(Base, frozen=True, kw_only=True, tag="logged-out/1"):
+    """Nodes that have applied `revision` take the token no more."""
+
+    revision: Revision
+
+
+class Execute(ClientRequest, frozen=True, kw_only=True, tag="execute/1"):
+    """Runs one SQL statement; the same id again tells the outcome instead of running it twice."""
+
+    cluster_id: ClusterId | None
+    statement: StatementId
+    text: str
+    timeout_ns: int | None = None
+    """How long it may take at most, from its arrival on; None for as long as it takes."""
+
+
+class AskOutcome(ClientRequest, frozen=True, kw_only=True, tag="ask-outcome/1"):
+    """What became of a statement."""
+
+    cluster_id: ClusterId | None
+    statement: StatementId
+
+
+class Receipt(Base, frozen=True, kw_only=True, tag="receipt/1"):
+    """How a statement that changes something ended."""
+
+    statement_id: StatementId
+    text: str
+    revision: Revision | None
+    outcome: Outcome
+    elapsed_ns: int
+    bound_ns: int
+    settled: tuple[SettledNode, ...]
+    pending: tuple[NodeId, ...]
+    cleaning: tuple[NodeId, ...]
+    notes: tuple[str, ...] = ()
+    """What people should know of it besides its outcome, a sentence each."""
+    leader_changes: int = 0
+    """How many later leaders took it up. `elapsed_ns` and `bound_ns` are of the last one alone."""
+    waited: Waited | None = None
+    """What it waited for before `elapsed_ns` began; None for nothing."""
+
+
+class WaitingFor(Base, frozen=True, kw_only=True, tag="waiting-for/1"):
+    """Progress of a statement: which nodes hold it up, and for how long at most."""
+
+    statement_id: StatementId
+    nodes: tuple[str, ...]
+    at_most_ns: int
+
+
+class Rows(Base, frozen=True, kw_only=True, tag="rows/1"):
+    """The answer to SHOW and DESCRIBE. Where `more` is set, further rows follow in the next message of the stream; who
+    asked by a call has to ask by a stream instead."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | bool | None, ...], ...]
+    revision: Revision
+    more: bool = False
+
+
+class AskStatus(ClientRequest, frozen=True, kw_only=True, tag="ask-status/1"):
+    """Asks for the state of the cluster."""
+
+
+class NodeRecovery(Base, frozen=True, kw_only=True, tag="node-recovery/1"):
+    """How a process recovered, or how far it is; the fields are those of `RecoveryProgress`."""
+
+    case: str
+    why: str
+    applied: Revision
+    target: Revision
+    keys: int
+    keys_total: int
+    segments_kept: int
+    segments_fetched: int
+    segments_missing: int
+    segments_evicted: int
+    left_ns: int | None
+
+
+class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
+    """`state` is one of ACTIVE, RECOVERING, FENCED, DOWN."""
+
+    id: NodeId
+    name: str
+    address: str
+    incarnation: Incarnation
+    state: str
+    applied_revision: Revision | None
+    lease_remaining_ns: int
+    stage: str = ""
+    """On its way in: REGISTERED (has an id), WAITING (a process asks to be let in, leases of before have not ended),
+    ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical topology), LEFT."""
+    recovery: NodeRecovery | None = None
+    """Of its newest process, as far as it has told; while one is WAITING no case, and for how long at most."""
+    segments_given: int = 0
+    """Copied to other nodes by this process, as it tells of itself; and their bytes."""
+    bytes_given: int = 0
+    segments_short: int | None = None
+    """Segments of its buckets that fewer nodes hold than their tables want; None while the leader has not counted."""
+    segments_alone: int | None = None
+    """Those that it alone holds; the failure of its disk would lose them."""
+    seen: str = ""
+    """How the leader's process sees it in the physical topology: ALIVE, SUSPECT, DEAD, LEFT, or empty where it has not
+    heard of it. A hint, by which nothing is decided."""
+
+
+class Silence(Base, frozen=True, kw_only=True, tag="silence/1"):
+    """How long ago the leader has last heard of a node whose session is open."""
+
+    node: NodeId
+    silent_ns: int
+
+
+class Lacked(Base, frozen=True, kw_only=True, tag="lacked/1"):
+    """How many segments a node alone should hold, and has no file of; they count as lost."""
+
+    node: NodeId
+    segments: int
+
+
+class SessionEnd(Base, frozen=True, kw_only=True, tag="session-end/1"):
+    """How the last session of a node ended that has none now, as the leader saw it, and how long ago.
+
+    | `how` | the leader saw | the node's process |
+    | --- | --- | --- |
+    | NO_ANSWER | no answer to a keepalive, or no message for long | was paused, hung or cut off |
+    | GONE | the connection broke while the node was heard | has ended, or did not hear the leader |
+    | CLOSED | the stream ended in order | has ended the session itself |
+    | SURRENDERED | the same, after the lease was given back | was stopped in order |
+    | REFUSED | its own refusal | was told to end |
+    """
+
+    node: NodeId
+    how: str
+    ago_ns: int
+
+
+class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
+    """The state of the cluster as its leader sees it."""
+
+    cluster_id: ClusterId
+    term: Term
+    revision: Revision
+    bound_ns: int
+    nodes: tuple[NodeStatus, ...]
+    anybody_may_join: bool = False
+    """The leader has no cluster key: any process that reaches its port may become a node."""
+    segments_short: int | None = None
+    """Segments that fewer nodes hold than their tables want; None while the leader has not counted them yet."""
+    segments_lost: int | None = None
+    """Those among them that no node of the cluster holds: some were removed by force, or have no file of them."""
+    silences: tuple[Silence, ...] = ()
+    """Of the nodes whose session is open; a hint that tells a node that hangs from one that is gone."""
+    lacked: tuple[Lacked, ...] = ()
+    session_ends: tuple[SessionEnd, ...] = ()
+    """Of the nodes whose session is not open, as far as this leader had one; a hint."""
+    disks_full: tuple[NodeId, ...] = ()
+    """The nodes that are connected and say that their disk takes no writes; a hint."""
+    clock_ahead_ns: int = 0
+    """How far the leader's wall clock is ahead of what it believes; 0 unless it refused a step
+    (`core.data.wallclock`)."""
+
+
+class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"):
+    """Asks for the barriers of the statements still known, oldest first, from `after` on."""
+
+    after: int
+    limit: int
+
+
+class KnownBarrier(Base, frozen=True, kw_only=True, tag="known-barrier/1"):
+    """A statement's barrier, for the audit."""
+
+    order: int
+    statement: StatementId
+    barrier: BarrierReceipt
+
+
+class Receipts(Base, frozen=True, kw_only=True, tag="receipts/1"):
+    """A page of barriers; ask again from `next_after` unless it is None."""
+
+    barriers: tuple[KnownBarrier, ...]
+    next_after: int | None
+
+
+class RemoveNode(ClientRequest, frozen=True, kw_only=True, tag="remove-node/1"):
+    """Takes a node out of the cluster for good, by name or number. It waits until its lease has ended.
+
+    With `force`, segments that nobody else holds are given up too. The answer is a stream: `WaitingFor` while it waits,
+    then `NodeRemoved`; as a call, the last alone.
+    """
+
+    cluster_id: ClusterId | None
+    name: str
+    force: bool = False
+    node: NodeId | None = None
+    """Which one it is, where the name was looked up before: it may have another owner by now."""
+
+
+class NodeRemoved(Base, frozen=True, kw_only=True, tag="node-removed/1"):
+    """It is a tombstone from `revision` on. `buckets` of it get another replica, `lost` segments have no holder."""
+
+    node: NodeId
+    name: str
+    revision: Revision
+    buckets: int
+    lost: int
+    already: bool = False
+    """It had been removed before; then nothing is counted."""

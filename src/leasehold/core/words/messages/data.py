@@ -1,0 +1,231 @@
+"""Tables, write transactions and plans of scans."""
+
+from leasehold.core.words.messages.base import Base, ClientRequest
+from leasehold.core.words.records import ColumnStatistics, Field, SegmentRecord, TransactionState, ViewColumn
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    FieldId,
+    Generation,
+    Incarnation,
+    NodeId,
+    ObjectId,
+    Revision,
+    SchemaVersion,
+    SegmentId,
+    TransactionId,
+)
+
+
+class AskTable(ClientRequest, frozen=True, kw_only=True, tag="ask-table/1"):
+    """Asks for a table's schema by name."""
+
+    cluster_id: ClusterId | None
+    name: str
+
+
+class AskView(ClientRequest, frozen=True, kw_only=True, tag="ask-view/1"):
+    """Asks for a view by name."""
+
+    cluster_id: ClusterId | None
+    name: str
+
+
+class ViewFacts(Base, frozen=True, kw_only=True, tag="view-facts/1"):
+    """A view as a client needs it to read it: `views` are all that it reads and last itself, each made from those
+    before it and from `tables`."""
+
+    cluster_id: ClusterId
+    revision: Revision
+    views: tuple["ViewBody", ...]
+    tables: tuple["TableNeeded", ...]
+
+
+class TableNeeded(Base, frozen=True, kw_only=True, tag="table-needed/1"):
+    """A table that views read, and which of its columns: at least one."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+class ViewBody(Base, frozen=True, kw_only=True, tag="view-body/1"):
+    """One view; `body` is one SELECT, every name in it qualified. `columns` name what it selects, in order."""
+
+    view: ObjectId
+    name: str
+    body: str
+    columns: tuple[ViewColumn, ...]
+
+
+class Place(Base, frozen=True, kw_only=True, tag="place/1"):
+    """Where a node serves Flight."""
+
+    node: NodeId
+    name: str
+    address: str
+    incarnation: Incarnation
+
+
+class BucketPlaces(Base, frozen=True, kw_only=True, tag="bucket-places/1"):
+    """The replicas of a bucket, those in sync first."""
+
+    bucket: BucketNumber
+    replicas: tuple[NodeId, ...]
+
+
+class TableFacts(Base, frozen=True, kw_only=True, tag="table-facts/1"):
+    """A table as a client needs it to read or write."""
+
+    cluster_id: ClusterId
+    revision: Revision
+    table: ObjectId
+    name: str
+    schema_version: SchemaVersion
+    fields: tuple[Field, ...]
+    cluster_by: FieldId | None
+    buckets: tuple[BucketPlaces, ...]
+    places: tuple[Place, ...]
+    generation: Generation = Generation(1)
+    """The one that these field ids and versions are of: another one gives the same numbers out anew."""
+
+
+class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transaction/1"):
+    """Opens a write transaction on a table; the same id again gives the same answer."""
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+    table: ObjectId
+    schema_version: SchemaVersion
+    generation: Generation = Generation(1)
+    """That of the facts that the rows will be written by."""
+    text_sha256: bytes = b""
+    """Of the text of an INSERT, which its id stands for; empty for other appends."""
+
+
+class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1"):
+    """A write transaction's state; `revision` is the commit's where COMMITTED."""
+
+    transaction: TransactionId
+    state: TransactionState
+    rows: int
+    revision: Revision
+    segments_short: int = 0
+    """Of a commit: how many of its segments are on fewer nodes than their table wants, as of the answer."""
+
+
+class SegmentHolder(Base, frozen=True, kw_only=True, tag="holder/1"):
+    """A node that has a segment on disk, synced."""
+
+    node: NodeId
+    incarnation: Incarnation
+    seal: bytes = b""
+    """Proves to the leader that this node says so (`core.data.seals`)."""
+
+
+class StagedSegment(Base, frozen=True, kw_only=True, tag="staged-segment/1"):
+    """What a node answers to a write: the file as it lies on every holder."""
+
+    id: SegmentId
+    table: ObjectId
+    bucket: BucketNumber
+    schema_version: SchemaVersion
+    rows: int
+    size_bytes: int
+    sha256: bytes
+    statistics: tuple[ColumnStatistics, ...]
+    holders: tuple[SegmentHolder, ...]
+
+
+class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-transaction/1"):
+    """Makes the segments visible, all or none; the same id again tells the outcome."""
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+    segments: tuple[StagedSegment, ...]
+    replaces: tuple["Replaced", ...] = ()
+    """Segments that go at the same revision: all their rows that are not deleted are in `segments`."""
+    deletes: int = 0
+    """With `replaces`: the newest DELETE that was applied to those rows."""
+    forgets: bool = False
+    """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
+
+
+class Replaced(Base, frozen=True, kw_only=True, tag="replaced/1"):
+    """A segment that a rewrite replaces."""
+
+    bucket: BucketNumber
+    segment: SegmentId
+
+
+class AbortTransaction(ClientRequest, frozen=True, kw_only=True, tag="abort-transaction/1"):
+    """Ends a write transaction without effect, unless it is committed already."""
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+
+
+class Cutoff(Base, frozen=True, kw_only=True, tag="cutoff/1"):
+    """Which rows of a table are gone for all of one query: what DELETEs up to number `deletes` take, and what lies
+    before `earliest_us`. As of `revision`."""
+
+    revision: Revision
+    deletes: int
+    undecided: tuple[int, ...] = ()
+    """Those of the DELETEs that may still be rolled back."""
+    earliest_us: int | None = None
+    """Microseconds since 1970 UTC; None where no row expires."""
+
+
+class AgreeCutoff(ClientRequest, frozen=True, kw_only=True, tag="agree-cutoff/1"):
+    """Asks for the `Cutoff` of a query that several processes run: all who ask with its id get the same."""
+
+    cluster_id: ClusterId
+    table: ObjectId
+    query: str
+    """128 random bits in hex."""
+    through: tuple[ObjectId, ...] = ()
+    """The views that the table is read through."""
+
+
+class PlanScan(ClientRequest, frozen=True, kw_only=True, tag="plan-scan/1"):
+    """Pins a revision and the segments of a table; `columns` None means all."""
+
+    cluster_id: ClusterId | None
+    name: str
+    columns: tuple[str, ...] | None
+    through: tuple[ObjectId, ...] = ()
+    """The views that the table is read through."""
+    rewrite: bool = False
+    """Only the segments that are worth rewriting."""
+
+
+class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
+    """Pins one revision for all tables and views that a SELECT names, each as `database.name`."""
+
+    cluster_id: ClusterId | None
+    names: tuple[str, ...]
+
+
+class QueryPlan(Base, frozen=True, kw_only=True, tag="query-plan/1"):
+    """What a SELECT reads, all at one `revision`.
+
+    `plans` are the tables, with all columns: those that the SELECT names and those that its views read. Of the latter
+    `needed` names the columns. `views` are all views below the SELECT, each made from those before it and from tables.
+    """
+
+    revision: Revision
+    plans: tuple["ScanPlan", ...]
+    views: tuple[ViewBody, ...]
+    needed: tuple[TableNeeded, ...]
+
+
+class ScanPlan(Base, frozen=True, kw_only=True, tag="scan-plan/1"):
+    """What to read, and from where: any holder with a lease will do."""
+
+    facts: TableFacts
+    fields: tuple[Field, ...]
+    segments: tuple[SegmentRecord, ...]
+    deletes: int = 0
+    """Of a rewrite: the newest DELETE of the table."""
+    through: tuple[ObjectId, ...] = ()
+    cutoff: Cutoff | None = None

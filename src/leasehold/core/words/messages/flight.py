@@ -1,0 +1,133 @@
+"""Tickets and batch marks on Flight."""
+
+from leasehold.core.words.messages.base import Base
+from leasehold.core.words.messages.data import Cutoff, StagedSegment
+from leasehold.core.words.records import Field
+from leasehold.ids import (
+    BucketNumber,
+    ClusterId,
+    Generation,
+    Incarnation,
+    LoginToken,
+    NodeId,
+    ObjectId,
+    Revision,
+    SchemaVersion,
+    SegmentId,
+    Sequence,
+    Session,
+    Term,
+    TransactionId,
+)
+
+
+class WriteTicket(Base, frozen=True, kw_only=True, tag="write-ticket/1"):
+    """Descriptor of a DoPut by a client: rows of one bucket, for one new segment.
+
+    Its generation is that of the transaction: the leader held it against the facts of the writer when it was opened.
+    """
+
+    cluster_id: ClusterId
+    transaction: TransactionId
+    segment: SegmentId
+    table: ObjectId
+    bucket: BucketNumber
+    schema_version: SchemaVersion
+    revision: Revision
+    login: LoginToken | None = None
+
+
+class ForwardTicket(Base, frozen=True, kw_only=True, tag="forward-ticket/1"):
+    """Descriptor of a DoPut by the node that encodes: the segment's bytes as they are on its disk. `session` proves
+    that it is that node, its incarnation that it is of this generation: each one raises them."""
+
+    cluster_id: ClusterId
+    segment: SegmentId
+    table: ObjectId
+    bucket: BucketNumber
+    revision: Revision
+    sender: NodeId
+    sender_incarnation: Incarnation
+    session: Session | None = None
+
+
+class ForwardAdmitted(Base, frozen=True, kw_only=True, tag="forward-admitted/1"):
+    """The first answer to a ForwardTicket: the peer takes the file. `SegmentStored` follows once it is synced."""
+
+
+class SegmentStored(Base, frozen=True, kw_only=True, tag="stored/1"):
+    """The answer of a replica that wrote forwarded bytes."""
+
+    node: NodeId
+    incarnation: Incarnation
+    size_bytes: int
+    sha256: bytes
+    seal: bytes = b""
+    """Of this replica, under what the sender said of the segment (`core.data.seals`)."""
+
+
+class RowsEnd(Base, frozen=True, kw_only=True, tag="rows-end/1"):
+    """Ends a client's DoPut: a stream that ends without it was cut off, and its rows are thrown away."""
+
+    rows: int
+
+
+class BytesEnd(Base, frozen=True, kw_only=True, tag="bytes-end/1"):
+    """Ends a node's DoPut in the same way: what the file must be."""
+
+    size_bytes: int
+    sha256: bytes
+    segment: StagedSegment | None = None
+    """What the sender will answer to its client, for the peer to seal; no holders are named yet."""
+
+
+class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):
+    """Ticket of a DoGet: one segment of a table from a row on, projected on `fields`.
+
+    `revision` is the newest the client has seen: the node waits for it, within a bound.
+    """
+
+    cluster_id: ClusterId
+    request: str
+    table: ObjectId
+    bucket: BucketNumber
+    segment: SegmentId
+    sha256: bytes
+    row_offset: int
+    fields: tuple[Field, ...]
+    revision: Revision
+    through: tuple[ObjectId, ...] = ()
+    """The views that the table is read through: the scan ends with any of them."""
+    login: LoginToken | None = None
+    generation: Generation = Generation(1)
+    """That of the plan: the ids of its fields mean something else in another one, whatever its revision."""
+    cutoff: Cutoff | None = None
+    """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
+
+
+class FetchTicket(Base, frozen=True, kw_only=True, tag="fetch-ticket/1"):
+    """Ticket of a DoGet by a node: the bytes of a segment. `session` proves that it is that node."""
+
+    cluster_id: ClusterId
+    table: ObjectId
+    bucket: BucketNumber
+    segment: SegmentId
+    node: NodeId = NodeId(0)
+    session: Session | None = None
+
+
+class FlightCaller(Base, frozen=True, kw_only=True, tag="flight-caller/1"):
+    """Who makes a call, in its header: a user by the login, a node by its session."""
+
+    login: LoginToken | None = None
+    node: NodeId = NodeId(0)
+    session: Session | None = None
+
+
+class BatchMark(Base, frozen=True, kw_only=True, tag="batch-mark/1"):
+    """Travels with each batch: the first row after it, and the lease it was released under."""
+
+    next_row: int
+    view_revision: Revision
+    term: Term
+    sequence: Sequence

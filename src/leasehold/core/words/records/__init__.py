@@ -1,0 +1,151 @@
+"""What the meta storage and the vault hold, each record defined once.
+
+A record's tag carries its version (`node/1`); a change of shape is a new struct under a new tag, and the
+golden bytes of the old one stay in the tests for ever. Records hold no clock reading. Secrets (tokens,
+sessions) are stored as their SHA-256, passwords as their argon2 hash, since every node can read every record.
+"""
+
+from typing import TypeAlias
+
+from leasehold.core.words.records.base import Record
+from leasehold.core.words.records.cluster import (
+    ClusterRecord,
+    CountersRecord,
+    GenerationOrigin,
+    LargestLeaseRecord,
+    LeaderRecord,
+    NodeRecord,
+    SettingsRecord,
+)
+from leasehold.core.words.records.data import (
+    ColumnStatistics,
+    QueryRecord,
+    ReplacedRecord,
+    SegmentRecord,
+    TransactionRecord,
+    TransactionState,
+)
+from leasehold.core.words.records.objects import (
+    BucketRecord,
+    Comparison,
+    DatabaseRecord,
+    DeleteRecord,
+    DroppedRecord,
+    Field,
+    HorizonRecord,
+    Need,
+    TableRecord,
+    UseState,
+    ViewColumn,
+    ViewRecord,
+)
+from leasehold.core.words.records.principals import GrantRecord, LoginRecord, PrincipalKind, PrincipalRecord, Right
+from leasehold.core.words.records.statements import (
+    BarrierReceipt,
+    Claim,
+    ExpiredRows,
+    Hidden,
+    HiddenColumn,
+    HiddenDatabase,
+    HiddenMembership,
+    HiddenPrincipal,
+    HiddenRights,
+    HiddenRows,
+    HiddenTable,
+    HiddenView,
+    Outcome,
+    ProcedureRecord,
+    SettledHow,
+    SettledNode,
+    StatementRecord,
+    Step,
+    Waited,
+)
+from leasehold.core.words.records.vault import Allocated, Claiming, IdentityRecord, Joining
+
+__all__ = [
+    "Allocated",
+    "AnyRecord",
+    "BarrierReceipt",
+    "BucketRecord",
+    "Claim",
+    "Claiming",
+    "ClusterRecord",
+    "ColumnStatistics",
+    "Comparison",
+    "CountersRecord",
+    "DatabaseRecord",
+    "DeleteRecord",
+    "DroppedRecord",
+    "ExpiredRows",
+    "Field",
+    "GenerationOrigin",
+    "GrantRecord",
+    "Hidden",
+    "HiddenColumn",
+    "HiddenDatabase",
+    "HiddenMembership",
+    "HiddenPrincipal",
+    "HiddenRights",
+    "HiddenRows",
+    "HiddenTable",
+    "HiddenView",
+    "HorizonRecord",
+    "IdentityRecord",
+    "Joining",
+    "LargestLeaseRecord",
+    "LeaderRecord",
+    "LoginRecord",
+    "Need",
+    "NodeRecord",
+    "Outcome",
+    "PrincipalKind",
+    "PrincipalRecord",
+    "ProcedureRecord",
+    "QueryRecord",
+    "Record",
+    "ReplacedRecord",
+    "Right",
+    "SegmentRecord",
+    "SettingsRecord",
+    "SettledHow",
+    "SettledNode",
+    "StatementRecord",
+    "Step",
+    "TableRecord",
+    "TransactionRecord",
+    "TransactionState",
+    "UseState",
+    "ViewColumn",
+    "ViewRecord",
+    "Waited",
+]
+
+AnyRecord: TypeAlias = (
+    ClusterRecord
+    | SettingsRecord
+    | CountersRecord
+    | LargestLeaseRecord
+    | LeaderRecord
+    | NodeRecord
+    | DatabaseRecord
+    | TableRecord
+    | ViewRecord
+    | DeleteRecord
+    | BucketRecord
+    | HorizonRecord
+    | DroppedRecord
+    | SegmentRecord
+    | ReplacedRecord
+    | QueryRecord
+    | TransactionRecord
+    | PrincipalRecord
+    | GrantRecord
+    | LoginRecord
+    | StatementRecord
+    | ProcedureRecord
+    | Claiming
+    | Allocated
+    | Joining
+)
+"""Everything that is stored under a key of its own."""

@@ -1,0 +1,106 @@
+"""The cluster itself: its settings, its counters, its leader, its nodes."""
+
+import msgspec
+
+from leasehold.core.words.records.base import Record
+from leasehold.ids import (
+    ClusterId,
+    Generation,
+    Incarnation,
+    LineageHash,
+    NodeId,
+    Nonce,
+    ObjectId,
+    Revision,
+    Term,
+)
+from leasehold.limits.metastorage import RETENTION_NS, RETENTION_REVISIONS
+from leasehold.limits.upkeep import CLOCK_STEP_NS
+
+
+class GenerationOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a generation begins: of the one that it `left` it keeps all up to `revision`, with this history hash."""
+
+    generation: Generation
+    left: Generation
+    revision: Revision
+    lineage: LineageHash
+
+
+class ClusterRecord(Record, frozen=True, kw_only=True, tag="cluster/1"):
+    """Written by initialisation, and by each recovery of a lost meta storage (`core.membership.generations`)."""
+
+    cluster_id: ClusterId
+    generation: Generation
+    format_version: int
+    origins: tuple[GenerationOrigin, ...] = ()
+    """Of the newest generations, oldest first; the first generation has none."""
+    strangers: bool = False
+    """Nodes that this meta storage knows nothing of may hold leases of a lost one, until the largest has ended."""
+
+
+class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
+    """What the cluster must agree on; changed by statements, never by a process's configuration."""
+
+    lease_duration_ns: int
+    lease_margin_ns: int
+    drift_ppm: int
+    catch_up_difference: int
+    """Revisions by which a node may lie behind and still say that its recovery is finished."""
+    min_in_sync: int
+    """Nodes that must hold a segment at its commit; 0 where that follows from the table
+    (`core.replicas.replication`)."""
+    retention_ns: int = RETENTION_NS
+    """How long the history of the meta storage is kept at least, unless `retention_revisions` is exceeded."""
+    retention_revisions: int = RETENTION_REVISIONS
+    """So many revisions are kept at most, but for what a recovering node holds."""
+    clock_step_ns: int = CLOCK_STEP_NS
+    """By how much the wall clock of a leader may step ahead and still make rows expire (`core.data.wallclock`)."""
+
+
+class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
+    """The next number of each kind; they only grow."""
+
+    next_node: NodeId
+    next_object: ObjectId
+    next_procedure: int
+    next_transaction: int
+    next_login: int = 1
+    topology: int = 0
+    """Version of the logical topology: how often a node has entered or left it."""
+
+
+class LargestLeaseRecord(Record, frozen=True, kw_only=True, tag="largest-lease/1"):
+    """An upper bound on the duration of every grant that may still be outstanding."""
+
+    duration_ns: int
+
+
+class LeaderRecord(Record, frozen=True, kw_only=True, tag="leader/1"):
+    """Who leads; lies outside the watched range."""
+
+    generation: Generation
+    term: Term
+    holder: str
+    beat: int
+    duration_ns: int
+
+
+class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):
+    """A data node. `incarnation` 0: allocated an id, never joined."""
+
+    id: NodeId
+    name: str
+    address: str
+    token_hash: bytes
+    incarnation: Incarnation
+    nonce: Nonce | None
+    session_hash: bytes | None
+    removed: bool
+    """Its id and token are tombstones: nobody joins with them again."""
+    member: bool = False
+    """In the logical topology: this incarnation has finished its recovery, and has not left since."""
+    left: bool = False
+    """This incarnation was in the logical topology, and has left it."""
+    capabilities: tuple[str, ...] = ()
+    """What the program of this incarnation can do beyond what every version can."""

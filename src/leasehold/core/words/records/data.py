@@ -1,0 +1,74 @@
+"""Segments and the write transactions that make them visible."""
+
+from enum import StrEnum
+
+from leasehold.core.words.records.base import Record
+from leasehold.ids import BucketNumber, FieldId, NodeId, ObjectId, SchemaVersion, SegmentId, TransactionId
+
+
+class ColumnStatistics(Record, frozen=True, kw_only=True, tag="statistics/1"):
+    """Of one field of one segment; bounds are JSON scalars, None where unknown or not comparable."""
+
+    field: FieldId
+    nulls: int
+    minimum: bool | int | float | str | None
+    maximum: bool | int | float | str | None
+
+
+class SegmentRecord(Record, frozen=True, kw_only=True, tag="segment/1"):
+    """A manifest entry: an immutable file, visible from the revision that wrote this record."""
+
+    id: SegmentId
+    table: ObjectId
+    bucket: BucketNumber
+    schema_version: SchemaVersion
+    rows: int
+    size_bytes: int
+    sha256: bytes
+    statistics: tuple[ColumnStatistics, ...]
+    holders: tuple[NodeId, ...]
+    deletes: int = 0
+    """The newest DELETE of the table that was there when this became visible: only later ones concern its rows."""
+
+
+class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"):
+    """A segment that a rewrite took out of the manifest: nodes keep it for a while, for scans that began before."""
+
+    segment: SegmentRecord
+    """Without its statistics: nobody plans with it any more."""
+
+
+class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
+    """What is gone of a table for a query that several processes run; see the message `Cutoff`."""
+
+    table: ObjectId
+    query: str
+    """128 random bits in hex."""
+    deletes: int
+    undecided: tuple[int, ...]
+    earliest_us: int | None
+
+
+class TransactionState(StrEnum):
+    """A write transaction is OPEN, then ends once."""
+
+    OPEN = "OPEN"
+    COMMITTED = "COMMITTED"
+    ABORTED = "ABORTED"
+
+
+class TransactionRecord(Record, frozen=True, kw_only=True, tag="transaction/1"):
+    """A write transaction; `id` is its idempotency key, `order` says which to purge first."""
+
+    id: TransactionId
+    order: int
+    table: ObjectId
+    schema_version: SchemaVersion
+    state: TransactionState
+    rows: int
+    user: str | None = None
+    """Who asked for it, where users exist; as `login` only of an INSERT."""
+    login: bytes | None = None
+    """The hash of the login that it came with."""
+    text_sha256: bytes = b""
+    """Of the text of an INSERT; empty for other appends, and in records of older versions."""

@@ -1,0 +1,56 @@
+"""Who may do what: users, roles, their rights, and who has logged in."""
+
+from enum import StrEnum
+
+from leasehold.core.words.records.base import Record
+from leasehold.core.words.records.objects import UseState
+from leasehold.ids import ObjectId, PrincipalId
+
+
+class Right(StrEnum):
+    """What can be granted. A right on the cluster holds for all databases, one on a database for all that is in it."""
+
+    SELECT = "SELECT"
+    INSERT = "INSERT"
+    ALTER = "ALTER"
+    DROP = "DROP"
+    CREATE = "CREATE"
+
+
+class PrincipalKind(StrEnum):
+    """Users log in and have roles; roles do neither. Both have rights."""
+
+    USER = "user"
+    ROLE = "role"
+
+
+class PrincipalRecord(Record, frozen=True, kw_only=True, tag="principal/1"):
+    """A user or a role; they share their names. PRE_DELETE: has no rights any more."""
+
+    id: PrincipalId
+    name: str
+    kind: PrincipalKind
+    state: UseState
+    password_hash: str | None
+    """As argon2 writes it, salt and parameters included. None for a role."""
+    roles: tuple[PrincipalId, ...]
+    leaving: tuple[PrincipalId, ...] = ()
+    """Those of `roles` that are being revoked: they count no more."""
+
+
+class GrantRecord(Record, frozen=True, kw_only=True, tag="right/1"):
+    """The rights of a principal on an object, on the cluster where the object is 0."""
+
+    object: ObjectId
+    principal: PrincipalId
+    rights: tuple[Right, ...]
+    leaving: tuple[Right, ...] = ()
+    """Those of `rights` that are being revoked: they count no more."""
+
+
+class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):
+    """Somebody who gave the right password and holds the token of this hash; `order` says which to purge first."""
+
+    token_hash: bytes
+    user: PrincipalId
+    order: int

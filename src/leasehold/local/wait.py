@@ -1,0 +1,53 @@
+"""Waiting until nodes are members, or serve."""
+
+from collections.abc import Callable, Mapping
+
+from leasehold.client.coordinators import Coordinators
+from leasehold.core.recovery.progress import in_words
+from leasehold.core.words.messages import ClusterStatus, NodeStatus
+from leasehold.errors import Indefinite, NotInitialised, NotLeader
+
+
+def wait_until_registered(cluster: Coordinators, name: str, pause: Callable[[str], None]) -> None:
+    """Waits until a node has its id. Raises what `pause` raises, which is called between two looks with what is waited
+    for."""
+    _wait(cluster, {name}, lambda node: node is not None, pause)
+
+
+def wait_until_active(
+    cluster: Coordinators, addresses: Mapping[str, str], pause: Callable[[str], None]
+) -> ClusterStatus:
+    """Waits until each of these nodes holds a lease under the address it listens on now.
+
+    The address matters: a killed node's lease runs on for a while, and that must not pass for the new process.
+    Raises what `pause` raises, which is called between two looks with what is waited for.
+    """
+    return _wait(
+        cluster,
+        set(addresses),
+        lambda node: node is not None and node.state == "ACTIVE" and node.address == addresses[node.name],
+        pause,
+    )
+
+
+def _wait(
+    cluster: Coordinators, wanted: set[str], holds: Callable[[NodeStatus | None], bool], pause: Callable[[str], None]
+) -> ClusterStatus:
+    while True:
+        try:
+            status = cluster.status()
+        except (Indefinite, NotInitialised, NotLeader) as error:
+            pause(f"the coordinator ({error.text})")
+            continue
+        nodes = {node.name: node for node in status.nodes}
+        late = [name for name in sorted(wanted) if not holds(nodes.get(name))]
+        if not late:
+            return status
+        pause(", ".join(f"{name}, which {_state(nodes.get(name))}" for name in late))
+
+
+def _state(node: NodeStatus | None) -> str:
+    if node is None:
+        return "is not registered yet"
+    told = node.recovery
+    return in_words(told) if told is not None and not told.case else f"is {node.state}"

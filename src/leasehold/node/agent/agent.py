@@ -1,0 +1,453 @@
+"""The agent: a node's identity, its view of the catalog, and its lease, on one event loop.
+
+It joins (`node/agent/join.py`), then follows the watch from the first revision its vault does not hold: each whole
+revision becomes the published view, then the lease is renewed on it, and behind that it becomes durable in the
+vault (`node/agent/projection.py`). It recovers beside that, on every stream until it is in (`node/agent/recovery.py`).
+Losing the connection changes nothing at once: the lease runs out by the clock, the agent keeps asking.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import assert_never
+
+import msgspec
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.seals import seal_key
+from leasehold.core.lease.holder import (
+    Applied,
+    Drained,
+    GrantReceived,
+    Holder,
+    HolderEvent,
+    PublishLease,
+    SendRenewal,
+    SendSurrender,
+    SessionEstablished,
+    SurrenderRequested,
+    TimePassed,
+)
+from leasehold.core.membership.generations import generation_of
+from leasehold.core.membership.identity import Joined
+from leasehold.core.membership.proofs import ProofKeys
+from leasehold.core.recovery.events import (
+    DiskComparison,
+    Excluded,
+    Leapt,
+    RenewalSent,
+    RevisionShown,
+    Stopping,
+    Stored,
+    StreamBroken,
+)
+from leasehold.core.recovery.machine import Recovery
+from leasehold.core.words import keys
+from leasehold.core.words.messages import (
+    Grant,
+    Message,
+    OpenSession,
+    RecoveryAccepted,
+    RecoveryBehind,
+    RenewalRefused,
+    SessionOpened,
+    SurrenderAccepted,
+    Watched,
+    WatchFailed,
+)
+from leasehold.core.words.operations import RevisionChanges
+from leasehold.core.words.records import Allocated
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
+from leasehold.ids import Revision, Session, Term
+from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
+from leasehold.node.agent.coordinators import KnownCoordinators
+from leasehold.node.agent.join import Joiner
+from leasehold.node.agent.outbox import Reporter
+from leasehold.node.agent.projection import PROJECTION_LIMITS, Projection, ProjectionLimits
+from leasehold.node.agent.published import Published
+from leasehold.node.agent.recovery import Recovering, StreamStale
+from leasehold.node.agent.remedies import with_remedy
+from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Timer, Transport, Vault
+from leasehold.wire.tasks import gravest_here
+
+log = logging.getLogger(__name__)
+
+FINAL = frozenset(
+    {ErrorCode.SUPERSEDED, ErrorCode.REMOVED, ErrorCode.DIVERGED, ErrorCode.OTHER_CLUSTER, ErrorCode.NOT_JOINED}
+)
+"""Refusals of a renewal after which this process must not go on."""
+
+
+class Agent(Reporter):
+    """One process of one node.
+
+    `directory` is named to people, `keys` prove that it has the cluster key. `compares_disk`: a reconciler runs beside
+    it, and the leader hears of segments that the disk lacks before recovery counts as finished (I7).
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        address: str,
+        coordinators: tuple[str, ...],
+        vault: Vault,
+        transport: Transport,
+        clock: Clock,
+        entropy: Entropy,
+        threads: Threads,
+        published: Published,
+        compares_disk: bool,
+        directory: str = "DIR",
+        keys: ProofKeys | None = None,
+        projection_limits: ProjectionLimits = PROJECTION_LIMITS,
+    ) -> None:
+        super().__init__(published, Session(entropy.hex_128()))
+        self._name = name
+        self._directory = directory
+        self._lacks_key = keys is None
+        self._coordinators = KnownCoordinators(coordinators, transport, clock, entropy, keys)
+        self._vault = vault
+        self._clock = clock
+        self._compares_disk = compares_disk
+        self._joiner = Joiner(
+            name=name,
+            address=address,
+            session=self._session,
+            coordinators=self._coordinators,
+            vault=vault,
+            clock=clock,
+            entropy=entropy,
+            keys=keys,
+        )
+        self._holder: Holder | None = None
+        self._recovering: Recovering | None = None
+        self._timer: Timer | None = None
+        self._armed_ns = 0
+        self._projection = Projection(
+            vault=vault,
+            published=published,
+            clock=clock,
+            threads=threads,
+            on_stored=self._on_stored,
+            on_leapt=self._on_leapt,
+            limits=projection_limits,
+        )
+        self._term = Term(0)
+        self._caught_up_at: Revision | None = None
+        self._must_verify = False
+        self._surrendered = asyncio.Event()
+        self._comparable = asyncio.Event()
+
+    # ------------------------------------------------------------ what others of this process use
+
+    @property
+    def durable(self) -> Catalog:
+        """The newest catalog that the vault holds: what effects on disk may follow."""
+        return self._projection.durable
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the vault holds what the cluster had when this process first connected."""
+        return self._caught_up_at is not None and self.durable.revision >= self._caught_up_at
+
+    @property
+    def recovered(self) -> bool:
+        """Whether this process has been let into the logical topology, and its vault holds what that required."""
+        return self._recovering is not None and self._recovering.recovery.recovered
+
+    @property
+    def must_verify(self) -> bool:
+        """Whether no file of this directory is believed before its checksum was read: see `verified`."""
+        return self._must_verify
+
+    @property
+    def comparison_due(self) -> DiskComparison | None:
+        """The comparison that the leader waits for; asked for anew on each stream until this node is let in."""
+        return None if self._recovering is None else self._recovering.recovery.comparison_due
+
+    async def comparable(self) -> None:
+        """Returns once there has been a comparison that was due and that the durable catalog allowed."""
+        await self._comparable.wait()
+
+    def on_disk_compared(self, comparison: DiskComparison, *, kept: int, missing: int) -> None:
+        """The disk was compared with a durable catalog of at least `comparison.revision`, and since `comparison` was
+        due, `report_missing` took over every missing segment. One that is not due any more changes nothing."""
+        if self._recovering is not None:
+            self._recovering.compared(comparison, kept, missing)
+
+    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
+        """So many segments more were fetched or evicted; `missing`, where it is known, are missing now."""
+        if self._recovering is not None:
+            self._recovering.counted(fetched, evicted, missing)
+
+    async def verified(self) -> None:
+        """Every file of this directory was verified, or is gone: they are believed from now on, by later processes
+        too."""
+        identity = await self._vault.identity()
+        if self._must_verify and isinstance(identity, Allocated):
+            await self._vault.write_identity(msgspec.structs.replace(identity, unverified=False))
+            self._must_verify = False
+
+    def found(self, coordinators: tuple[str, ...]) -> None:
+        """The physical topology shows coordinators at these addresses; it is told again whenever they change."""
+        self._coordinators.found(coordinators)
+
+    # ------------------------------------------------------------ the life of a process
+
+    async def run(self) -> None:
+        """Joins, then follows until cancelled. Raises the definite error that ends this process."""
+        try:
+            await self._run()
+        except Definite as error:
+            raise with_remedy(error, name=self._name, directory=self._directory) from error
+
+    async def _run(self) -> None:
+        if self._lacks_key:
+            log.warning(
+                "this node has no cluster key: it can't tell a coordinator from another process at the same address,"
+                " and sends its secrets to both; give it --cluster-key FILE"
+            )
+        view = await self._projection.restore()
+        cluster_id, joined = await self._joiner.join(view)
+        self._published.session = self._session
+        self._published.seal_key = seal_key(joined.token, self._session)
+        # Before anybody is answered: who asks for a copy is told by the view.
+        self._published.publish(view)
+        self._published.joined(cluster_id, joined.node, joined.incarnation)
+        log.info("joined as node %d, incarnation %d, from revision %d", joined.node, joined.incarnation, view.revision)
+        self._must_verify = joined.unverified
+        self._holder = Holder(
+            node=joined.node,
+            incarnation=joined.incarnation,
+            session=self._session,
+            applied=view.revision,
+            lineage=view.lineage,
+            renew_every_ns=RENEWAL_INTERVAL_NS,
+        )
+        recovery = Recovery(
+            applied=view.revision,
+            history_known=joined.history_known,
+            compares_disk=self._compares_disk,
+            now_ns=self._clock.now_ns(),
+        )
+        self._recovering = Recovering(
+            recovery=recovery,
+            published=self._published,
+            projection=self._projection,
+            session=self._session,
+            clock=self._clock,
+            post=self._post,
+            renew=self._renew,
+            on_comparable=self._comparable.set,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._projection.save())
+                while True:
+                    try:
+                        await self._follow(joined)
+                    except StreamStale:
+                        continue  # from where it is now
+                    except NotInitialised:
+                        self._coordinators.say_uninitialised()
+                    except (Indefinite, NotLeader) as error:
+                        self._coordinators.say_cut_off(error)
+                    except Refused as refusal:
+                        if not await self._coordinators.passes_over(refusal):
+                            raise
+                        continue
+                    await self._coordinators.next()  # or restarting: ask again, the next one first
+        except BaseExceptionGroup as errors:
+            raise gravest_here(errors) from errors
+        finally:
+            self._disarm()
+
+    async def surrender(self) -> None:
+        """Gives the lease back: nothing is served from the first line on. Waits a bounded time for the answer."""
+        if self._holder is None or self._recovering is None:
+            return
+        log.info("giving the lease back")
+        self._recovering.step(Stopping())
+        self._step(SurrenderRequested())
+        self._step(Drained())
+        deadline_ns = self._clock.now_ns() + SURRENDER_WAIT_NS
+        timer = self._clock.call_at(deadline_ns, self._surrendered.set)
+        await self._surrendered.wait()
+        timer.cancel()
+
+    # ------------------------------------------------------------ following
+
+    async def _follow(self, joined: Joined) -> None:
+        """One stream to one coordinator, until it breaks. Raises `StreamStale` once it is of no more use."""
+        assert self._holder is not None
+        assert self._recovering is not None
+        await self._projection.settled()
+        connection = self._coordinators.connect()
+        try:
+            duplex = await self._coordinators.session(connection, self._published.cluster_id)
+            view = self._published.view
+            await duplex.send(
+                OpenSession(
+                    cluster_id=self._published.cluster_id,
+                    node=joined.node,
+                    incarnation=joined.incarnation,
+                    session=self._session,
+                    watch_from=Revision(view.revision + 1),
+                    generation=generation_of(view),
+                    seal_key=self._published.seal_key,
+                )
+            )
+            opened = await duplex.receive()
+            if not isinstance(opened, SessionOpened):
+                raise Unreachable("the stream ended before it began", hint="the node asks again")
+            if opened.term < self._holder.term:
+                raise Unreachable(f"a leader of term {opened.term}, which is over", hint="the node asks another")
+            await self._coordinators.keep(self._vault)
+            if self._caught_up_at is None:
+                self._caught_up_at = opened.latest
+            log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
+            _empty(self._outbox)
+            self._term = opened.term
+            self._recovering.opened(opened)
+            self._renew()
+            await self._converse(connection, duplex, opened.term)
+        finally:
+            self._disarm()
+            self._recovering.step(StreamBroken())
+            await connection.close()
+
+    async def _converse(self, connection: Connection, duplex: Duplex, term: Term) -> None:
+        assert self._recovering is not None
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send(duplex))
+                group.create_task(self._recovering.leap_when_due(connection))
+                group.create_task(self._recovering.tell())
+                await self._receive(duplex, term)
+        except BaseExceptionGroup as errors:
+            raise gravest_here(errors) from errors
+
+    async def _send(self, duplex: Duplex) -> None:
+        while True:
+            await duplex.send(await self._outbox.get())
+
+    async def _receive(self, duplex: Duplex, term: Term) -> None:
+        assert self._recovering is not None
+        while True:
+            message = await duplex.receive()
+            match message:
+                case None:
+                    raise Unreachable("the coordinator ended the stream", hint="the node asks again")
+                case Watched(batch=batch):
+                    if not self._recovering.leaping:
+                        await self._apply(batch)
+                case Grant():
+                    if message.term == term:  # no other leader speaks on this stream
+                        self._step(GrantReceived(grant=message))
+                case RenewalRefused():
+                    self._on_refused(message)
+                case RecoveryAccepted() | RecoveryBehind():
+                    self._recovering.answered(message)
+                case SurrenderAccepted():
+                    self._surrendered.set()
+                case WatchFailed():
+                    if not self._recovering.leaping:
+                        self._recovering.overtaken(message)
+                case _:
+                    raise Refused(
+                        f"a {type(message).__name__} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade"
+                    )
+
+    def _on_refused(self, refused: RenewalRefused) -> None:
+        assert self._holder is not None
+        assert self._recovering is not None
+        if not self._holder.awaits(refused.request):
+            return  # not an answer to anything that this process asked
+        if refused.code in FINAL:
+            raise Superseded(refused.text, code=ErrorCode(refused.code), hint="`leasehold status` shows who serves")
+        if refused.code == ErrorCode.NOT_LEADER:
+            raise Unreachable(refused.text, hint="the node asks another coordinator")
+        if refused.code == ErrorCode.RECOVERING:
+            self._recovering.step(Excluded(request=refused.request))
+
+    async def _apply(self, batch: RevisionChanges) -> None:
+        view = await self._projection.take(batch)
+        if view is not None:
+            # A procedure that appears or moves on has a barrier waiting; one that is deleted has not.
+            news = (change for change in batch.changes if change.value is not None)
+            self._on_shown(view, urgent=any(change.key.startswith(keys.PROCEDURES) for change in news))
+
+    def _on_shown(self, view: Catalog, *, urgent: bool) -> None:
+        assert self._recovering is not None
+        self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
+        self._recovering.step(RevisionShown(revision=view.revision))
+
+    def _on_stored(self, revision: Revision) -> None:
+        assert self._recovering is not None
+        self._recovering.step(Stored(revision=revision))
+
+    def _on_leapt(self, revision: Revision) -> None:
+        assert self._holder is not None
+        assert self._recovering is not None
+        log.info("leapt to revision %d", revision)
+        if revision > self._holder.applied:
+            view = self._published.view
+            self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=True))
+        self._recovering.step(Leapt(revision=revision))
+
+    # ------------------------------------------------------------ the lease
+
+    def _renew(self) -> None:
+        """Asks for a lease now, and regularly from now on."""
+        self._step(SessionEstablished(term=self._term))
+
+    def _step(self, event: HolderEvent) -> None:
+        """Feeds the holder; the clock is read before anything it says is sent."""
+        assert self._holder is not None
+        assert self._recovering is not None
+        for effect in self._holder.step(event, self._clock.now_ns()):
+            match effect:
+                case SendRenewal(renewal=renewal):
+                    self._post(msgspec.structs.replace(renewal, disk_full=self._published.disk_full))
+                    self._recovering.step(RenewalSent(request=renewal.request))
+                case SendSurrender(surrender=surrender):
+                    self._post(surrender)
+                case PublishLease(lease=lease):
+                    now_ns = self._clock.now_ns()
+                    if self._published.lease.deadline_ns <= now_ns < lease.deadline_ns:
+                        log.info("serving from revision %d", self._published.view.revision)
+                    self._published.lease = lease
+                case _:
+                    assert_never(effect)
+        self._arm()
+
+    def _post(self, message: Message) -> None:
+        # Full: nothing leaves this node any more. The lease runs out, the stream breaks, and it starts afresh.
+        with contextlib.suppress(asyncio.QueueFull):
+            self._outbox.put_nowait(message)
+
+    def _arm(self) -> None:
+        assert self._holder is not None
+        deadline_ns = self._holder.next_deadline_ns()
+        if self._timer is not None and deadline_ns == self._armed_ns:
+            return
+        self._disarm()
+        if deadline_ns is not None:
+            self._timer, self._armed_ns = self._clock.call_at(deadline_ns, self._on_time), deadline_ns
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._step(TimePassed())
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _empty(outbox: asyncio.Queue[Message]) -> None:
+    """What a broken stream left is of no use on the next one."""
+    while not outbox.empty():
+        outbox.get_nowait()

@@ -1,0 +1,29 @@
+"""The check of a node's vault behind its work: what a large one does not check when it is opened.
+
+It begins with the first lease, so that no start waits for it, and goes on slowly: a few items, a pause, and a rest once
+all has been checked. Damage ends the process by the `Corrupt` that opening the vault would have raised.
+"""
+
+from typing import NoReturn
+
+from leasehold.limits.units import SECOND_NS
+from leasehold.limits.vault import VAULT_SCRUB_INTERVAL_NS, VAULT_SCRUB_REST_NS, VAULT_SCRUB_ROWS
+from leasehold.node.agent.published import Published
+from leasehold.wire.ports import Clock, Vault
+
+
+async def scrub(vault: Vault, clock: Clock, published: Published) -> NoReturn:
+    """Runs beside the agent for the life of a process. Raises `Corrupt`, also for what a reader of segments met."""
+    while not published.had_lease:
+        await _pause(clock, VAULT_SCRUB_INTERVAL_NS)
+    while True:
+        while not await vault.verify(VAULT_SCRUB_ROWS):
+            await _pause(clock, VAULT_SCRUB_INTERVAL_NS)
+        rested_ns = clock.now_ns() + VAULT_SCRUB_REST_NS
+        while clock.now_ns() < rested_ns:
+            await vault.verify(0)
+            await _pause(clock, SECOND_NS)
+
+
+async def _pause(clock: Clock, pause_ns: int) -> None:
+    await clock.sleep_until(clock.now_ns() + pause_ns)

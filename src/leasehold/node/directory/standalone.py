@@ -1,0 +1,370 @@
+"""Standalone mode: a node's directory is looked at, checked and repaired while nothing is served (docs/recovery.md).
+
+It holds the directory's lock and asks nobody, so all it goes by is the projection in the vault (case a of a recovery):
+what the cluster had said up to the applied revision. It moves only what it has read and found damaged, if by that
+revision another node holds it as well; the next start fetches it from there. What was moved stays in a folder of its
+own until a person deletes it: that others hold it is not known before the node is back.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal, Self, TypeAlias, assert_never
+
+import msgspec
+
+from leasehold.core.catalog.catalog import BucketKey, Catalog
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.operations import StoredProjection
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, SegmentRecord, TransactionState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Corrupt, Definite, NotFound, Refused
+from leasehold.ids import ClusterId, Incarnation, NodeId, ObjectId, Revision, SegmentId, segment_transaction
+from leasehold.limits.node_disk import REPAIRS_MAX, SEGMENTS_LISTED_MAX
+from leasehold.node.directory.reset import check_no_reset, check_node_directory, check_vault_or_new
+from leasehold.storage.files import SegmentFiles
+from leasehold.storage.mounts import check_one_mount
+from leasehold.storage.segment import verify_segment
+from leasehold.vault.store import SqliteVault
+
+What: TypeAlias = Literal["damaged", "unreadable", "missing"]
+NO_ID: Final = NodeId(0)
+REPAIRED: Final = "repaired-"
+
+
+class Some(msgspec.Struct, frozen=True, kw_only=True):
+    """How many segments there are of a kind, and the first SEGMENTS_LISTED_MAX of them."""
+
+    count: int
+    first: tuple[SegmentId, ...]
+
+
+class TableHere(msgspec.Struct, frozen=True, kw_only=True):
+    """A table, and what of it is here."""
+
+    id: ObjectId
+    name: str
+    """Qualified; empty for one that the projection does not know any more."""
+    buckets: int
+    """Those assigned to this node."""
+    segments: int
+    """Those that lie here and that the projection knows."""
+    size_bytes: int
+    missing: int
+    superfluous: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's directory holds, against its projection. `node` is 0 for one without an id yet."""
+
+    node: NodeId
+    name: str
+    cluster_id: ClusterId | None
+    incarnation: Incarnation
+    joining: bool
+    """Its last start was cut off while it joined."""
+    applied: Revision
+    coordinators: tuple[str, ...]
+    tables: tuple[TableHere, ...]
+    missing: Some
+    """Named by the projection as held here."""
+    awaited: Some
+    """Of buckets assigned to this node, and never held here yet."""
+    superfluous: Some
+    """Here, and not to be: they go when the node runs."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a segment."""
+
+    table: str
+    segment: SegmentId
+    what: What
+    text: str
+
+
+class CheckedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """How many segment files were held against the projection; of what is wrong, the first SEGMENTS_LISTED_MAX."""
+
+    segments: int
+    size_bytes: int
+    wrong: int
+    findings: tuple[Finding, ...]
+
+
+class Mended(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment that is damaged or can't be read, and whether it was moved; if not, why."""
+
+    finding: Finding
+    moved: bool
+    why: str
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair did, and the folder of what it moved: None if nothing was."""
+
+    segments: tuple[Mended, ...]
+    folder: Path | None
+
+
+class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a check is."""
+
+    segments: int
+    segments_total: int
+    size_bytes: int
+    bytes_total: int
+
+
+class Standalone:
+    """One node's directory, locked; made by `open`, given free by `close`. One thread at a time uses it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        vault: SqliteVault,
+        identity: IdentityRecord | None,
+        stored: StoredProjection,
+        coordinators: tuple[str, ...],
+    ) -> None:
+        self.directory = directory
+        self.catalog = Catalog.restored(stored.applied, stored.lineage, stored.items)
+        self.files = SegmentFiles(directory)
+        self._vault = vault
+        self._identity = identity
+        self._coordinators = coordinators
+        self._on_disk = frozenset(OnDisk(*one) for one in self.files.listing())
+
+    @classmethod
+    async def open(cls, directory: Path) -> Self:
+        """Locks the directory and reads its vault, every item verified.
+
+        Raises `NotFound` for a directory without a node, `BadDirectory` with code LOCKED while a process runs there,
+        `Corrupt` for a damaged vault.
+        """
+        check_node_directory(directory)
+        check_no_reset(directory)
+        check_vault_or_new(directory)
+        vault = await SqliteVault.open(directory)
+        try:
+            stored = await vault.projection()
+            return cls(directory, vault, await vault.identity(), stored, await vault.coordinators())
+        except BaseException:
+            await vault.close()
+            raise
+
+    async def close(self) -> None:
+        """Gives the directory free; idempotent."""
+        await self._vault.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def node(self) -> NodeId:
+        """This node's id, 0 if it has none yet."""
+        match self._identity:
+            case Allocated(node=node) | Joining(node=node):
+                return node
+            case Claiming() | None:
+                return NO_ID
+            case _:
+                assert_never(self._identity)
+
+    # ------------------------------------------------------------ what is here
+
+    def summary(self) -> Summary:
+        """What is here, against what should be."""
+        missing: dict[SegmentId, ObjectId] = {}
+        awaited: list[SegmentId] = []
+        for key, record in self._manifest():
+            if self._is_here(record):
+                continue
+            if self.node in record.holders:
+                missing[record.id] = key[0]
+            elif self._is_assigned(key):
+                awaited.append(record.id)
+        superfluous = {one.segment: one.table for one in sorted(self._on_disk) if self._is_superfluous(one)}
+        identity = self._identity
+        own = self.catalog.nodes.get(self.node)
+        return Summary(
+            node=self.node,
+            name="" if own is None else own.name,
+            cluster_id=None if isinstance(identity, Claiming | None) else identity.cluster_id,
+            incarnation=_incarnation(identity),
+            joining=isinstance(identity, Joining),
+            applied=self.catalog.revision,
+            coordinators=self._coordinators,
+            tables=self._tables(self._known_here(), missing, superfluous),
+            missing=_some(missing),
+            awaited=_some(awaited),
+            superfluous=_some(superfluous),
+        )
+
+    def table_name(self, table: ObjectId) -> str:
+        """The qualified name of a table, empty if the projection does not know it any more."""
+        record = self.catalog.tables.get(table)
+        return "" if record is None else str(self.catalog.table_name(record))
+
+    def segment(self, segment: SegmentId) -> SegmentRecord:
+        """A segment that the projection knows, whether or not it is here. Raises `NotFound`."""
+        for record in self._known():
+            if record.id == segment:
+                return record
+        raise NotFound(
+            f"no segment {segment[:80]} at revision {self.catalog.revision}",
+            code=ErrorCode.NO_SEGMENT,
+            hint="its id is its file's name without .parquet",
+        )
+
+    def _tables(
+        self,
+        known: list[SegmentRecord],
+        missing: dict[SegmentId, ObjectId],
+        superfluous: dict[SegmentId, ObjectId],
+    ) -> tuple[TableHere, ...]:
+        buckets = Counter(key[0] for key, bucket in self.catalog.buckets.items() if self.node in bucket.replicas)
+        segments, size_bytes = Counter[ObjectId](), Counter[ObjectId]()
+        for record in known:
+            segments[record.table] += 1
+            size_bytes[record.table] += record.size_bytes
+        lacking, more = Counter(missing.values()), Counter(superfluous.values())
+        return tuple(
+            TableHere(
+                id=table,
+                name=self.table_name(table),
+                buckets=buckets[table],
+                segments=segments[table],
+                size_bytes=size_bytes[table],
+                missing=lacking[table],
+                superfluous=more[table],
+            )
+            for table in sorted({*buckets, *segments, *lacking, *more})
+        )
+
+    def _manifest(self) -> Iterator[tuple[BucketKey, SegmentRecord]]:
+        for key, segments in sorted(self.catalog.segments.items(), key=lambda one: one[0]):
+            for segment in sorted(segments):
+                yield key, segments[segment]
+
+    def _known(self) -> Iterator[SegmentRecord]:
+        """All that the projection tells of segments: the manifest, then what rewrites have replaced."""
+        yield from (record for _, record in self._manifest())
+        for _, replaced in sorted(self.catalog.replaced.items(), key=lambda one: one[0]):
+            for segment in sorted(replaced):
+                yield replaced[segment].segment
+
+    def _known_here(self) -> list[SegmentRecord]:
+        return [record for record in self._known() if self._is_here(record)]
+
+    def _is_here(self, record: SegmentRecord) -> bool:
+        return OnDisk(record.table, record.bucket, record.id) in self._on_disk
+
+    def _is_assigned(self, key: BucketKey) -> bool:
+        bucket = self.catalog.buckets.get(key)
+        return bucket is not None and self.node in bucket.replicas
+
+    def _is_superfluous(self, one: OnDisk) -> bool:
+        key = (one.table, one.bucket)
+        if one.segment in self.catalog.replaced.get(key, {}):
+            return False
+        record = self.catalog.segments.get(key, {}).get(one.segment)
+        if record is not None:
+            return self.node not in record.holders and not self._is_assigned(key)
+        transaction = self.catalog.transactions.get(segment_transaction(one.segment))
+        return transaction is None or transaction.state is not TransactionState.OPEN
+
+    # ------------------------------------------------------------ checking and repairing
+
+    def check(self, on_progress: Callable[[CheckProgress], None]) -> CheckedFiles:
+        """Reads every segment file that the projection knows; names the damaged, the unreadable and the missing."""
+        found = list(self._findings(on_progress))
+        records = self._known_here()
+        return CheckedFiles(
+            segments=len(records),
+            size_bytes=sum(record.size_bytes for record in records),
+            wrong=len(found),
+            findings=tuple(finding for _, finding in found[:SEGMENTS_LISTED_MAX]),
+        )
+
+    def repair(self, on_progress: Callable[[CheckProgress], None]) -> Repaired:
+        """Moves what is damaged to a new folder, if another node holds it; goes on after SEGMENTS_LISTED_MAX of them
+        when it is run again. What can't be read is left: its bytes may be good."""
+        done: list[Mended] = []
+        check_one_mount(self.directory)
+        folder = self._new_folder()
+        for record, finding in list(self._findings(on_progress)):
+            if finding.what == "missing":
+                continue
+            if len(done) == SEGMENTS_LISTED_MAX:
+                break
+            why = "it can't be read, and may be good" if finding.what == "unreadable" else self._why_not(record)
+            if not why:
+                self.files.put_aside(record.table, record.bucket, record.id, folder)
+            done.append(Mended(finding=finding, moved=not why, why=why))
+        self._on_disk = frozenset(OnDisk(*one) for one in self.files.listing())
+        return Repaired(segments=tuple(done), folder=folder if any(one.moved for one in done) else None)
+
+    def _new_folder(self) -> Path:
+        """Where this repair moves things to; it is not made yet."""
+        for number in range(1, REPAIRS_MAX + 1):
+            folder = self.directory / f"{REPAIRED}{number}"
+            if not os.path.lexists(folder):
+                return folder
+        raise Refused(
+            f"{self.directory} was repaired {REPAIRS_MAX} times",
+            code=ErrorCode.TOO_MANY_REPAIRS,
+            hint=f"delete the {REPAIRED}* folders once the node serves again",
+        )
+
+    def _findings(self, on_progress: Callable[[CheckProgress], None]) -> Iterator[tuple[SegmentRecord, Finding]]:
+        for _, record in self._manifest():
+            if self.node in record.holders and not self._is_here(record):
+                text = f"the projection says that it is here, at revision {self.catalog.revision}"
+                yield record, self._finding(record, "missing", text)
+        records = self._known_here()
+        bytes_total, read_bytes = sum(record.size_bytes for record in records), 0
+        for number, record in enumerate(records):
+            told = CheckProgress(
+                segments=number, segments_total=len(records), size_bytes=read_bytes, bytes_total=bytes_total
+            )
+            on_progress(told)
+            path = self.files.path(record.table, record.bucket, record.id)
+            try:
+                verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
+            except Corrupt as error:
+                # Bytes that the disk does not give were not compared: a retry, or another cable, may give them.
+                was_read = not isinstance(error.__cause__, OSError)
+                yield record, self._finding(record, "damaged" if was_read else "unreadable", error.text)
+            except Definite as error:
+                yield record, self._finding(record, "unreadable", error.text)
+            read_bytes += record.size_bytes
+
+    def _finding(self, record: SegmentRecord, what: What, text: str) -> Finding:
+        return Finding(table=self.table_name(record.table), segment=record.id, what=what, text=text)
+
+    def _why_not(self, record: SegmentRecord) -> str:
+        """Why a damaged file is better left where it is; empty if another node holds its rows."""
+        if record.id not in self.catalog.segments.get((record.table, record.bucket), {}):
+            return "a rewrite has replaced it: it goes by itself"
+        nodes = self.catalog.nodes
+        others = [one for one in record.holders if one != self.node and one in nodes and not nodes[one].removed]
+        return "" if others else f"no other node holds it at revision {self.catalog.revision}"
+
+
+def _incarnation(identity: IdentityRecord | None) -> Incarnation:
+    match identity:
+        case Allocated(incarnation=incarnation) | Joining(previous=incarnation):
+            return incarnation
+        case Claiming() | None:
+            return Incarnation(0)
+        case _:
+            assert_never(identity)
+
+
+def _some(segments: "dict[SegmentId, ObjectId] | list[SegmentId]") -> Some:
+    return Some(count=len(segments), first=tuple(sorted(segments)[:SEGMENTS_LISTED_MAX]))

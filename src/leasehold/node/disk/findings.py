@@ -1,0 +1,94 @@
+"""What the reconciler finds on the disk, gathered by bucket and cut to size for the leader.
+
+A report is lost with the session that it was sent on. So what was told is told again after REPORT_REPEAT_NS for as long
+as the durable catalog does not show it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from leasehold.core.words.records import SegmentRecord
+from leasehold.ids import BucketNumber, ObjectId, SegmentId
+from leasehold.limits.replication import REPORT_GATHER_NS, REPORT_REPEAT_NS, SEGMENTS_PER_REPORT_MAX
+from leasehold.node.agent.turns import Slices
+from leasehold.node.disk.rests import Rests
+from leasehold.wire.ports import Clock
+
+Gathered = dict[tuple[ObjectId, BucketNumber], dict[SegmentId, None]]
+
+
+class Telling(Protocol):
+    """How the agent tells the leader."""
+
+    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        """Tells the leader of segments that lie on this disk, verified; may be lost."""
+        ...
+
+    async def report_missing(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        """Tells the leader of segments that it counts on here, and that are not; may be lost."""
+        ...
+
+
+class Findings:
+    """Of one process."""
+
+    def __init__(
+        self,
+        agent: Telling,
+        clock: Clock,
+        *,
+        report_segments_max: int = SEGMENTS_PER_REPORT_MAX,
+        repeat_ns: int = REPORT_REPEAT_NS,
+    ) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._report_segments_max = report_segments_max
+        self.told = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
+        """What was reported as held, or cleaned, a moment ago."""
+        self._told_missing = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
+        self._held: Gathered = {}
+        self._found = asyncio.Event()
+        self._turns = Slices()
+
+    def held(self, record: SegmentRecord) -> None:
+        """It lies here, verified: told soon, with others."""
+        self.told.begin(record.id)
+        self._held.setdefault((record.table, record.bucket), {})[record.id] = None
+        self._found.set()
+
+    async def run(self) -> None:
+        """Tells what is found, for the life of a process."""
+        while True:
+            await self._found.wait()
+            await self._clock.sleep_until(self._clock.now_ns() + REPORT_GATHER_NS)
+            self._found.clear()
+            held, self._held = self._held, {}
+            for (table, bucket), segments in _parts(held, self._report_segments_max):
+                await self._agent.report_held(table, bucket, segments)
+
+    async def missing(self, records: Sequence[SegmentRecord], most: int | None) -> int:
+        """Tells that these, of one bucket after the other, are not here; how many. All are handed over when this
+        returns; with `most` so many, and none that was told a moment ago."""
+        gathered: Gathered = {}
+        told = 0
+        for one in records:
+            await self._turns.looked_at(1)
+            if most is not None and (told == most or one.id in self._told_missing):
+                continue
+            self._told_missing.begin(one.id)
+            self.told.forget(one.id)
+            gathered.setdefault((one.table, one.bucket), {})[one.id] = None
+            told += 1
+        for (table, bucket), segments in _parts(gathered, self._report_segments_max):
+            await self._agent.report_missing(table, bucket, segments)
+        return told
+
+
+def _parts(
+    gathered: Gathered, segments_max: int
+) -> Iterable[tuple[tuple[ObjectId, BucketNumber], tuple[SegmentId, ...]]]:
+    for bucket, found in sorted(gathered.items()):
+        segments = tuple(found)
+        for start in range(0, len(segments), segments_max):
+            yield bucket, segments[start : start + segments_max]

@@ -1,0 +1,384 @@
+"""The reconciler: makes a node's disk hold what the durable catalog says it should (plans in
+`core/replicas/reconcile.py`).
+
+Three tasks, so that none waits behind another's disk or network: one plans and deletes, one verifies and fetches, one
+tells the leader. What goes wrong with one table or segment is logged and left alone for a while, twice as long after
+each further failure, and the rest goes on: a node whose disk is full still serves, and still deletes.
+
+| what fails                                          | what rests                                               |
+| deleting, verifying                                 | that table or segment                                    |
+| every place that was asked                          | that segment                                             |
+| a place that is silent, slow, busy or just starting | that place, for all segments                             |
+| a copy, for want of space                           | fetching as a whole: the next segment would fail as well |
+
+A node may hold hundreds of thousands of segments, and its lease is renewed on the same event loop. So the disk is
+compared bucket by bucket on a thread, some buckets in a step, with one listing and one durable catalog for all steps of
+a round. The first round of a recovery looks at every bucket, a later one at those that have changed. What came of a
+bucket stands until it is compared again; before a file goes, its bucket is looked at once more, and one that has
+changed since is left to the next round.
+
+Nothing is compared before the durable catalog holds the revision at which this recovery's case was settled, and nothing
+is deleted before the leader has accepted that the recovery is finished. What the manifest says of this node and is not
+so is told before that (I7), so the first comparison waits for nothing but the disk.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.recovery.events import (
+    DiskComparison,
+)
+from leasehold.core.replicas.reconcile import Listing, OnDisk, Verified, to_clean
+from leasehold.core.replicas.replication import is_present
+from leasehold.core.words.records import SegmentRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import LeaseholdError, Refused, Unreachable
+from leasehold.ids import NodeId, ObjectId, SegmentId
+from leasehold.limits.recovery import COMPARISON_POLL_NS
+from leasehold.limits.replication import (
+    FETCH_REST_MIN_NS,
+    FETCH_ROUND_SEGMENTS_MAX,
+    MISSING_ROUND_SEGMENTS_MAX,
+    RECONCILE_INTERVAL_NS,
+    RECONCILE_REST_MAX_NS,
+    RECONCILE_REST_MIN_NS,
+    RECONCILE_SLICE_BUCKETS,
+    RECONCILE_TRASH_MAX,
+    REPORT_REPEAT_NS,
+    SEGMENTS_PER_REPORT_MAX,
+)
+from leasehold.limits.units import SECOND_NS
+from leasehold.node.agent.published import Published
+from leasehold.node.agent.turns import Slices
+from leasehold.node.disk.comparison import Comparing
+from leasehold.node.disk.findings import Findings, Telling
+from leasehold.node.disk.pace import Pace
+from leasehold.node.disk.rests import Rests
+from leasehold.wire.ports import Clock, Disk, Threads, Vault
+
+log = logging.getLogger(__name__)
+
+FETCHING: Final = "fetching"
+PLANNING: Final = "comparing this disk with the catalog"
+EMPTYING: Final = "emptying the trash"
+AWAY: Final = frozenset({ErrorCode.BUSY, ErrorCode.NOT_JOINED})
+"""What a place says that will be the same for the next segment."""
+
+
+class Following(Telling, Protocol):
+    """What the reconciler needs of the agent."""
+
+    @property
+    def durable(self) -> Catalog:
+        """The newest catalog that the vault holds."""
+        ...
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the vault holds what the cluster had when this process first connected."""
+        ...
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the leader has accepted that the recovery is finished, and the vault holds what that required."""
+        ...
+
+    @property
+    def comparison_due(self) -> DiskComparison | None:
+        """The comparison that a recovery waits for; None if none does."""
+        ...
+
+    async def comparable(self) -> None:
+        """Returns once there has been a comparison that was due and that the durable catalog allowed."""
+        ...
+
+    @property
+    def must_verify(self) -> bool:
+        """Whether no file is to be believed before its bytes were read."""
+        ...
+
+    def on_disk_compared(self, comparison: DiskComparison, *, kept: int, missing: int) -> None:
+        """The disk has been compared as was due, and all that is missing was told since then."""
+        ...
+
+    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
+        """So many segments more have come, or gone; so many are `missing` now."""
+        ...
+
+    async def verified(self) -> None:
+        """Every file was verified, or is gone: they may be believed from now on."""
+        ...
+
+    async def report_cleaned(self, table: ObjectId) -> None:
+        """Tells the leader that nothing of a dropped table is left here; may be lost."""
+        ...
+
+
+class ReconcileLimits(NamedTuple):
+    """Bounds of a round, and of what is told of it."""
+
+    slice_buckets: int = RECONCILE_SLICE_BUCKETS
+    trash_max: int = RECONCILE_TRASH_MAX
+    missing_max: int = MISSING_ROUND_SEGMENTS_MAX
+    report_segments_max: int = SEGMENTS_PER_REPORT_MAX
+    report_repeat_ns: int = REPORT_REPEAT_NS
+
+
+RECONCILE_LIMITS: Final = ReconcileLimits()
+
+
+class Reconciler:
+    """Runs beside the agent for the life of a process.
+
+    `since_start` is the disk's listing from before this process could take any write: what is on it and unknown to
+    the catalog ended long ago.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: Following,
+        published: Published,
+        disk: Disk,
+        since_start: Listing,
+        vault: Vault,
+        clock: Clock,
+        threads: Threads,
+        limits: ReconcileLimits = RECONCILE_LIMITS,
+    ) -> None:
+        self._agent = agent
+        self._published = published
+        self._disk = disk
+        self._vault = vault
+        self._clock = clock
+        self._threads = threads
+        self._since_start = since_start
+        self._limits = limits
+        self._comparing = Comparing(published=published, disk=disk, threads=threads, slice_buckets=limits.slice_buckets)
+        self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
+        self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
+        self._findings = Findings(
+            agent, clock, report_segments_max=limits.report_segments_max, repeat_ns=limits.report_repeat_ns
+        )
+        self._turns = Slices()
+        self._pace = Pace(clock.now_ns())
+        self._compared = False
+        """Whether the disk was compared for a recovery of this process: before that, the catalog is of another time."""
+        self._verified: dict[BucketKey, set[SegmentId]] = {}
+        """Of the manifest, where no file is believed by its name: those whose bytes were read."""
+        self._planned = asyncio.Event()
+
+    async def run(self) -> None:
+        """Reconciles again and again: a report that was lost is made again. Ends by what is not a `LeaseholdError`."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tidy_again_and_again())
+            group.create_task(self._replicate_as_planned())
+            group.create_task(self._findings.run())
+
+    # ------------------------------------------------------------ planning and deleting
+
+    async def _tidy_again_and_again(self) -> None:
+        await self._agent.comparable()
+        while True:
+            await self._unless_resting(PLANNING, self._tidy)
+            await self._unless_resting(EMPTYING, self._empty_trash)
+            # A node that starts is kept from its first lease by its first comparison.
+            pause_ns = RECONCILE_INTERVAL_NS if self._compared else COMPARISON_POLL_NS
+            await self._clock.sleep_until(self._clock.now_ns() + pause_ns)
+
+    async def _unless_resting(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
+        if what in self._failed:
+            return
+        try:
+            await step()
+        except LeaseholdError as error:
+            self._leave(what, what, error)
+        else:
+            self._failed.forget(what)
+
+    async def _tidy(self) -> None:
+        """One round of comparing; deletes what has to go and hands on what has to come."""
+        due = self._agent.comparison_due
+        if not self._compared and (due is None or self._agent.durable.revision < due.revision):
+            return
+        on_disk = await self._disk.listing()
+        if self._agent.caught_up:
+            self._comparing.since_start = self._since_start
+        durable = self._agent.durable
+        due = due if due is None or due.revision <= durable.revision else None
+        torn = await self._comparing.round(durable, on_disk, verified=self._believed, whole=due is not None)
+        await self._tell_missing(torn, due)
+        if self._comparing.open:
+            self._planned.set()
+        if self._agent.recovered:
+            await self._delete(to_clean(durable, self._published.node), on_disk)
+
+    async def _tell_missing(self, torn: Sequence[SegmentRecord], due: DiskComparison | None) -> None:
+        """What the manifest counts on here and is not here; all of it where a recovery waits for that."""
+        most = None if due is not None else self._limits.missing_max
+        for key, plan in list(self._comparing.open.items()):
+            told = await self._findings.missing((*plan.lost, *plan.doubted), most)
+            if most is not None and told:
+                most -= told
+                self._comparing.put_last(key)
+        await self._findings.missing(torn, None)
+        self._agent.counted(missing=self._comparing.to_fetch + len(torn))
+        if due is not None:
+            self._compared = True
+            kept, lost = self._comparing.kept - len(torn), self._comparing.lost + len(torn)
+            self._agent.on_disk_compared(due, kept=kept, missing=lost)
+            if self._agent.must_verify:
+                log.info("segments: %d of those kept are read whole before they count", self._comparing.doubted)
+        elif self._agent.must_verify and self._agent.recovered and not self._comparing.in_doubt:
+            await self._agent.verified()
+            self._verified.clear()
+            log.info("segments: each was read whole, and counts")
+
+    @property
+    def _believed(self) -> Verified:
+        return self._verified if self._agent.must_verify else None
+
+    async def _delete(self, clean: Sequence[ObjectId], on_disk: Listing) -> None:
+        trash = (one for plan in self._comparing.open.values() for one in plan.trash if one not in self._failed)
+        going = list(islice(trash, self._limits.trash_max))
+        if clean or going:
+            # What is deleted must stay decided: the revision that says so survives the machine first (R9).
+            await self._vault.sync()
+            for table in clean:
+                await self._clean(table, sum(len(files) for key, files in on_disk.items() if key[0] == table))
+            for one in going:
+                await self._trash(one)
+
+    async def _empty_trash(self) -> None:
+        files, size_bytes = self._pace.allows(self._clock.now_ns())
+        if files and self._agent.recovered:
+            self._pace.spend(await self._disk.empty_trash(files, size_bytes))
+
+    async def _clean(self, table: ObjectId, files: int) -> None:
+        if table in self._failed:
+            return
+        try:
+            if await self._disk.trash_table(table):
+                self._agent.counted(evicted=files)
+        except LeaseholdError as error:
+            self._leave(table, f"cleaning table {table}", error)
+            return
+        self._failed.forget(table)
+        if table not in self._findings.told:
+            self._findings.told.begin(table)
+            await self._agent.report_cleaned(table)
+
+    async def _trash(self, one: OnDisk) -> None:
+        if not self._comparing.is_current(self._agent.durable, (one.table, one.bucket), verified=self._believed):
+            return  # the next round says what becomes of it
+        try:
+            if await self._disk.trash(one):
+                self._agent.counted(evicted=1)
+        except LeaseholdError as error:
+            self._leave(one, f"deleting segment {one.segment} of table {one.table}", error)
+        else:
+            self._failed.forget(one)
+
+    # ------------------------------------------------------------ verifying and fetching
+
+    async def _replicate_as_planned(self) -> None:
+        while True:
+            await self._planned.wait()
+            self._planned.clear()
+            plans = list(self._comparing.open.values())
+            for record in await self._wanted(one for plan in plans for one in (*plan.report, *plan.doubted)):
+                await self._attempt(record, self._disk.verify)
+            for record in await self._wanted(one for plan in plans for one in plan.fetch if self._places(one.holders)):
+                if FETCHING not in self._failed:
+                    await self._attempt(record, self._fetch)
+
+    async def _wanted(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+        """As many as one round takes, so that the next one starts from a new plan; what rests does not use it up."""
+        wanted: list[SegmentRecord] = []
+        for one in records:
+            await self._turns.looked_at(1)
+            if one.id not in self._failed and one.id not in self._findings.told:
+                wanted.append(one)
+                if len(wanted) == FETCH_ROUND_SEGMENTS_MAX:
+                    break
+        return wanted
+
+    async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> None:
+        """One step for one segment, as the catalog has it by now; what it found to be here is told soon."""
+        entry = self._entry(record)
+        if entry is None:
+            return
+        try:
+            here = await step(entry)
+            if here and self._entry(entry) is None:
+                await self._came_too_late(entry)
+                return
+        except LeaseholdError as error:
+            self._leave(entry.id, f"segment {entry.id} of table {entry.table}", error)
+            if error.code == ErrorCode.DISK_FULL:
+                self._published.disk_full = True
+                self._failed.begin(FETCHING)
+            return
+        if here:
+            self._failed.forget(entry.id)
+            self._failed.forget(FETCHING)
+            if self._agent.must_verify:
+                self._verified.setdefault((entry.table, entry.bucket), set()).add(entry.id)
+            self._findings.held(entry)
+
+    async def _came_too_late(self, record: SegmentRecord) -> None:
+        """Its table may have gone while it came: who cleaned up was here before it, and does not come again."""
+        durable = self._agent.durable
+        if record.table not in durable.tables or record.table in durable.dropped:
+            await self._vault.sync()
+            await self._disk.trash(OnDisk(record.table, record.bucket, record.id))
+
+    def _entry(self, record: SegmentRecord) -> SegmentRecord | None:
+        """The manifest entry, if this node should hold the segment."""
+        durable = self._agent.durable
+        bucket = durable.buckets.get((record.table, record.bucket))
+        if bucket is None or self._published.node not in bucket.replicas or record.table in durable.dropped:
+            return None
+        return durable.segments.get((record.table, record.bucket), {}).get(record.id)
+
+    def _places(self, holders: Iterable[NodeId]) -> list[tuple[NodeId, str]]:
+        """The other holders that do not rest."""
+        nodes = self._agent.durable.nodes
+        return [
+            (node, nodes[node].address)
+            for node in holders
+            if node != self._published.node and is_present(node, self._agent.durable) and node not in self._peers
+        ]
+
+    async def _fetch(self, record: SegmentRecord) -> bool:
+        """Raises `Refused` with code NOT_FETCHED where every place that was asked failed; False if none was asked."""
+        errors: dict[NodeId, LeaseholdError] = {}
+        asked: list[NodeId] = []
+
+        def on_asked(node: NodeId, error: LeaseholdError | None) -> None:
+            asked.append(node)
+            if error is None:
+                self._peers.forget(node)
+            else:
+                errors[node] = error
+                if isinstance(error, Unreachable) or error.code in AWAY:
+                    self._peers.begin(node)
+
+        here = await self._disk.fetch(record, self._places(record.holders), self._published.cluster_id, on_asked)
+        if errors and not here:
+            said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
+            raise Refused(
+                f"no replica gave it: {said}", code=ErrorCode.NOT_FETCHED, hint="SHOW NODES tells which nodes are up"
+            )
+        if here and asked:
+            self._agent.counted(fetched=1)
+        return here
+
+    def _leave(self, key: Hashable, what: str, error: LeaseholdError) -> None:
+        pause_ns = self._failed.begin(key)
+        log.warning("%s: %s (%s); again in %g s", what, error.text, error.code, pause_ns / SECOND_NS)

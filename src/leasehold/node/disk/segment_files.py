@@ -1,0 +1,151 @@
+"""The segment files of this node, as the steps of the data plane write, read and give them: Parquet, by Arrow.
+
+Implements the ports of `core/data/segment_files.py` for threads: every call blocks, and none suspends.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Self
+
+import pyarrow as pa
+
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.hidden_rows import Hiding
+from leasehold.core.data.peers import Chunk
+from leasehold.core.data.segment_files import Stamp
+from leasehold.core.lease.audit import ServeRecord
+from leasehold.core.lease.holder import Pass
+from leasehold.core.replicas.reconcile import OnDisk
+from leasehold.core.words.messages import ReadTicket
+from leasehold.core.words.records import Field, SegmentRecord
+from leasehold.errors import Corrupt, NotFound
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.masks import shown
+from leasehold.node.disk.space import noting
+from leasehold.storage.files import SegmentFile, SegmentFiles
+from leasehold.storage.segment import read_segment, verify_segment
+from leasehold.storage.servelog import ServeLog
+from leasehold.wire.flight import parts
+
+
+class LocalFiles:
+    """Implements `WritesFiles` and `GivesFiles`; any thread may use it."""
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self._files = files
+
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
+        return self._files.exists(one.table, one.bucket, one.segment)
+
+    def create(self, one: OnDisk) -> "_NewFile":
+        """Begins a file. Raises `AlreadyExists` if it is there or being written."""
+        return _NewFile(self._files.create(one.table, one.bucket, one.segment))
+
+    async def is_whole(self, record: SegmentRecord) -> bool:
+        """Whether a finished file is what the manifest says; it survives a loss of power then."""
+        path = self._files.path(record.table, record.bucket, record.id)
+        try:
+            verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
+        except (Corrupt, NotFound):
+            return False
+        self._files.sync(record.table, record.bucket, record.id)
+        return True
+
+    async def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
+        """All bytes of a file in their order. Raises `Corrupt` if it can't be read."""
+        path = self._files.path(one.table, one.bucket, one.segment)
+        try:
+            with path.open("rb", buffering=0) as file:
+                while chunk := file.read(FORWARD_CHUNK_BYTES):
+                    yield chunk
+        except OSError as error:
+            raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
+
+
+class _NewFile:
+    """Implements `NewFile`."""
+
+    def __init__(self, file: SegmentFile) -> None:
+        self._file = file
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
+
+    def write(self, chunk: Chunk) -> None:
+        self._file.write(chunk)
+
+    async def finish(self) -> None:
+        self._file.finish()
+
+
+class LocalSegments:
+    """Implements `ReadsSegments`; any thread may use it. Batches have at most `batch_rows` rows."""
+
+    def __init__(self, files: SegmentFiles, published: Published, serve_log: ServeLog, *, batch_rows: int) -> None:
+        self._files = files
+        self._published = published
+        self._serve_log = serve_log
+        self._batch_rows = batch_rows
+
+    def exists(self, one: OnDisk) -> bool:
+        """Whether a segment is there, finished."""
+        return self._files.exists(one.table, one.bucket, one.segment)
+
+    def stamp(self, one: OnDisk) -> Stamp | None:
+        """Its inode, when it was changed, and its size."""
+        try:
+            stat = self._files.path(one.table, one.bucket, one.segment).stat()
+        except FileNotFoundError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    async def verify(self, one: OnDisk, sha256: bytes) -> None:
+        """Reads the whole file; only its hash counts."""
+        path = self._files.path(one.table, one.bucket, one.segment)
+        verify_segment(path, size_bytes=self._files.size_bytes(one.table, one.bucket, one.segment) or 0, sha256=sha256)
+
+    async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows from `row` on, in parts that a message holds."""
+        path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
+        read = read_segment(path, (*ticket.fields, *telling), row_offset=row, batch_rows=self._batch_rows)
+        for batch in read:
+            for part in parts(batch, FLIGHT_BATCH_BYTES):
+                yield part
+
+    def shown(self, batch: pa.RecordBatch, hiding: Hiding, segment: SegmentRecord, columns: int) -> pa.RecordBatch:
+        """The rows that are not hidden."""
+        del segment
+        return shown(hiding, batch, columns)
+
+    def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: pa.RecordBatch) -> None:
+        """Writes a record of the serve log."""
+        del batch
+        lease = passed.lease
+        with noting(self._published):
+            self._serve_log.append(
+                ServeRecord(
+                    node=self._published.node,
+                    incarnation=self._published.incarnation,
+                    request=ticket.request,
+                    table=ticket.table,
+                    view=passed.view.revision,
+                    term=lease.term,
+                    sequence=lease.sequence,
+                    deadline_ns=lease.deadline_ns,
+                    released_ns=passed.released_ns,
+                )
+            )
+
+    async def trash(self, one: OnDisk) -> bool:
+        """Moves a file to the trash, durably; False if it was not there."""
+        return self._files.trash(one.table, one.bucket, one.segment)

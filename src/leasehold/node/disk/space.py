@@ -1,0 +1,64 @@
+"""Whether the disk of a node is full, as the node tells its leader for people. Nothing is decided by it.
+
+| a disk is | from | until |
+| --- | --- | --- |
+| full | a write of rows, of the serve log or of the vault that found no space | a trial write finds some |
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final, NoReturn
+
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.limits.node_disk import DISK_TRIAL_BYTES, DISK_TRIAL_NS
+from leasehold.node.agent.published import Published
+from leasehold.wire.ports import Clock
+
+log = logging.getLogger(__name__)
+
+TRIAL_FILE: Final = "space-trial"
+
+
+@contextlib.contextmanager
+def noting(published: Published) -> Generator[None]:
+    """Around what writes to the disk, on any thread: that it finds no space is noted, and raised as ever."""
+    try:
+        yield
+    except Refused as error:
+        if error.code == ErrorCode.DISK_FULL:
+            published.disk_full = True
+        raise
+
+
+async def watch_space(directory: Path, published: Published, clock: Clock) -> NoReturn:
+    """Runs beside the agent for the life of a process: looks whether a full disk takes writes again."""
+    is_told = False
+    while True:
+        await clock.sleep_until(clock.now_ns() + DISK_TRIAL_NS)
+        if published.disk_full and not is_told:
+            is_told = True
+            log.warning("DISK_FULL: no space is left under %s; free some, and the node goes on by itself", directory)
+        if published.disk_full and await asyncio.to_thread(_has_space, directory):
+            published.disk_full = is_told = False
+            log.info("there is space under %s again", directory)
+
+
+def _has_space(directory: Path) -> bool:
+    """Whether DISK_TRIAL_BYTES can be written, and synced to disk."""
+    path = directory / TRIAL_FILE
+    try:
+        with path.open("wb") as file:
+            file.write(bytes(DISK_TRIAL_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,1 @@
+"""What a node serves over Flight: scans, appends, copies for peers."""

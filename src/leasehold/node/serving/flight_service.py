@@ -1,0 +1,176 @@
+"""A node's Flight service: dispatches tickets to scans, appends and fetches, on the threads of its server."""
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from leasehold.core.access.rights import user_of
+from leasehold.core.data.appends import Appends
+from leasehold.core.data.fetches import Fetches
+from leasehold.core.data.forwarding import FORWARD_LIMITS, ForwardLimits
+from leasehold.core.data.peers import Peers
+from leasehold.core.data.requests import Requests, check_node
+from leasehold.core.data.scans import Scans
+from leasehold.core.words.codec import decode_message, encode
+from leasehold.core.words.messages import (
+    BatchMark,
+    FetchTicket,
+    FlightCaller,
+    ForwardTicket,
+    NodeStatus,
+    ReadTicket,
+    WriteTicket,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Forbidden, Refused, Unauthenticated
+from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
+from leasehold.limits.segments import BATCH_ROWS, SCHEMA_WAIT_NS
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.segment_files import LocalFiles, LocalSegments
+from leasehold.node.disk.space import noting
+from leasehold.node.serving.peers import FlightPeers
+from leasehold.node.serving.streams import IncomingRows, ParquetEncoder, incoming_bytes
+from leasehold.storage.files import SegmentFiles
+from leasehold.storage.schema import arrow_schema
+from leasehold.storage.servelog import ServeLog
+from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, bytes_batch, read_ticket, report
+from leasehold.wire.flight_server import FlightServer, Incoming, Outgoing
+from leasehold.wire.steps import ThreadRuntime, iterate, run
+
+
+class ServingLimits(NamedTuple):
+    """Bounds of a node's Flight service."""
+
+    batch_rows: int = BATCH_ROWS
+    writes_max: int = FLIGHT_WRITES_MAX
+    schema_wait_ns: int = SCHEMA_WAIT_NS
+    waits_max: int = FLIGHT_WAITS_MAX
+    forward: ForwardLimits = FORWARD_LIMITS
+
+
+SERVING_LIMITS: Final = ServingLimits()
+
+
+class NodeFlight:
+    """Implements `wire.flight_server.FlightService`; serves from the moment it is made until `shutdown`.
+
+    `listen` is `host:port` on the loopback interface; port 0 picks a free one, `address` tells which. Raises
+    `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
+    is not ours; the peer learns of it only that it happened.
+    """
+
+    actions: Mapping[str, str] = {HEALTH: "the node's own state, as JSON"}
+
+    def __init__(
+        self,
+        *,
+        published: Published,
+        files: SegmentFiles,
+        serve_log: ServeLog,
+        now_ns: Callable[[], int],
+        listen: str = "127.0.0.1:0",
+        on_fault: Callable[[BaseException], None] = report,
+        limits: ServingLimits = SERVING_LIMITS,
+    ) -> None:
+        self._published = published
+        self._now_ns = now_ns
+        runtime = ThreadRuntime(now_ns)
+        requests = Requests(published, runtime, wait_ns=limits.schema_wait_ns, waits_max=limits.waits_max)
+        local = LocalFiles(files)
+        self._scans = Scans(requests, LocalSegments(files, published, serve_log, batch_rows=limits.batch_rows))
+        self._appends = Appends(
+            requests,
+            local,
+            ParquetEncoder,
+            Peers(runtime, FlightPeers()),
+            writes_max=limits.writes_max,
+            forward_limits=limits.forward,
+        )
+        self._fetches = Fetches(requests, local)
+        self._server = FlightServer(self, listen=listen, on_fault=on_fault)
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it listens on, with the port that was picked."""
+        return self._server.address
+
+    def shutdown(self) -> None:
+        """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
+        self._server.close()
+
+    # ------------------------------------------------------------ what is served
+
+    def knows(self, caller: bytes) -> bool:
+        """Whether it is a node, or a user who has logged in; anybody who says so where there are no users."""
+        try:
+            said = decode_message(caller)
+            match said:
+                case FlightCaller(session=None):
+                    user_of(said.login, self._published.view)
+                case FlightCaller():
+                    check_node(said.node, said.session, self._published.view)
+                case _:
+                    return False
+        except (Refused, Forbidden, Unauthenticated):
+            return False
+        return True
+
+    def get(self, ticket: bytes) -> Outgoing:
+        """A scan of one segment, or a copy of it for another node."""
+        request = read_ticket(ticket)
+        match request:
+            case ReadTicket():
+                scan = run(self._scans.open(request))
+                return Outgoing(arrow_schema(request.fields), _released(self._scans.stream(scan)))
+            case FetchTicket():
+                self._fetches.open(request)
+                return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
+            case _:
+                raise _no_ticket("read")
+
+    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+        """Rows from a client, or a segment's bytes from another node."""
+        request = read_ticket(command)
+        match request:
+            case WriteTicket():
+                with noting(self._published):
+                    answer = run(self._appends.write(request, IncomingRows(incoming)))
+                yield encode(answer)
+            case ForwardTicket():
+                with noting(self._published):
+                    for one in iterate(self._appends.accept(request, incoming_bytes(incoming))):
+                        yield encode(one)
+            case _:
+                raise _no_ticket("write")
+
+    def act(self, action: str) -> bytes:
+        """The action `health`."""
+        if action != HEALTH:
+            raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"The one action is {HEALTH}.")
+        return msgspec.json.encode(self.health())
+
+    def health(self) -> NodeStatus:
+        """How this node sees itself."""
+        return msgspec.structs.replace(
+            self._published.status(self._now_ns(), self.address),
+            segments_given=self._fetches.segments_given,
+            bytes_given=self._fetches.bytes_given,
+        )
+
+
+def _released(
+    steps: AsyncGenerator[tuple[pa.RecordBatch, BatchMark], None],
+) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+    for batch, mark in iterate(steps):
+        yield batch, encode(mark)
+
+
+def _given(steps: AsyncGenerator[bytes, None]) -> Iterator[tuple[pa.RecordBatch, None]]:
+    for chunk in iterate(steps):
+        yield bytes_batch(chunk), None
+
+
+def _no_ticket(way: str) -> Refused:
+    return Refused(f"that message is not a ticket to {way}", code=ErrorCode.BAD_TICKET, hint="upgrade the client")

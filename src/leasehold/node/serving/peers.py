@@ -1,0 +1,82 @@
+"""Peers over Flight, as the steps of forwarding reach them (`core/data/forwarding.py`), on threads."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from leasehold.core.data.peers import Chunk, Probed
+from leasehold.core.words.codec import UNREADABLE, encode
+from leasehold.core.words.messages import BytesEnd, ForwardAdmitted, ForwardTicket, Message, NodeStatus, SegmentStored
+from leasehold.limits.replication import FORWARD_CALL_NS
+from leasehold.wire.flight import (
+    BYTES_SCHEMA,
+    ask_health,
+    bytes_batch,
+    calling,
+    descriptor,
+    expect,
+    is_answering,
+    within,
+    writer_to,
+)
+
+M = TypeVar("M", bound=Message)
+
+
+class FlightPeers:
+    """Implements `core.data.peers.PeerCalls`."""
+
+    @asynccontextmanager
+    async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
+        """Begins to pass a segment on. Its end raises why the peer declined, if it did."""
+        with calling(address):
+            writer, answers = writer_to(address).do_put(
+                descriptor(ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS, ticket)
+            )
+            try:
+                yield _Stream(writer, answers)
+            finally:
+                # Raises why the peer declined, if it did.
+                writer.close()
+
+    async def is_answering(self, address: str, timeout_ns: int) -> bool:
+        """Whether the process there answers anything at all in time."""
+        return is_answering(address, timeout_ns)
+
+    async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
+        """How the process there stands by its own word, asked by the sender of `ticket`."""
+        said = ask_health(address, timeout_ns, ticket)
+        if said is None:
+            return Probed(is_answering=False)
+        try:
+            return Probed(is_answering=True, status=msgspec.json.decode(said, type=NodeStatus))
+        except UNREADABLE:
+            return Probed(is_answering=True)  # a refusal, or another version
+
+
+class _Stream:
+    """Implements `core.data.peers.PeerStream`."""
+
+    def __init__(self, writer: flight.FlightStreamWriter, answers: flight.FlightMetadataReader) -> None:
+        self._writer = writer
+        self._answers = answers
+
+    async def is_admitted(self) -> bool:
+        return self._answer(ForwardAdmitted) is not None
+
+    async def send(self, chunk: Chunk) -> None:
+        self._writer.write_batch(bytes_batch(chunk))
+
+    async def finish(self, end: BytesEnd) -> SegmentStored | None:
+        self._writer.write_metadata(encode(end))
+        self._writer.done_writing()
+        return self._answer(SegmentStored)
+
+    def _answer(self, kind: type[M]) -> M | None:
+        """None where the call failed: closing it then says why."""
+        answer: pa.Buffer | None = self._answers.read()
+        return None if answer is None else expect(kind, answer)

@@ -1,0 +1,88 @@
+"""What a Flight stream brings to the steps of an append: rows of a client, or a segment's bytes from a peer."""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from leasehold.core.data.appends import EncodedSegment, HandOn
+from leasehold.core.words.messages import BytesEnd, RowsEnd
+from leasehold.core.words.records import Field, TableRecord
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.limits.flight import FLIGHT_BATCH_BYTES
+from leasehold.limits.replication import FORWARD_CHUNK_BYTES
+from leasehold.storage.conformance import realign, written_fields
+from leasehold.storage.segment import SegmentEncoder
+from leasehold.wire.flight import BYTES_SCHEMA, expect, parts
+from leasehold.wire.flight_server import Incoming
+from leasehold.wire.steps import run
+
+
+class IncomingRows:
+    """Implements `core.data.appends.RowStream`."""
+
+    def __init__(self, incoming: Incoming) -> None:
+        self._incoming = incoming
+
+    def fields(self, table: TableRecord) -> tuple[Field, ...]:
+        """The columns that they have. Raises `Refused` with code ROWS_DO_NOT_FIT."""
+        return tuple(written_fields(self._incoming.schema, table))
+
+    async def pieces(self) -> AsyncGenerator[pa.RecordBatch | RowsEnd]:
+        """The rows, and the client's word that these were all."""
+        for sent in self._incoming:
+            if sent.batch is not None:
+                for part in parts(sent.batch, FLIGHT_BATCH_BYTES):
+                    yield part
+            if sent.metadata is not None:
+                yield expect(RowsEnd, sent.metadata)
+
+
+class ParquetEncoder:
+    """Implements `core.data.appends.Encoder`. Bytes are handed on while Arrow encodes further ones."""
+
+    def __init__(self, fields: Sequence[Field], hand_on: HandOn) -> None:
+        self._fields = fields
+        self._encoder: Final = SegmentEncoder(fields, lambda chunk: run(hand_on(chunk)))
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        """Takes rows of a client, which are made to fit the columns."""
+        self._encoder.write(realign(batch, self._fields))
+
+    async def finish(self) -> EncodedSegment:
+        """Hands on the rest of the file and tells what it holds."""
+        return self._encoder.finish()
+
+    def abort(self) -> None:
+        """Hands nothing more on."""
+        self._encoder.abort()
+
+
+async def incoming_bytes(incoming: Incoming) -> AsyncGenerator[memoryview | BytesEnd]:
+    """A segment's bytes, and the sender's word what they must be together."""
+    for sent in incoming:
+        if sent.batch is not None:
+            for chunk in _bytes_of(sent.batch):
+                yield chunk
+        if sent.metadata is not None:
+            yield expect(BytesEnd, sent.metadata)
+
+
+def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """The chunks in a batch that another process made: nothing in it is trusted."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise _malformed() from error
+    if not batch.schema.equals(BYTES_SCHEMA) or batch.nbytes > 2 * FORWARD_CHUNK_BYTES:
+        raise _malformed()
+    for value in batch.column(0):
+        content = value.as_buffer()
+        if content is None:
+            raise _malformed()
+        yield memoryview(content)
+
+
+def _malformed() -> Refused:
+    return Refused("the stream does not carry a segment's bytes", code=ErrorCode.BAD_MESSAGE, hint="upgrade the sender")

@@ -1,0 +1,61 @@
+"""Machines of a simulated cluster that are exchanged: one loses its segments and keeps its identity (I7), or is removed
+for good, and a new one takes its name.
+
+At most one machine of a run, since a commit is promised to survive the loss of (min_in_sync - 1) nodes.
+"""
+
+from typing import TYPE_CHECKING
+
+from leasehold.core.words.messages import NodeRemoved, RemoveNode
+from leasehold.errors import Refused
+from leasehold.ids import LoginToken
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.testing.disk import SegmentDisk
+from leasehold.testing.machines import SimulatedNode
+from leasehold.testing.oracle import Oracle
+from leasehold.testing.vault import VaultDisk
+
+if TYPE_CHECKING:
+    from leasehold.testing.cluster import SimulatedCluster
+
+
+class Replacing:
+    """Exchanges machines that no process runs on."""
+
+    def __init__(self, cluster: "SimulatedCluster", oracle: Oracle) -> None:
+        self.login: LoginToken | None = None
+        """Of somebody who may remove nodes, where users exist."""
+        self._cluster = cluster
+        self._oracle = oracle
+        self._exchanged = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a machine may be exchanged still."""
+        return not self._exchanged
+
+    def wipe(self, node: SimulatedNode) -> None:
+        """Its segments are gone, its vault is not."""
+        self._exchanged += 1
+        disk = SegmentDisk(node.data.disk.latency_ns)
+        node.data.disk = disk
+        if self._cluster.watch is not None:
+            self._cluster.watch.segments(node.name, disk)
+        self._oracle.disk_lost(node.name)
+
+    async def remove(self, node: SimulatedNode) -> str:
+        """Removes it by a client, who asks until there is an answer; what became of it. An empty machine has its name
+        then, unless the removal was refused."""
+        assert node.task is None, "its process has ended for good"
+        request = RemoveNode(cluster_id=None, name=node.calls_itself, login=self.login)
+        try:
+            answer = await self._cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
+        except Refused as error:
+            return f"{node.name} is not removed: {error.text} ({error.code})"
+        assert isinstance(answer, NodeRemoved)
+        self.wipe(node)
+        node.disk = VaultDisk(node.disk.latency_ns)
+        self._oracle.nodes.pop(node.name, None)
+        if self._cluster.watch is not None:
+            self._cluster.watch.vault(node.name, node.disk)
+        return f"{node.name} is removed, and an empty machine takes its name"

@@ -1,0 +1,349 @@
+"""Logging in at a leader: passwords for tokens, how wrong ones are slowed down, how logins end."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import msgspec
+import pytest
+
+from leasehold.coordinator.people.logins import Logins
+from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.writer import Writer
+from leasehold.core.access.password_queue import PLACES, Lane
+from leasehold.core.catalog.plan import put
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.words import keys
+from leasehold.core.words.messages import LoggedIn, Login, LogOut
+from leasehold.core.words.operations import Change, Txn
+from leasehold.core.words.records import PrincipalKind, PrincipalRecord, UseState
+from leasehold.errors import LeaseholdError, Refused, WrongPassword
+from leasehold.ids import ClusterId, LoginToken, PrincipalId
+from leasehold.limits.people import (
+    LOGIN_TTL_NS,
+    LOGINS_PER_USER_MAX,
+    PASSWORD_CHARACTERS_MAX,
+    PASSWORDS_AT_ONCE,
+    WRONG_PASSWORD_REST_MAX_NS,
+    WRONG_PASSWORD_REST_MIN_NS,
+)
+from leasehold.limits.units import SECOND_NS
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.entropy import SeededEntropy
+from leasehold.testing.loop import VirtualLoop, run_virtual
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.passwords import QuickPasswords
+
+PASSWORD_S = 0.05
+STRANGERS = 80
+
+
+class CountedPasswords(QuickPasswords):
+    """Takes PASSWORD_S for each, and notes how many there are at once."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.most = 0
+        self.asked: list[str | None] = []
+
+    async def matches(self, password_hash: str | None, password: str) -> bool:
+        self.asked.append(password_hash)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(PASSWORD_S)
+        self.now -= 1
+        return await super().matches(password_hash, password)
+
+
+class Ground:
+    """A leader's logins on a store with the users u, v .. whose passwords are their names."""
+
+    def __init__(self, writer: Writer, loop: VirtualLoop, random: Random) -> None:
+        self.writer = writer
+        self.loop = loop
+        self.clock = SimulatedClock(loop)
+        self.passwords = CountedPasswords()
+        self.entropy = SeededEntropy(random)
+        self.logins = self.another()
+
+    def another(self) -> Logins:
+        """Those of the next leader."""
+        return Logins(self.writer, self.clock, self.passwords, self.entropy)
+
+    async def write(self, *changes: Change) -> None:
+        await self.writer.submit(lambda _: changes)
+
+    async def user(self, number: int, name: str, **fields: object) -> PrincipalRecord:
+        record = PrincipalRecord(
+            id=PrincipalId(number),
+            name=name,
+            kind=PrincipalKind.USER,
+            state=UseState.IN_USE,
+            password_hash=await self.passwords.hashed(name),
+            roles=(),
+        )
+        record = msgspec.structs.replace(record, **fields)
+        await self.write(put(keys.principal(record.id), record))
+        return record
+
+    async def log_in(self, user: str = "u", password: str | None = None) -> LoggedIn:
+        return await self.logins.log_in(Login(cluster_id=None, user=user, password=password or user))
+
+    async def took_s(self, wrong: Awaitable[object]) -> float:
+        """How long a wrong password takes to be told, without the work on it."""
+        began_ns = self.loop.now_ns()
+        with pytest.raises(WrongPassword):
+            await wrong
+        return (self.loop.now_ns() - began_ns) / SECOND_NS - PASSWORD_S
+
+
+def over_a_store(scenario: Callable[[Ground], Awaitable[None]]) -> Callable[[], None]:
+    """The scenario as a test in virtual time."""
+
+    async def main(random: Random) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        storage = MemoryMetaStorage(MemoryStore())
+        leadership = await storage.campaign("c1")
+        await storage.txn(Txn(then=first_records(ClusterId("c" * 32), DEFAULT_SETTINGS)))
+        writer = Writer(storage, leadership, await read_catalog(storage), lambda *_: None, loop.now_ns)
+        async with asyncio.TaskGroup() as group:
+            run = group.create_task(writer.run())
+            ground = Ground(writer, loop, random)
+            await ground.user(1, "u")
+            await ground.user(2, "v")
+            await scenario(ground)
+            run.cancel()
+        await storage.close()
+
+    def test() -> None:
+        run_virtual(main, 1)
+
+    test.__name__ = scenario.__name__
+    return test
+
+
+@over_a_store
+async def test_the_right_password_gives_a_token_that_is_known_from_its_revision_on(ground):
+    answer = await ground.log_in("U", "u")
+    record = ground.writer.catalog.logins[hash_secret(answer.token)]
+    assert (record.user, record.order) == (1, 1)
+    assert answer.revision == ground.writer.catalog.revision
+    again = await ground.log_in()
+    assert again.token != answer.token
+    assert ground.writer.catalog.logins[hash_secret(again.token)].order == 2
+    assert ground.writer.catalog.counters.next_login == 3
+
+
+@over_a_store
+async def test_no_token_and_no_password_is_stored(ground):
+    answer = await ground.log_in()
+    stored = repr(ground.writer.catalog)
+    assert answer.token not in stored
+    assert answer.token not in repr(ground.logins.__dict__)
+
+
+@over_a_store
+async def test_where_nobody_has_to_log_in_nobody_can(ground):
+    await ground.write(Change(keys.principal(1), None), Change(keys.principal(2), None))
+    with pytest.raises(Refused) as caught:
+        await ground.log_in()
+    assert caught.value.code == "NO_USERS"
+
+
+@over_a_store
+async def test_a_wrong_password_is_told_later_each_time_up_to_a_bound(ground):
+    least_s, most_s = WRONG_PASSWORD_REST_MIN_NS / SECOND_NS, WRONG_PASSWORD_REST_MAX_NS / SECOND_NS
+    took = [await ground.took_s(ground.log_in("u", "x")) for _ in range(7)]
+    assert took == pytest.approx([min(least_s * 2**one, most_s) for one in range(7)], abs=0.001)
+    assert took[-1] == pytest.approx(most_s, abs=0.001)
+    assert ground.logins.failed("U") == 7
+    assert ground.logins.failed("v") == 0
+    await ground.log_in()  # the right one is not held up
+    assert await ground.took_s(ground.log_in("u", "x")) == pytest.approx(least_s, abs=0.001)
+    assert ground.logins.failed("u") == 8
+
+
+@pytest.mark.parametrize("user", ["nobody", "", "a b", "n" * 100_000])
+def test_who_does_not_exist_is_told_the_same_at_the_same_cost(user):
+    @over_a_store
+    async def scenario(ground):
+        least_s = WRONG_PASSWORD_REST_MIN_NS / SECOND_NS
+        assert await ground.took_s(ground.log_in(user, "x")) == pytest.approx(least_s, abs=0.001)
+        assert await ground.took_s(ground.log_in(user, "x")) == pytest.approx(2 * least_s, abs=0.001)
+        assert ground.passwords.asked == [None, None]
+
+    scenario()
+
+
+@over_a_store
+async def test_a_role_a_user_who_is_going_and_a_giant_password_match_nothing(ground):
+    await ground.user(3, "r", kind=PrincipalKind.ROLE, password_hash=None)
+    await ground.user(4, "w", state=UseState.PRE_DELETE)
+    giant = "u" * (PASSWORD_CHARACTERS_MAX + 1)
+    await ground.user(5, "g", password_hash=await ground.passwords.hashed(giant[:-1]))
+    for user, password in (("r", "r"), ("w", "w"), ("g", giant)):
+        await ground.took_s(ground.log_in(user, password))
+
+
+@over_a_store
+async def test_strangers_with_made_up_names_do_not_shut_a_user_out(ground):
+    """One queue served all in order of arrival: with 66 places taken by strangers a user was refused as BUSY."""
+
+    async def stranger(number: int) -> None:
+        for attempt in range(1_000):
+            with contextlib.suppress(LeaseholdError):
+                await ground.log_in(f"n{number}_{attempt}", "x")
+            await asyncio.sleep(0.01)
+
+    strangers = [asyncio.ensure_future(stranger(number)) for number in range(STRANGERS)]
+    await asyncio.sleep(1)
+    for user in ("u", "v"):
+        began_ns = ground.loop.now_ns()
+        await ground.log_in(user)
+        assert ground.loop.now_ns() - began_ns <= 3 * PASSWORD_S * SECOND_NS
+    assert await ground.logins.hashed("new") == await ground.passwords.hashed("new")
+    assert ground.passwords.most == PASSWORDS_AT_ONCE
+    for one in strangers:
+        one.cancel()
+    await asyncio.gather(*strangers, return_exceptions=True)
+    assert ground.logins._waiting == {}
+
+
+@over_a_store
+async def test_a_user_whose_name_fails_all_the_time_is_not_shut_out_by_strangers(ground):
+    await ground.took_s(ground.log_in("u", "x"))
+    strangers = [asyncio.ensure_future(ground.log_in(f"n{number}", "x")) for number in range(STRANGERS)]
+    wrong = [asyncio.ensure_future(ground.log_in("u", "x")) for _ in range(4)]
+    await asyncio.sleep(0)
+    began_ns = ground.loop.now_ns()
+    await ground.log_in()
+    assert ground.loop.now_ns() - began_ns <= 12 * PASSWORD_S * SECOND_NS
+    await asyncio.gather(*strangers, *wrong, return_exceptions=True)
+
+
+@over_a_store
+async def test_passwords_of_one_name_are_checked_one_at_a_time(ground):
+    await ground.took_s(ground.log_in("u", "x"))
+    wrong = [asyncio.ensure_future(ground.log_in("u", "x")) for _ in range(PLACES[Lane.FAILED])]
+    right = asyncio.ensure_future(ground.log_in())  # one runs, all places are taken with this one
+    await asyncio.sleep(0)
+    checked = len(ground.passwords.asked)
+    with pytest.raises(Refused) as caught:
+        await ground.log_in()
+    assert caught.value.code == "BUSY"
+    assert len(ground.passwords.asked) == checked, "one too many is not even checked"
+    await right  # in its turn, ahead of all the answers
+    assert ground.passwords.most == 1
+    assert all(isinstance(one, WrongPassword) for one in await asyncio.gather(*wrong, return_exceptions=True))
+    await ground.log_in()
+
+
+@over_a_store
+async def test_nobody_is_held_up_by_wrong_passwords_of_another_name(ground):
+    wrong = [asyncio.ensure_future(ground.log_in("u", "x")) for _ in range(PLACES[Lane.USER])]
+    await asyncio.sleep(0)
+    began_ns = ground.loop.now_ns()
+    await ground.log_in("v")
+    assert ground.loop.now_ns() - began_ns <= 2 * PASSWORD_S * SECOND_NS
+    await asyncio.gather(*wrong, return_exceptions=True)
+
+
+@over_a_store
+async def test_a_login_that_loses_its_place_to_another_name_is_told_that_it_is_busy(ground):
+    many = [asyncio.ensure_future(ground.log_in()) for _ in range(PLACES[Lane.USER] + 1)]
+    await asyncio.sleep(0)
+    others = [
+        asyncio.ensure_future(ground.log_in("v")) for _ in range(3)
+    ]  # the second finds the place that the first one left
+    await asyncio.gather(*others)
+    ended = await asyncio.gather(*many, return_exceptions=True)
+    assert [type(one) for one in ended] == [LoggedIn] * (len(many) - 2) + [Refused] * 2
+    assert {one.code for one in ended[-2:]} == {"BUSY"}
+
+
+@over_a_store
+async def test_the_right_password_is_found_while_others_try_wrong_ones_all_the_time(ground):
+    """While answers were late no password was looked at once: 8 slow attackers could lock a user out."""
+
+    async def attack() -> None:
+        while True:
+            with contextlib.suppress(LeaseholdError):
+                await ground.log_in("u", "x")
+            await asyncio.sleep(0.3)
+
+    attackers = [asyncio.ensure_future(attack()) for _ in range(8)]
+    await asyncio.sleep(20)
+    for _ in range(100):
+        began_ns = ground.loop.now_ns()
+        await ground.log_in()
+        assert ground.loop.now_ns() - began_ns < SECOND_NS
+        await asyncio.sleep(1)
+    for one in attackers:
+        one.cancel()
+
+
+@over_a_store
+async def test_a_login_whose_attempt_is_given_up_leaves_its_place(ground):
+    given_up = [asyncio.ensure_future(ground.log_in("u", "x")) for _ in range(PLACES[Lane.USER] + 1)]
+    await asyncio.sleep(PASSWORD_S / 2)
+    for one in given_up:
+        one.cancel()
+    await asyncio.gather(*given_up, return_exceptions=True)
+    await ground.log_in()
+    assert ground.logins._waiting == {}
+
+
+@over_a_store
+async def test_who_logs_out_ends_that_login_and_no_other(ground):
+    mine, other = await ground.log_in(), await ground.log_in()
+    for _ in range(2):
+        answer = await ground.logins.log_out(LogOut(cluster_id=None, token=mine.token))
+        assert set(ground.writer.catalog.logins) == {hash_secret(other.token)}
+        assert answer.revision == ground.writer.catalog.revision == other.revision + 1
+    await ground.logins.log_out(LogOut(cluster_id=None, token=LoginToken("")))
+    assert ground.writer.catalog.revision == other.revision + 1
+
+
+@over_a_store
+async def test_a_password_that_changes_while_it_is_checked_counts_no_more(ground):
+    attempt = asyncio.ensure_future(ground.log_in())
+    await asyncio.sleep(PASSWORD_S / 2)
+    await ground.user(1, "u", password_hash="another")
+    with pytest.raises(WrongPassword):
+        await attempt
+    assert len(ground.writer.catalog.logins) == 0
+
+
+@over_a_store
+async def test_a_new_password_has_a_length(ground):
+    for password in ("", "p" * (PASSWORD_CHARACTERS_MAX + 1)):
+        with pytest.raises(Refused) as caught:
+            await ground.logins.hashed(password)
+        assert caught.value.code == "BAD_PASSWORD"
+
+
+@over_a_store
+async def test_the_oldest_login_of_a_user_makes_room_for_a_further_one(ground):
+    hers = await ground.log_in("v")
+    tokens = [(await ground.log_in()).token for _ in range(LOGINS_PER_USER_MAX + 2)]
+    known = ground.writer.catalog.logins
+    assert [hash_secret(one) in known for one in tokens] == [False, False] + [True] * LOGINS_PER_USER_MAX
+    assert hash_secret(hers.token) in known
+
+
+@over_a_store
+async def test_a_login_ends_by_its_age_which_a_new_leader_counts_anew(ground):
+    old = await ground.log_in()
+    await asyncio.sleep(LOGIN_TTL_NS / SECOND_NS - 60)
+    young = await ground.log_in()
+    next_one = ground.another()
+    await next_one.expire()
+    await asyncio.sleep(60)
+    await next_one.expire()
+    assert len(ground.writer.catalog.logins) == 2
+    await ground.logins.expire()
+    assert set(ground.writer.catalog.logins) == {hash_secret(young.token)}
+    await ground.logins.expire()
+    assert hash_secret(old.token) not in ground.logins._since

@@ -1,0 +1,64 @@
+"""Users take turns, and few of each wait."""
+
+import pytest
+
+from leasehold.core.access.fair_queue import FairQueue
+from leasehold.errors import Refused
+from leasehold.limits.statements import PARSE_INLINE_CHARACTERS, PARSES_PER_USER_MAX, PARSES_WAITING_MAX
+
+LARGE = PARSE_INLINE_CHARACTERS + 1
+
+
+def turns(queue: FairQueue) -> list[int]:
+    found: list[int] = []
+    while (ticket := queue.next_ticket()) is not None:
+        found.append(ticket)
+    return found
+
+
+def test_users_take_turns_whoever_came_first() -> None:
+    queue = FairQueue()
+    first, second = queue.enter("a", LARGE), queue.enter("a", LARGE)
+    third = queue.enter("b", LARGE)
+    assert turns(queue) == [first, third, second]
+
+
+def test_one_user_has_few_places_and_gets_them_back() -> None:
+    queue = FairQueue()
+    for _ in range(PARSES_PER_USER_MAX):
+        last = queue.enter("a", LARGE)
+    with pytest.raises(Refused) as caught:
+        queue.enter("a", LARGE)
+    assert caught.value.code == "BUSY"
+    queue.enter("b", LARGE)
+    queue.leave(last)
+    queue.enter("a", LARGE)
+    queue.next_ticket()
+    queue.leave(last)  # it left before: nothing happens
+    assert len(queue) == PARSES_PER_USER_MAX
+
+
+def test_many_short_texts_of_one_user_may_wait() -> None:
+    """As many programs of one user create views at once."""
+    queue = FairQueue()
+    tickets = [queue.enter("a", 80) for _ in range(60)]
+    with pytest.raises(Refused):
+        queue.enter("a", LARGE)
+    with pytest.raises(Refused):
+        while True:
+            tickets.append(queue.enter("a", 1))
+    assert len(tickets) < 70, "a short one counts as well"
+    queue.enter("b", LARGE)
+    for ticket in tickets:
+        queue.leave(ticket)
+    queue.enter("a", LARGE)
+
+
+def test_all_users_together_have_a_bound() -> None:
+    queue = FairQueue()
+    for user in range(PARSES_WAITING_MAX):
+        queue.enter(f"u{user}", LARGE)
+    with pytest.raises(Refused):
+        queue.enter("another", LARGE)
+    assert len(turns(queue)) == PARSES_WAITING_MAX
+    assert len(queue) == 0

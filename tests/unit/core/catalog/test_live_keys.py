@@ -1,0 +1,64 @@
+"""How many keys there are, counted by each revision, is how many there are."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leasehold.core.catalog.live_keys import LiveKeys
+from leasehold.core.words import keys
+from leasehold.core.words.codec import encode
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import DeleteRecord, GrantRecord, Right, SegmentRecord, UseState
+from tests.unit.core.catalog_words import Ground, node
+
+
+def segment(table, bucket, number):
+    name = f"{number:032x}-{number:032x}"
+    record = SegmentRecord(
+        id=name,
+        table=table,
+        bucket=bucket,
+        schema_version=1,
+        rows=1,
+        size_bytes=1,
+        sha256=b"h" * 32,
+        statistics=(),
+        holders=(1,),
+    )
+    return keys.segment(table, bucket, name), record
+
+
+def delete(table, number):
+    record = DeleteRecord(table=table, number=number, state=UseState.IN_USE, where=())
+    return keys.delete(table, number), record
+
+
+def right(of, principal):
+    record = GrantRecord(object=of, principal=principal, rights=(Right.SELECT,))
+    return keys.grant(of, principal), record
+
+
+SMALL = st.integers(1, 3)
+RECORDS = st.one_of(
+    st.builds(lambda number: (keys.node(number), node(number)), SMALL),
+    st.builds(segment, SMALL, SMALL, SMALL),
+    st.builds(delete, SMALL, SMALL),
+    st.builds(right, SMALL, SMALL),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.tuples(RECORDS, st.booleans()), max_size=6, unique_by=lambda one: one[0][0]), max_size=12))
+def test_each_revision_is_counted(revisions):
+    base = Ground()
+    counted = LiveKeys(base.catalog)
+    assert counted.count == len(base.items) + 1, "and the lineage"
+    for revision in revisions:
+        changes = tuple(
+            Change(key, None if gone else encode(record))
+            for (key, record), gone in revision
+            if not gone or key in base.items
+        )
+        base.commit(changes)
+        counted.committed(base.batches[-1].changes, base.catalog)
+        assert counted.count == len(base.items) + 1
+        assert LiveKeys(base.catalog).count == counted.count, "as a leader elected now counts it"

@@ -1,0 +1,173 @@
+"""Which nodes buckets are placed on as nodes come and go, and what is left of removed ones."""
+
+import msgspec
+import pytest
+
+from leasehold.core.replicas.placement import (
+    cleaned_by_removed,
+    cleaning_by_removed,
+    due_buckets,
+    held_by_removed,
+    placed,
+    struck,
+)
+from leasehold.core.words import keys
+from leasehold.core.words.records import BucketRecord, DroppedRecord, TableRecord, UseState
+from tests.unit.core.catalog_words import Ground, node
+from tests.unit.core.replicas.test_replication import segment
+
+TABLE = 2
+MANY = 2**20
+
+
+def table(number=TABLE, *, replication=2, state=UseState.IN_USE):
+    return TableRecord(
+        id=number,
+        database=1,
+        name=f"t{number}",
+        state=state,
+        schema_version=1,
+        fields=(),
+        next_field=1,
+        cluster_by=None,
+        buckets=1,
+        replication=replication,
+        ttl_ns=None,
+        time_column=None,
+        properties={},
+    )
+
+
+def ground(*, members=(1, 2, 3), removed=(), others=(), tables=(), buckets=(), segments=()):
+    """Nodes of each kind; `others` have joined and are no members."""
+    base = Ground(nodes=())
+    for number in members:
+        base.put(keys.node(number), node(number, member=True))
+    for number in others:
+        base.put(keys.node(number), node(number))
+    for number in removed:
+        base.put(keys.node(number), node(number, removed=True))
+    for one in tables or (table(),):
+        base.put(keys.table(one.id), one)
+    for one in buckets:
+        base.put(keys.bucket(one.table, one.bucket), one)
+    for one in segments:
+        base.put(keys.segment(one.table, one.bucket, one.id), one)
+    return base.catalog
+
+
+def bucket(number, *replicas, in_sync=None, of=TABLE):
+    return BucketRecord(table=of, bucket=number, replicas=replicas, in_sync=replicas if in_sync is None else in_sync)
+
+
+def after(catalog, due=None):
+    """The replicas and sync-state sets of all buckets once those that are due were placed."""
+    catalog = catalog.changed(placed(due_buckets(catalog) if due is None else due, catalog))
+    assert due_buckets(catalog) == [] or due is not None or placed(due_buckets(catalog), catalog) == ()
+    return {key[1]: (one.replicas, one.in_sync) for key, one in catalog.buckets.items()}
+
+
+def test_a_bucket_whose_replicas_are_all_there_is_left_alone():
+    catalog = ground(buckets=[bucket(0, 1, 2), bucket(1, 2, 3, in_sync=(3,))])
+    assert due_buckets(catalog) == []
+    assert placed([(TABLE, 0), (TABLE, 1), (TABLE, 7)], catalog) == ()
+
+
+def test_a_removed_replica_is_replaced_by_the_least_loaded_member():
+    buckets = [bucket(0, 9, 1), bucket(1, 1, 2), bucket(2, 2, 1)]
+    catalog = ground(removed=(9,), buckets=buckets, segments=[segment(1, 1, 9)])
+    assert due_buckets(catalog) == [(TABLE, 0)]
+    assert after(catalog)[0] == ((1, 3), (1,)), "it lacks a segment, and is not in sync before it holds that"
+
+
+def test_an_empty_bucket_lacks_nothing():
+    assert after(ground(removed=(9,), buckets=[bucket(0, 1, 9)]))[0] == ((1, 2), (1, 2))
+
+
+def test_buckets_of_a_removed_node_spread_over_those_that_are_left():
+    catalog = ground(members=(1, 2, 3, 4), removed=(9,), buckets=[bucket(number, 1, 9) for number in range(6)])
+    chosen = [replicas[1] for replicas, _ in after(catalog).values()]
+    assert sorted(chosen) == [2, 2, 3, 3, 4, 4]
+
+
+def test_only_members_of_the_logical_topology_are_chosen():
+    catalog = ground(members=(1,), others=(2,), removed=(9,), buckets=[bucket(0, 1, 9)])
+    assert after(catalog)[0] == ((1,), (1,)), "with fewer replicas rather than with one that can't serve"
+    assert due_buckets(catalog.changed(placed([(TABLE, 0)], catalog))) == []
+
+
+def test_an_under_replicated_bucket_is_due_once_there_is_a_member_for_it():
+    buckets = [bucket(0, 1), bucket(1, 2, 1)]
+    assert due_buckets(ground(members=(1,), others=(2,), buckets=buckets)) == []
+    catalog = ground(members=(1, 2), buckets=buckets, segments=[segment(1, 1)])
+    assert due_buckets(catalog) == [(TABLE, 0)]
+    assert after(catalog)[0] == ((1, 2), (1,))
+
+
+def test_a_bucket_has_no_more_replicas_than_its_table_wants():
+    catalog = ground(members=(1, 2, 3, 4), tables=[table(replication=3)], removed=(9,), buckets=[bucket(0, 9)])
+    assert after(catalog)[0][0] == (1, 2, 3)
+
+
+def test_of_a_table_that_is_being_dropped_no_bucket_is_placed():
+    tables = [table(state=UseState.PRE_DELETE)]
+    assert due_buckets(ground(tables=tables, buckets=[bucket(0, 1)])) == []
+    catalog = ground(tables=tables, removed=(9,), buckets=[bucket(0, 1, 9)])
+    assert after(catalog)[0] == ((1,), (1,)), "but nobody waits for the removed node to delete it"
+
+
+def test_what_was_found_a_while_ago_does_no_harm():
+    catalog = ground(removed=(9,), buckets=[bucket(0, 1, 9), bucket(1, 1, 2)])
+    due = [(TABLE, 0), (TABLE, 1), (7, 0)]
+    once = catalog.changed(placed(due, catalog))
+    assert placed(due, once) == ()
+
+
+# ---------------------------------------------------------------- what removed nodes held
+
+
+def test_a_removed_node_is_struck_off_what_it_held():
+    entries = [segment(1, 1, 9), segment(2, 1, 2), segment(3, 9)]
+    catalog = ground(removed=(9,), buckets=[bucket(0, 1, 2)], segments=entries)
+    due = held_by_removed(catalog)
+    assert [name for _, _, name in due] == [entries[0].id, entries[2].id]
+    changes, taken = struck(due, catalog, MANY)
+    found = catalog.changed(changes).segments[TABLE, 0]
+    assert (taken, held_by_removed(catalog.changed(changes))) == (2, [])
+    assert [found[one.id].holders for one in entries] == [(1,), (1, 2), ()]
+    assert found[entries[0].id] == msgspec.structs.replace(entries[0], holders=(1,))
+
+
+def test_entries_are_struck_in_slices_of_so_many_bytes_and_one_at_least():
+    entries = [segment(number, 1, 9) for number in range(1, 5)]
+    catalog = ground(removed=(9,), buckets=[bucket(0, 1)], segments=entries)
+    due = held_by_removed(catalog)
+    sizes = [len(change.value) for change in struck(due, catalog, MANY)[0]]
+    assert struck(due, catalog, 1)[1] == 1
+    assert struck(due, catalog, sum(sizes[:3]))[1] == 3
+    assert struck(due, catalog, sum(sizes[:3]) - 1)[1] == 2
+    gone = catalog.changed(struck(due, catalog, 1)[0])
+    assert struck(due, gone, 1)[1] == 2, "what needs no change takes no room"
+    assert struck([(7, 0, due[0][2])], catalog, 1) == ((), 1)
+
+
+@pytest.mark.parametrize("left", [(), (2,)])
+def test_nobody_waits_for_a_removed_node_to_delete_files(left):
+    base = Ground(nodes=())
+    for number, is_removed in ((2, False), (8, True), (9, True)):
+        base.put(keys.node(number), node(number, removed=is_removed))
+    base.put(keys.dropped(5), DroppedRecord(table=5, name="d.t", pending=(*left, 8, 9)))
+    base.put(keys.dropped(6), DroppedRecord(table=6, name="d.u", pending=(2,)))
+    catalog = base.catalog
+    assert cleaning_by_removed(catalog) == [5]
+    catalog = catalog.changed(cleaned_by_removed([5, 6, 7], catalog))
+    assert cleaning_by_removed(catalog) == []
+    assert {table: one.pending for table, one in catalog.dropped.items()} == {6: (2,)} | ({5: left} if left else {})
+
+
+def test_a_node_that_is_about_to_be_removed_gets_no_bucket():
+    catalog = ground(members=(1, 2, 3), removed=(9,), buckets=[bucket(0, 1, 9), bucket(1, 3)])
+    assert due_buckets(catalog, leaving={2}) == [(TABLE, 0), (TABLE, 1)]
+    chosen = catalog.changed(placed([(TABLE, 0), (TABLE, 1)], catalog, leaving={2})).buckets
+    assert (chosen[TABLE, 0].replicas, chosen[TABLE, 1].replicas) == ((1, 3), (3, 1))
+    assert due_buckets(ground(members=(1, 2), buckets=[bucket(0, 1)]), leaving={2}) == [], "it waits for another one"

@@ -1,0 +1,422 @@
+"""The physical topology, member by member: probes, suspicion, refutation, leaving, comparing."""
+
+import pytest
+
+from leasehold.core.swim.events import LeaveRequested, Started, TimePassed
+from leasehold.core.swim.messages import Ack, MemberPage, Nack, News, Ping, PingRequest, State, Sync
+from leasehold.core.swim.suspicion import shortest_ns, suspect
+from leasehold.limits.swim import (
+    SWIM_DEAD_KEPT_NS,
+    SWIM_HEALTH_MAX,
+    SWIM_MEMBERS_MAX,
+    SWIM_NACK_NS,
+    SWIM_PERIOD_NS,
+    SWIM_PING_TIMEOUT_NS,
+    SWIM_RELAYS_MAX,
+    SWIM_SEED_RETRY_NS,
+    SWIM_SUSPICION_STRETCH,
+    SWIM_SYNC_ANSWERS_MAX,
+    SWIM_SYNC_NS,
+)
+from tests.unit.core.swim_words import MS, By, S, claim, dead, member, news, suspected
+
+
+def to_ping(by):
+    """Goes to its next ping."""
+    by.take()
+    while not (pings := [one for one in by.sent if isinstance(one[1], Ping)]):
+        by.tick()
+    return pings[0]
+
+
+# ---------------------------------------------------------------- joining
+
+
+def test_seeds_are_asked_until_one_answers():
+    by = By(seeds=("a:1", "b:1", "me:1"))
+    by.tick()
+    asked = by.take()
+    assert [address for address, _ in asked] == ["a:1", "b:1"]
+    assert all(isinstance(one, Sync) and one.claims[0] == claim("me") for _, one in asked)
+    began_ns = by.now_ns
+    while not (again := by.kinds(Sync)):
+        by.tick()
+    assert by.now_ns == began_ns + SWIM_SEED_RETRY_NS
+    assert len(again) == 2
+    by.get(MemberPage(sender="a", answer=False, claims=(claim("a"),)))
+    by.pass_time(by.now_ns + 3 * S, answer=("a",))
+    assert by.kinds(Sync) == []
+
+
+def test_a_member_without_seeds_waits_to_be_found():
+    by = By()
+    by.pass_time(by.now_ns + 30 * S)
+    assert by.take() == []
+    by.hear(claim("a"), sender="a")
+    assert by.changes == [("a", State.ALIVE)]
+
+
+def test_a_newcomer_does_not_repeat_what_it_was_told_on_joining():
+    by = By(seeds=("a:1",))
+    by.tick()
+    by.take()
+    by.get(MemberPage(sender="a", answer=False, claims=(claim("a"), claim("b"))))
+    _, ping = to_ping(by)
+    assert all(one.member.name == "me" for one in ping.claims)
+
+
+def test_nothing_is_heard_before_the_start_nor_of_itself():
+    by = By(start=False)
+    assert by.hear(claim("a")) == ()
+    by.step(Started())
+    assert by.hear(claim("a"), sender="me") == ()
+    with pytest.raises(AssertionError, match="once"):
+        by.step(Started())
+
+
+def test_more_members_than_fit_are_not_taken_in():
+    by = By()
+    for number in range(SWIM_MEMBERS_MAX + 3):
+        by.hear(claim(f"n{number}"))
+    assert len(by.swim.seen()) == 1 + SWIM_MEMBERS_MAX
+
+
+# ---------------------------------------------------------------- probes
+
+
+def test_a_round_of_probes_visits_everybody_once():
+    names = ("a", "b", "c", "d", "e")
+    by = By(knows=names)
+    for _ in range(3):
+        visited = []
+        for _ in names:
+            address, ping = to_ping(by)
+            visited.append(ping.target)
+            assert address == f"{ping.target}:1"
+            by.get(Ack(sender=ping.target, number=ping.number, target=ping.target))
+        assert sorted(visited) == list(names)
+    assert by.swim.health == 0
+
+
+def test_a_ping_is_answered_and_one_meant_for_another_is_not():
+    by = By(knows=("a",))
+    by.take()
+    by.get(Ping(sender="a", number=7, target="me"))
+    [(address, ack)] = by.take()
+    assert (address, ack.number, ack.target) == ("a:1", 7, "me")
+    assert by.get(Ping(sender="a", number=8, target="other")) == ()
+
+
+def test_a_member_that_nobody_knows_is_asked_who_it_is():
+    by = By(knows=("a",))
+    by.get(Ping(sender="stranger", number=7, target="me"))
+    assert [one for one, _ in by.kinds(Sync)] == ["stranger:1"]
+
+
+def test_without_an_answer_others_are_asked_and_one_answer_is_enough():
+    by = By(knows=("a", "b", "c", "d", "e"))
+    _, ping = to_ping(by)
+    sent_ns = by.now_ns
+    by.take()
+    while not (requests := by.kinds(PingRequest)):
+        by.tick()
+    assert by.now_ns == sent_ns + SWIM_PING_TIMEOUT_NS
+    assert len({one for one, _ in requests}) == 3
+    assert all(one.target == ping.target != address[0] for address, one in requests)
+    helper = requests[0][0][0]
+    by.get(Ack(sender=helper, number=ping.number, target=ping.target))
+    by.pass_time(sent_ns + SWIM_PERIOD_NS)
+    assert by.sees(ping.target) is State.ALIVE
+
+
+def test_a_probe_that_fails_makes_suspect_and_only_then_dead():
+    by = By(knows=("a", "b", "c", "d"))
+    by.until(lambda: by.sees("a") is State.SUSPECT, answer=("b", "c", "d"))
+    began_ns = by.now_ns
+    by.hear(suspected("a", by="b"))
+    by.hear(suspected("a", by="c"))
+    by.until(lambda: by.sees("a") is State.DEAD, answer=("b", "c", "d"))
+    assert by.now_ns == began_ns + shortest_ns(5)
+    assert [state for name, state in by.changes if name == "a"] == [State.ALIVE, State.SUSPECT, State.DEAD]
+
+
+def test_an_answer_counts_for_the_open_ping_alone():
+    by = By(knows=("a",))
+    _, ping = to_ping(by)
+    sent_ns = by.now_ns
+    for ack in (
+        Ack(sender="a", number=ping.number - 1, target="a"),
+        Ack(sender="a", number=ping.number, target="b"),
+        Ack(sender="b", number=ping.number, target="a"),
+    ):
+        by.get(ack)
+    by.pass_time(sent_ns + SWIM_PERIOD_NS)
+    assert by.sees("a") is State.SUSPECT
+
+
+def test_a_helper_passes_an_answer_on_or_says_that_there_was_none():
+    by = By(knows=("a", "b"))
+    by.take()
+    by.get(PingRequest(sender="a", number=5, target="b", address="b:1"))
+    [(address, ping)] = by.take()
+    assert (address, ping.target) == ("b:1", "b")
+    by.get(Ack(sender="b", number=ping.number, target="b"))
+    [(address, ack)] = by.take()
+    assert (address, ack.number, ack.target) == ("a:1", 5, "b")
+
+    asked_ns = by.now_ns
+    by.get(PingRequest(sender="a", number=6, target="b", address="b:1"))
+    by.take()
+    while not (nacks := by.kinds(Nack)):
+        by.tick()
+    assert by.now_ns == asked_ns + SWIM_NACK_NS
+    assert [(one, nack.number) for one, nack in nacks] == [("a:1", 6)]
+
+
+def test_a_helper_makes_so_many_pings_at_once():
+    by = By(knows=("a", "b"))
+    by.take()
+    for number in range(SWIM_RELAYS_MAX + 5):
+        by.get(PingRequest(sender="a", number=number, target="b", address="b:1"))
+    assert len(by.kinds(Ping)) == SWIM_RELAYS_MAX
+
+
+# ---------------------------------------------------------------- local health
+
+
+def test_silent_helpers_speak_against_oneself_and_those_that_say_no_do_not():
+    def fail(*, nacks):
+        by = By(knows=("a", "b", "c", "d"))
+        _, ping = to_ping(by)
+        by.take()
+        while not (requests := by.kinds(PingRequest)):
+            by.tick()
+        for address, request in requests[:nacks]:
+            by.get(Nack(sender=address[0], number=request.number))
+        by.until(lambda: by.sees(ping.target) is State.SUSPECT, at_most_s=1)
+        return by.swim.health
+
+    assert [fail(nacks=count) for count in range(4)] == [3, 2, 1, 0]
+
+
+def test_who_thinks_itself_slow_waits_longer_and_gets_well_by_answers():
+    by = By(knows=("a",))
+    for _ in range(40):
+        by.tick()
+    assert 0 < by.swim.health <= SWIM_HEALTH_MAX
+    health = by.swim.health
+    by.hear(claim("a", 9))
+    to_ping(by)
+    sent_ns = by.now_ns
+    by.until(lambda: by.sees("a") is State.SUSPECT)
+    assert by.now_ns == sent_ns + SWIM_PERIOD_NS * (health + 1)
+    by.hear(claim("a", 10))
+    by.until(lambda: by.swim.health == 0, answer=("a",))
+    assert by.sees("a") is State.ALIVE
+
+
+def test_who_was_asleep_judges_nobody_by_that_time():
+    by = By(knows=("a", "b", "c"))
+    _, ping = to_ping(by)
+    suspect_name = next(one for one in ("a", "b", "c") if one != ping.target)
+    by.hear(suspected(suspect_name), sender=ping.target)
+    by.now_ns += 60 * S
+    by.step(TimePassed())
+    assert by.sees(ping.target) is State.ALIVE
+    assert by.sees(suspect_name) is State.SUSPECT
+    assert by.swim.health == 1
+    by.get(Ack(sender=ping.target, number=ping.number, target=ping.target))
+    by.hear(claim(suspect_name, 2), sender=ping.target)
+    others = ("a", "b", "c")
+    by.pass_time(by.now_ns + 60 * S, answer=others)
+    assert all(by.sees(one) is State.ALIVE for one in others)
+
+
+def test_a_sleep_is_counted_once_whatever_is_looked_at_first():
+    by = By(knows=("a", "b", "c"))
+    by.hear(suspected("a", by="b"))
+    awake = By(knows=("a", "b", "c"))
+    awake.hear(suspected("a", by="b"))
+    assert awake.now_ns == by.now_ns
+    late_ns = by.now_ns + 60 * S - by.swim.next_deadline_ns()
+    by.now_ns += 60 * S
+    for _ in range(5):
+        by.hear(claim("b"))
+        by.step(TimePassed())
+    assert by.swim.health == 1
+    for one in (by, awake):
+        one.until(lambda one=one: one.sees("a") is State.DEAD, answer=("b", "c"))
+    assert by.now_ns == awake.now_ns + late_ns
+
+
+# ---------------------------------------------------------------- suspicion, refutation
+
+
+def test_a_suspicion_is_the_shorter_the_more_confirm_it_on_their_own():
+    one = suspect("a", 200, 0)
+    lone_ns = one.deadline_ns
+    assert lone_ns == SWIM_SUSPICION_STRETCH * shortest_ns(200)
+    assert not one.confirm("a")
+    assert one.confirm("b")
+    assert shortest_ns(200) < one.deadline_ns < lone_ns
+    assert one.confirm("c")
+    assert one.deadline_ns == shortest_ns(200)
+    assert not one.confirm("d")
+    assert suspect("a", 2, 0).deadline_ns == shortest_ns(2) == shortest_ns(10) < shortest_ns(11)
+
+
+def test_a_suspect_refutes_at_once_by_a_higher_incarnation():
+    by = By(knows=("a", "b"))
+    by.take()
+    by.hear(suspected("me", 1, by="b"), sender="a")
+    [(address, said)] = by.take()
+    assert (address, said) == ("a:1", News(sender="me", claims=(claim("me", 2),)))
+    assert by.swim.health == 1
+    by.hear(suspected("me", 1, by="a"), sender="a")
+    assert by.take() == []
+    by.hear(dead("me", 7), sender="a")
+    assert by.swim.me == claim("me", 8)
+    assert by.swim.health == 1
+
+
+def test_a_refutation_ends_a_suspicion():
+    by = By(knows=("a", "b", "c"))
+    by.hear(suspected("a", by="b"))
+    by.hear(claim("a", 2))
+    by.pass_time(by.now_ns + 60 * S, answer=("a", "b", "c"))
+    assert ("a", State.DEAD) not in by.changes
+    assert by.sees("a") is State.ALIVE
+
+
+def test_whoever_is_not_seen_alive_hears_of_it_first():
+    by = By(knows=("a", "b"))
+    by.hear(dead("a"), sender="b")
+    by.pass_time(by.now_ns + 5 * S, answer=("b",))
+    by.take()
+    by.get(Ping(sender="a", number=3, target="me"))
+    [(_, ack)] = by.kinds(Ack)
+    assert ack.claims == (dead("a"),)
+
+
+def test_the_same_name_at_another_address_is_the_same_member():
+    by = By(knows=("a",))
+    by.hear(claim("a", 2, port=5))
+    assert by.changes == [("a", State.ALIVE), ("a", State.ALIVE)]
+    assert len(by.swim.seen()) == 2
+    address, _ = to_ping(by)
+    assert address == "a:5"
+
+
+def test_a_process_started_anew_takes_the_incarnation_above_its_former_ones():
+    by = By(seeds=("a:1",))
+    by.tick()
+    by.get(MemberPage(sender="a", answer=True, claims=(claim("me", 5, State.LEFT, port=3), claim("a"))))
+    assert by.swim.me == claim("me", 6)
+    assert by.swim.health == 0
+
+
+def test_an_older_claim_says_nothing_new():
+    by = By(knows=("a",))
+    for later, older in (
+        (claim("a", 3), dead("a", 2)),
+        (suspected("a", 3), claim("a", 3)),
+        (dead("a", 4), claim("a", 4)),
+    ):
+        by.hear(later)
+        changes = list(by.changes)
+        by.hear(older)
+        assert by.changes == changes
+
+
+# ---------------------------------------------------------------- leaving, forgetting
+
+
+def test_who_leaves_says_so_and_does_nothing_after():
+    by = By(knows=("a", "b", "c"))
+    by.take()
+    by.step(LeaveRequested())
+    said = by.take()
+    assert {address for address, _ in said} == {"a:1", "b:1", "c:1"}
+    assert all(one.claims[0] == claim("me", 1, State.LEFT) for _, one in said)
+    assert by.hear(suspected("me")) == ()
+    by.leave()
+    assert by.step(LeaveRequested()) == ()
+    assert by.step(TimePassed()) == ()
+
+
+def test_who_left_is_not_suspected():
+    by = By(knows=("a", "b"))
+    by.hear(claim("a", 1, State.LEFT))
+    by.pass_time(by.now_ns + 20 * S, answer=("b",))
+    assert [state for name, state in by.changes if name == "a"] == [State.ALIVE, State.LEFT]
+
+
+def test_the_dead_are_remembered_for_a_while_and_not_revived_by_what_was_said_before():
+    by = By(knows=("a", "b"))
+    by.hear(dead("a"))
+    by.pass_time(by.now_ns + SWIM_DEAD_KEPT_NS - SWIM_SYNC_NS, answer=("b",))
+    by.hear(claim("a"))
+    assert by.sees("a") is State.DEAD
+    by.pass_time(by.now_ns + 3 * SWIM_SYNC_NS, answer=("b",))
+    assert by.sees("a") is None
+    by.hear(dead("a"))
+    assert by.sees("a") is None
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def test_members_that_know_the_same_say_no_more_than_that():
+    one, other = By(), By()
+    one.swim = one.swim.__class__(me=member("one"), seeds=(), draw=lambda _below: 0)
+    other.swim = other.swim.__class__(me=member("other"), seeds=("one:1",), draw=lambda _below: 0)
+    one.step(Started())
+    other.step(Started())
+    one.hear(claim("other"), claim("z"), sender="other")
+    other.hear(claim("one"), claim("z"), sender="one")
+    one.take()
+    other.take()
+    sent = other.pass_time(other.now_ns + SWIM_SYNC_NS, answer=("one", "z"))
+    question = next(datagram for _, datagram in sent if isinstance(datagram, Sync))
+    one.get(question)
+    assert one.kinds(MemberPage) == []
+    one.hear(claim("z", 2), sender="z")
+    one.get(question)
+    [(address, page)] = one.kinds(MemberPage)
+    assert address == "other:1"
+    assert page.answer
+    other.get(page)
+    assert other.sees("z") is State.ALIVE
+    [(_, back)] = other.kinds(MemberPage)
+    assert not back.answer
+
+
+def test_a_death_that_a_page_tells_of_only_makes_suspect():
+    by = By(knows=("a", "b", "c"))
+    by.get(MemberPage(sender="b", answer=False, claims=(dead("a"),)))
+    assert by.sees("a") is State.SUSPECT
+
+
+def test_the_gone_are_asked_now_and_then_so_that_halves_meet_again():
+    by = By(knows=("a", "b"))
+    by.hear(dead("a"))
+    by.take()
+    asked = set()
+    began_ns = by.now_ns
+    while by.now_ns < began_ns + 3 * SWIM_SYNC_NS:
+        by.tick()
+        asked |= {address for address, one in by.take() if isinstance(one, Sync)}
+    assert "a:1" in asked
+
+
+def test_only_so_many_full_answers_are_given_in_a_period():
+    by = By(knows=("a",))
+    by.take()
+    for _ in range(SWIM_SYNC_ANSWERS_MAX + 9):
+        by.get(Sync(sender="z", digest=b"different"[:8]))
+    assert len(by.kinds(MemberPage)) == SWIM_SYNC_ANSWERS_MAX
+    by.pass_time(by.now_ns + SWIM_PERIOD_NS + MS)
+    by.take()
+    by.step(news())
+    by.get(Sync(sender="z", digest=b"different"[:8]))
+    assert len(by.kinds(MemberPage)) == 1

@@ -1,0 +1,431 @@
+"""The reconciler over real files and sockets: what goes wrong with one thing holds up no other."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from leasehold.client.append import stage
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.plan import put
+from leasehold.core.recovery.events import (
+    DiskComparison,
+)
+from leasehold.core.words import keys
+from leasehold.core.words.operations import Change
+from leasehold.core.words.records import NodeRecord, ReplacedRecord, SegmentRecord
+from leasehold.core.words.statements import CreateTable, DropTable, TableName
+from leasehold.errors import LeaseholdError, Refused
+from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId
+from leasehold.limits.replication import RECONCILE_RESTS_KEPT
+from leasehold.limits.units import MILLISECOND_NS
+from leasehold.node.agent.published import Published
+from leasehold.node.disk import disk_port as segments
+from leasehold.node.disk.disk_port import LocalDisk
+from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.disk.reconciler import RECONCILE_LIMITS, ReconcileLimits, Reconciler
+from leasehold.node.disk.rests import Rests
+from leasehold.node.serving.flight_service import NodeFlight
+from leasehold.storage.files import Folder, SegmentFile, SegmentFiles
+from leasehold.storage.servelog import ServeLog
+from leasehold.testing.vault import VaultDisk
+from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.flight import calling, reader_to, ticket
+from leasehold.wire.threads import OneThread
+from tests.unit.node.cluster import DROP_TABLE, Cluster, Node, cluster, columns, rows
+
+WITHIN_S = 20
+OTHER = TableName("db", "other")
+Held = tuple[ObjectId, BucketNumber, tuple[SegmentId, ...]]
+
+
+class Agent:
+    """Follows the test's catalog, and keeps what is reported."""
+
+    def __init__(self, made: Cluster) -> None:
+        self._made = made
+        self.held: asyncio.Queue[Held] = asyncio.Queue()
+        self.missing: asyncio.Queue[Held] = asyncio.Queue()
+        self.cleaned: asyncio.Queue[ObjectId] = asyncio.Queue()
+        self.compared: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self.comparison_due: DiskComparison | None = DiskComparison(number=1, revision=Revision(0))
+        self.recovered = True
+        self.must_verify = False
+        self.fetched = self.evicted = 0
+
+    @property
+    def durable(self) -> Catalog:
+        return self._made.catalog
+
+    @property
+    def caught_up(self) -> bool:
+        return True
+
+    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        self.held.put_nowait((table, bucket, segments))
+
+    async def report_missing(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
+        self.missing.put_nowait((table, bucket, segments))
+
+    async def report_cleaned(self, table: ObjectId) -> None:
+        self.cleaned.put_nowait(table)
+
+    async def comparable(self) -> None:
+        """The first one is due from the start."""
+
+    def on_disk_compared(self, comparison: DiskComparison, *, kept: int, missing: int) -> None:
+        if comparison == self.comparison_due:
+            self.comparison_due = None
+            self.compared.put_nowait((kept, missing))
+
+    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
+        self.fetched += fetched
+        self.evicted += evicted
+
+    async def verified(self) -> None:
+        self.must_verify = False
+
+    async def held_segments(self, count: int) -> list[tuple[SegmentId, ...]]:
+        """The reports until so many segments are in them."""
+        reports: list[tuple[SegmentId, ...]] = []
+        async with asyncio.timeout(WITHIN_S):
+            while sum(len(one) for one in reports) < count:
+                reports.append((await self.held.get())[2])
+        return reports
+
+
+class SmallDisk(SegmentFiles):
+    """Has no room for a segment until it is made larger."""
+
+    full = True
+    refused = 0
+
+    def create(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> SegmentFile:
+        if self.full:
+            self.refused += 1
+            raise Refused("no space is left", code="DISK_FULL", hint="free space")
+        return super().create(table, bucket, segment)
+
+
+class Watched(SegmentFiles):
+    """Says when it has moved a segment to the trash."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.trashed = threading.Event()
+        self.listings = threading.Semaphore(0)
+
+    def folders(self) -> Iterator[Folder]:
+        self.listings.release()
+        return super().folders()
+
+    def looked_over(self) -> bool:
+        """Waits until the reconciler has compared all that lies here now with the catalog."""
+        while self.listings.acquire(blocking=False):
+            """Those that may have begun before."""
+        return all(self.listings.acquire(timeout=WITHIN_S) for _ in range(2))
+
+    def trash(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> bool:
+        found = super().trash(table, bucket, segment)
+        self.trashed.set()
+        return found
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Cluster]:
+    """Three segments on two nodes; the second node has lost their files."""
+    with cluster(tmp_path, nodes=2) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        for number in range(3):
+            transaction = made.open()
+            batch = rows(100 * number, 100)
+            made.commit(transaction, stage(made.facts(), transaction, [batch], made.catalog.revision))
+        for record in made.plan().segments:
+            assert record.holders == (1, 2)
+            made.node(2).files.trash(record.table, record.bucket, record.id)
+        yield made
+
+
+def listed(node: Node) -> set[SegmentId]:
+    return {segment for _, _, segment in node.files.listing()}
+
+
+class _Over(Exception):
+    pass
+
+
+@asynccontextmanager
+async def reconciling(
+    made: Cluster,
+    *,
+    files: SegmentFiles | None = None,
+    agent: Agent | None = None,
+    limits: ReconcileLimits = RECONCILE_LIMITS,
+) -> AsyncIterator[Agent]:
+    """The second node's reconciler at work."""
+    agent, node = agent or Agent(made), made.node(2)
+    disk = LocalDisk(files or node.files, node.published, BoottimeClock().now_ns)
+    reconciler = Reconciler(
+        agent=agent,
+        published=node.published,
+        disk=disk,
+        since_start=await disk.listing(),
+        vault=VaultDisk().open(),
+        clock=BoottimeClock(),
+        threads=OneThread(),
+        limits=limits,
+    )
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reconciler.run())
+            yield agent
+            raise _Over
+    except* _Over:
+        pass
+
+
+def create_other(made: Cluster) -> ObjectId:
+    made.run(CreateTable(name=OTHER, columns=columns(("k", "BIGINT")), buckets=1, replication=2))
+    return made.catalog.table(OTHER).id
+
+
+def change_record(made: Cluster, record: SegmentRecord) -> None:
+    made.change([put(keys.segment(record.table, record.bucket, record.id), record)])
+
+
+def intercept(monkeypatch: pytest.MonkeyPatch, before: Callable[[SegmentRecord, list[NodeId]], None]) -> None:
+    """Has `before` called ahead of each fetch, on the thread that does it, with the nodes that it may ask."""
+
+    def intercepted(files, record, places, *rest):
+        before(record, [node for node, _ in places])
+        return fetch_segment(files, record, places, *rest)
+
+    monkeypatch.setattr(segments, "fetch_segment", intercepted)
+
+
+# ---------------------------------------------------------------- replicas
+
+
+async def test_a_damaged_file_that_a_scan_put_aside_is_fetched_again(tmp_path: Path) -> None:
+    with cluster(tmp_path, nodes=2) as made:
+        made.create(("k", "BIGINT"), ("v", "STRING"))
+        transaction = made.open()
+        made.commit(transaction, stage(made.facts(), transaction, [rows(0, 100)], made.catalog.revision))
+        (record,) = made.plan().segments
+        node = made.node(2)
+        address = made.catalog.nodes[node.id].address
+        path = node.files.path(record.table, record.bucket, record.id)
+        sound = path.read_bytes()
+        path.write_bytes(sound[:100] + b"X" + sound[101:])
+
+        def scan() -> int:
+            with calling(address):
+                return reader_to(address).do_get(ticket(made.read_ticket(record))).read_all().num_rows
+
+        with pytest.raises(LeaseholdError) as caught:
+            await asyncio.to_thread(scan)
+        assert caught.value.code == "CORRUPT"
+        assert not path.exists(), "the scan put it aside"
+        async with reconciling(made) as agent:
+            assert await agent.held_segments(1) == [(record.id,)]
+        assert path.read_bytes() == sound
+        assert await asyncio.to_thread(scan) == 100
+
+
+async def test_what_is_missing_is_fetched_and_reported_together(made: Cluster) -> None:
+    wanted = {record.id for record in made.plan().segments}
+    async with reconciling(made) as agent:
+        reports = await agent.held_segments(3)
+    assert {segment for one in reports for segment in one} == wanted
+    assert listed(made.node(2)) == wanted
+
+
+async def test_a_report_is_cut_to_the_limit(made: Cluster) -> None:
+    async with reconciling(made, limits=ReconcileLimits(report_segments_max=2)) as agent:
+        reports = await agent.held_segments(3)
+    assert max(len(one) for one in reports) <= 2
+
+
+async def test_a_segment_is_reported_while_the_next_one_is_still_on_its_way(
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = made.plan().segments
+    go_on = threading.Event()
+    intercept(monkeypatch, lambda record, _: record.id != second.id or go_on.wait(WITHIN_S) or None)
+    try:
+        async with reconciling(made) as agent:
+            assert await agent.held_segments(1) == [(first.id,)]
+            go_on.set()
+            await agent.held_segments(2)
+    finally:
+        go_on.set()
+
+
+async def test_deleting_does_not_wait_for_a_fetch(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_record: SegmentRecord, _nodes: list[NodeId]) -> None:
+        started.set()
+        go_on.wait(WITHIN_S)
+
+    intercept(monkeypatch, hold)
+    table = create_other(made)
+    try:
+        async with reconciling(made) as agent, asyncio.timeout(WITHIN_S):
+            await asyncio.to_thread(started.wait, WITHIN_S)
+            made.run(DropTable(table=OTHER))
+            assert await agent.cleaned.get() == table
+            assert not go_on.is_set()
+            go_on.set()
+    finally:
+        go_on.set()
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[NodeFlight]:
+    """A node that listens and has not joined yet."""
+    files = SegmentFiles(tmp_path / "starting")
+    files.open()
+    flight = NodeFlight(
+        published=Published(),
+        files=files,
+        serve_log=ServeLog(tmp_path / "starting" / "servelog"),
+        now_ns=BoottimeClock().now_ns,
+    )
+    yield flight
+    flight.shutdown()
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_peer_that_failed_delays_one_copy_and_not_each(
+    made: Cluster, starting: NodeFlight, listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = NodeId(3)
+    made.change(
+        [
+            put(
+                keys.node(gone),
+                NodeRecord(
+                    id=gone,
+                    name="gone",
+                    address=starting.address if listens else "127.0.0.1:1",
+                    token_hash=b"",
+                    incarnation=1,
+                    nonce=None,
+                    session_hash=None,
+                    removed=False,
+                ),
+            )
+        ]
+    )
+    for record in made.plan().segments:
+        change_record(made, msgspec.structs.replace(record, holders=(gone, 1)))
+    asked: list[list[NodeId]] = []
+    intercept(monkeypatch, lambda _, nodes: asked.append(nodes))
+    async with reconciling(made) as agent:
+        await agent.held_segments(3)
+    assert asked == [[3, 1], [1], [1]]
+
+
+# ---------------------------------------------------------------- errors
+
+
+async def test_a_full_disk_ends_nothing_is_not_hammered_and_lets_deleting_go_on(made: Cluster) -> None:
+    files = SmallDisk(made.node(2).root)
+    table = create_other(made)
+    async with reconciling(made, files=files) as agent, asyncio.timeout(WITHIN_S):
+        while not files.refused:
+            await BoottimeClock().sleep_until(BoottimeClock().now_ns() + MILLISECOND_NS)
+        made.run(DropTable(table=OTHER))
+        assert await agent.cleaned.get() == table
+        assert files.refused <= 2, "one try, and at most one more a second later"
+        files.full = False
+        await agent.held_segments(3)
+
+
+@pytest.mark.parametrize("wrong", [{"size_bytes": -1}, {"size_bytes": 2**62}, {"rows": -1}, {"sha256": b""}])
+async def test_a_record_that_no_segment_can_have_is_left_alone(made: Cluster, wrong: dict[str, object]) -> None:
+    first, second, third = made.plan().segments
+    change_record(made, msgspec.structs.replace(first, **wrong))
+    async with reconciling(made) as agent:
+        reports = await agent.held_segments(2)
+    assert {segment for one in reports for segment in one} == {second.id, third.id}
+    assert listed(made.node(2)) == {second.id, third.id}
+
+
+async def test_a_record_out_of_range_does_not_cost_the_file_that_is_here(made: Cluster) -> None:
+    first, *_ = made.plan().segments
+    async with reconciling(made) as agent:
+        await agent.held_segments(3)
+    change_record(made, msgspec.structs.replace(first, size_bytes=-1, holders=(NodeId(1),)))
+    for record in made.plan().segments[1:]:
+        change_record(made, msgspec.structs.replace(record, holders=(NodeId(1),)))
+    async with reconciling(made) as agent:
+        await agent.held_segments(2)
+    assert first.id in listed(made.node(2))
+
+
+async def test_a_table_that_went_while_its_segment_came_leaves_no_file(
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def hold(_record: SegmentRecord, _nodes: list[NodeId]) -> None:
+        started.set()
+        go_on.wait(WITHIN_S)
+
+    intercept(monkeypatch, hold)
+    table = made.table.id
+    files = Watched(made.node(2).root)
+    try:
+        async with reconciling(made, files=files) as agent, asyncio.timeout(WITHIN_S):
+            await asyncio.to_thread(started.wait, WITHIN_S)
+            made.run(DROP_TABLE)
+            assert await agent.cleaned.get() == table
+            # Every node has reported, and the write transactions are forgotten.
+            forgotten = [keys.transaction(one) for one in made.catalog.transactions]
+            made.change([Change(key, None) for key in (keys.dropped(table), *forgotten)])
+            go_on.set()
+            assert await asyncio.to_thread(files.trashed.wait, WITHIN_S)
+            assert agent.held.empty()
+            assert listed(made.node(2)) == set()
+    finally:
+        go_on.set()
+
+
+async def test_a_file_goes_once_it_is_released_though_its_write_is_long_forgotten(made: Cluster) -> None:
+    """A node that runs on: what came after it started is in no listing of that time."""
+    first, *_ = made.plan().segments
+    files = Watched(made.node(2).root)
+    async with reconciling(made, files=files) as agent, asyncio.timeout(WITHIN_S):
+        await agent.held_segments(3)
+        made.change([Change(keys.transaction(one), None) for one in made.catalog.transactions])
+        assert await asyncio.to_thread(files.looked_over)
+        replaced = keys.replaced(first.table, first.bucket, first.id)
+        gone = Change(keys.segment(first.table, first.bucket, first.id), None)
+        made.change([gone, put(replaced, ReplacedRecord(segment=first))])
+        assert await asyncio.to_thread(files.looked_over)
+        assert len(listed(made.node(2))) == 3
+        made.change([Change(replaced, None)])
+        assert await asyncio.to_thread(files.trashed.wait, WITHIN_S)
+    assert listed(made.node(2)) == {one.id for one in made.plan().segments}
+
+
+def test_rests_double_up_to_a_limit_and_are_bounded() -> None:
+    now_ns = 0
+    rests = Rests(lambda: now_ns, min_ns=10, max_ns=35)
+    assert [rests.begin("a") for _ in range(4)] == [10, 20, 35, 35]
+    assert "a" in rests
+    assert "b" not in rests
+    now_ns = 35
+    assert "a" not in rests
+    rests.forget("a")
+    assert rests.begin("a") == 10
+    for number in range(RECONCILE_RESTS_KEPT):
+        rests.begin(number)
+    assert "a" not in rests
+    assert 0 in rests

@@ -1,0 +1,57 @@
+"""A full disk is noted by whoever finds it full, and until a trial write finds space."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from leasehold.errors import Definite, Refused
+from leasehold.limits.node_disk import DISK_TRIAL_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.node.agent.published import Published
+from leasehold.node.disk.space import TRIAL_FILE, noting, watch_space
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.loop import VirtualLoop, run_virtual
+
+
+def test_only_a_write_that_found_no_space_fills_the_disk() -> None:
+    published = Published()
+    with pytest.raises(Definite), noting(published):
+        raise Definite("a broken disk", code="DISK_ERROR")
+    with pytest.raises(Refused), noting(published):
+        raise Refused("no such table", code="TABLE_DROPPED")
+    assert not published.disk_full
+    with pytest.raises(Refused) as caught, noting(published):
+        raise Refused("no space", code="DISK_FULL")
+    assert published.disk_full
+    assert caught.value.code == "DISK_FULL"
+
+
+def test_it_is_full_until_a_trial_finds_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(compute: object, *args: object) -> object:
+        return compute(*args)  # type: ignore[operator]
+
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+
+    async def main(_: object) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        published, folder = Published(), tmp_path / "node"
+        watching = asyncio.ensure_future(watch_space(folder, published, SimulatedClock(loop)))
+        published.disk_full = True
+        await asyncio.sleep(3 * DISK_TRIAL_NS / SECOND_NS)
+        assert published.disk_full, "the folder can't be written to"
+        assert caplog.text.count("DISK_FULL: no space is left under") == 1
+        folder.mkdir()
+        await asyncio.sleep(2 * DISK_TRIAL_NS / SECOND_NS)
+        assert not published.disk_full
+        assert caplog.text.count("there is space under") == 1
+        assert not (folder / TRIAL_FILE).exists()
+        watching.cancel()
+        await asyncio.wait([watching])
+
+    with caplog.at_level(logging.INFO, logger="leasehold.node.disk.space"):
+        run_virtual(main, 1)
