@@ -150,7 +150,7 @@ MUTANTS = (
         rule="CLAIMING and its token are durable before the id is asked for",
         edits=(
             Edit(
-                "Claim._next",
+                "Candidate._next",
                 "return self._write(Claiming(token=start.token))",
                 "self._record = Claiming(token=start.token); return self._next()",
             ),
@@ -167,7 +167,7 @@ MUTANTS = (
         fact="incarnation used before it is durable",
         edits=(
             Edit(
-                "Claim.step",
+                "Candidate.step",
                 "self._admitted = event; return effect",
                 "return Joined(node=record.node, incarnation=incarnation, token=record.token)",
             ),

@@ -75,7 +75,7 @@ MUTANTS = (
                 ")\n"
                 "return (Answer(end=receipt(record, catalog)), effect)",
             ),
-            Edit("Running.tell", "self.answer.set_result(end)", "if not self.answer.done(): ..."),
+            Edit("LiveStatement.tell", "self.answer.set_result(end)", "if not self.answer.done(): ..."),
         ),
         hunters=(f"{RUNNING}::test_a_destructive_statement_whose_timeout_comes_first_is_rolled_back",),
     ),

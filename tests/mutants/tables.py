@@ -73,9 +73,9 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="of the answers for the same rows one is named in the commit",
         edits=(
-            Edit("Writer._carry_out", "sending.arrived(node, began_ns, staged)", "...; task.answers.append(staged)"),
+            Edit("SimulatedWriter._carry_out", "sending.arrived(node, began_ns, staged)", "...; task.answers.append(staged)"),
             Edit(
-                "Writer._attempt",
+                "SimulatedWriter._attempt",
                 "[await self._stage(task, bucket, share, places) for bucket, share in task.shares]",
                 "... and task.answers",
             ),
@@ -380,7 +380,7 @@ MUTANTS = (
         name="a drop that a view does not show",
         invariant="INV-REC-2",
         rule="replay ends in the state that the store has",
-        edits=(Edit("applying._table", 'draft.drop("tables", key)', ""),),
+        edits=(Edit("apply._table", 'draft.drop("tables", key)', ""),),
         hunters=("tests/unit/core/catalog/test_catalog.py",),
     ),
 )
