@@ -73,7 +73,11 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="of the answers for the same rows one is named in the commit",
         edits=(
-            Edit("SimulatedWriter._carry_out", "sending.arrived(node, began_ns, staged)", "...; task.answers.append(staged)"),
+            Edit(
+                "SimulatedWriter._carry_out",
+                "sending.arrived(node, began_ns, staged)",
+                "...; task.answers.append(staged)",
+            ),
             Edit(
                 "SimulatedWriter._attempt",
                 "[await self._stage(task, bucket, share, places) for bucket, share in task.shares]",

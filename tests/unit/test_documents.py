@@ -128,7 +128,11 @@ def test_the_rights_are_those_of_the_code() -> None:
 
 def test_every_code_that_refuses_a_statement_is_told() -> None:
     text, source = (ROOT / SQL_PAGE).read_text(), ROOT / "src/leasehold"
-    deciding = [*source.glob("sql/*.py"), *source.glob("core/ddl/plans/*.py"), *(source / "core" / one for one in DECIDING)]
+    deciding = [
+        *source.glob("sql/*.py"),
+        *source.glob("core/ddl/plans/*.py"),
+        *(source / "core" / one for one in DECIDING),
+    ]
     codes = {code for path in deciding for code in re.findall(r"code=ErrorCode\.([A-Z_]+)", path.read_text())}
     assert len(codes) > 40
     assert {code for code in codes if not re.search(rf"\b{code}\b", text)} == set()
