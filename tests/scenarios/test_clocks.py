@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.words import keys, messages
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages.base import Base
+from leasehold.core.words.messages.base import BaseMessage
 from leasehold.ids import Revision
 from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 from leasehold.limits.units import SECOND_NS
@@ -43,7 +43,7 @@ def test_I14_no_message_has_a_field_for_a_reading_of_a_clock():
     sent = {
         name
         for kind in vars(messages).values()
-        if isinstance(kind, type) and issubclass(kind, Base)
+        if isinstance(kind, type) and issubclass(kind, BaseMessage)
         for name in kind.__struct_fields__
         if name.endswith(("_ns", "_us", "_ms", "_s", "_at"))
     }

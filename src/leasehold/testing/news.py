@@ -101,7 +101,7 @@ class LeaderSeen:
         """What each incarnation has told this leader that it applied."""
 
 
-class SegmentHolder(Protocol):
+class StoredSegments(Protocol):
     """A node's segment disk: what of it would survive the machine."""
 
     on_removed: Callable[[ObjectId, BucketNumber, SegmentId], None]

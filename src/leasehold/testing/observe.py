@@ -49,8 +49,8 @@ from leasehold.testing.news import (
     ProcessEnded,
     RealClock,
     Reported,
-    SegmentHolder,
     Spoke,
+    StoredSegments,
     VaultChanged,
     Viewed,
 )
@@ -129,7 +129,7 @@ class Watch:
 
         disk.on_change = changed
 
-    def segments(self, host: str, disk: SegmentHolder) -> None:
+    def segments(self, host: str, disk: StoredSegments) -> None:
         """Counts a host's segment files as copies, and hears of those that go; another disk under the same host takes
         the older one's place."""
         self.oracle.disks[host] = disk

@@ -38,8 +38,8 @@ from leasehold.testing.news import (
     ProcessSeen,
     Removed,
     Scanned,
-    SegmentHolder,
     SimulatedEvent,
+    StoredSegments,
     VaultSeen,
     Wrote,
 )
@@ -114,7 +114,7 @@ class Oracle:
         """Those that are alive, paused ones too, by name."""
         self.leaders: dict[Term, LeaderSeen] = {}
         self.vaults: dict[str, VaultSeen] = {}
-        self.disks: dict[str, SegmentHolder] = {}
+        self.disks: dict[str, StoredSegments] = {}
         self.nodes: dict[str, NodeId] = {}
         """Which node's vault a host holds, as far as it is durable."""
         self.disks_lost = 0

@@ -17,10 +17,10 @@ from leasehold.core.swim.events import (
     SendDatagram,
     Started,
     SwimEvent,
-    TimePassed,
 )
 from leasehold.core.swim.machine import FIRST_INCARNATION, Swim
 from leasehold.core.swim.messages import Member, State, SwimIncarnation
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId
 from leasehold.limits.swim import SWIM_SEEDS_MAX

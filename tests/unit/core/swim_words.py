@@ -9,10 +9,10 @@ from leasehold.core.swim.events import (
     MemberChanged,
     SendDatagram,
     Started,
-    TimePassed,
 )
 from leasehold.core.swim.machine import Swim
 from leasehold.core.swim.messages import Ack, Member, MemberClaim, News, Ping, Role, State
+from leasehold.core.words.time_passed import TimePassed
 
 MS = 1_000_000
 S = 1_000 * MS

@@ -1,1 +1,1 @@
-"""Write transactions and queries of several processes, at the leader."""
+"""Write `transactions`, and `queries` whose parts several processes read, at the leader."""

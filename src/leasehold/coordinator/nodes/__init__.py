@@ -1,1 +1,11 @@
-"""Nodes at the leader: registration, sessions, leases, the logical topology, removal."""
+"""Nodes at the leader.
+
+| question | module |
+| --- | --- |
+| ids and joins | `registration`, `proofs` |
+| their streams | `sessions`, `queues`, `snapshots` |
+| their leases | `leases`, `lease_settings` |
+| the logical topology | `topology` |
+| removal | `removal` |
+| keys of their seals | `seals` |
+"""

@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from leasehold.coordinator.nodes.seals import Seals
-from leasehold.core.lease.barrier import Fail, Proceed, Wait
+from leasehold.core.lease.barrier import Fail, KeepWaiting, Proceed
 from leasehold.core.lease.grantor import (
     AcceptSurrender,
     BarrierRequested,
@@ -22,9 +22,9 @@ from leasehold.core.lease.grantor import (
     SendGrant,
     SettingsChanged,
 )
-from leasehold.core.lease.holder import TimePassed
 from leasehold.core.words.messages import Message, Renewal, RenewalRefused, SurrenderAccepted
 from leasehold.core.words.records import BarrierReceipt, SettingsRecord
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits.lease import LINEAGES_KEPT
@@ -169,7 +169,7 @@ class Leasing:
             return None
         now_ns = self._clock.now_ns()
         verdict = self._grantor.verdict(number, now_ns)
-        if isinstance(verdict, Wait):
+        if isinstance(verdict, KeepWaiting):
             return Waiting(nodes=verdict.pending, at_most_ns=max(0, verdict.until_ns - now_ns))
         return None
 

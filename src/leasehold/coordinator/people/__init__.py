@@ -1,1 +1,1 @@
-"""What people ask of a leader: logins, SHOW, status, receipts."""
+"""What people ask of a leader: `logins`, and an `overview` of the cluster (SHOW, status, receipts)."""

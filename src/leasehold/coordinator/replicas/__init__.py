@@ -1,1 +1,1 @@
-"""Replicas at the leader: what nodes report of their files, and which buckets need another replica."""
+"""Replicas at the leader: `reports` of nodes about their files, `repair` of buckets that lack a replica."""

@@ -1,1 +1,9 @@
-"""Who may do what: rights, logins, and whose password is checked next."""
+"""Who may do what, and who proves to be whom by a password.
+
+| question | module |
+| --- | --- |
+| who may do what | `rights` |
+| which logins exist | `logins` |
+| whose password is checked next | `password_queue` |
+| whose turn it is at a shared resource | `fair_queue` |
+"""

@@ -8,8 +8,11 @@ names for peers and replicas.
 | --- | --- |
 | who may read a batch | `read_access` |
 | which rows a node takes | `write_access` |
-| which rows are hidden | `hiding` |
+| when is a write committed | `commit` |
+| which rows are hidden | `hidden_rows` |
+| which rows are gone for one query | `cutoff` |
 | what every request goes through: cluster, revision, guard | `requests` |
 | in which order a scan, an append, its forwarding, a copy proceed | `scans`, `appends`, `forwarding`, `fetches` |
 | which peers are silent | `peers` |
+| which replica a client asks, and when it asks another one as well | `hedging` |
 """

@@ -34,7 +34,7 @@ class Proceed(msgspec.Struct, frozen=True, kw_only=True):
     receipt: BarrierReceipt
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
+class KeepWaiting(msgspec.Struct, frozen=True, kw_only=True):
     """Some are not; it ends by itself at `until_ns` at the latest, on the leader's clock."""
 
     pending: tuple[NodeId, ...]
@@ -48,7 +48,7 @@ class Fail(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[NodeId, ...]
 
 
-Verdict: TypeAlias = Proceed | Wait | Fail
+Verdict: TypeAlias = Proceed | KeepWaiting | Fail
 
 
 class Barrier:
@@ -99,10 +99,10 @@ class Barrier:
             return Fail(receipt=self._receipt(), pending=tuple(sorted(self._pending)))
         return None
 
-    def waits(self) -> Wait:
+    def waits(self) -> KeepWaiting:
         """Who has not been settled so far; settles and decides nothing."""
         until_ns = max((one.bound_ns for one in self._pending.values()), default=self._began_ns)
-        return Wait(pending=tuple(sorted(self._pending)), until_ns=until_ns)
+        return KeepWaiting(pending=tuple(sorted(self._pending)), until_ns=until_ns)
 
     def next_deadline_ns(self) -> int:
         """The next instant at which the verdict could change without an event; past if it waits to be judged."""

@@ -42,9 +42,9 @@ from leasehold.core.lease.grants import (
     SurrenderReceived,
     registrations,
 )
-from leasehold.core.lease.holder import TimePassed
 from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.core.words.records import SettingsRecord, SettledHow
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import STRANGERS, Incarnation, NodeId, Revision, Sequence, Session, Term
 

@@ -6,9 +6,9 @@ from typing import TypeAlias
 import msgspec
 
 from leasehold.core.lease.barrier import Fail, Proceed
-from leasehold.core.lease.holder import TimePassed
 from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.core.words.records import NodeRecord, SettingsRecord, SettledHow
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import Incarnation, NodeId, Revision
 
 

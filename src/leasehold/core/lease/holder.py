@@ -27,6 +27,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar, assert_never
 import msgspec
 
 from leasehold.core.words.messages import Grant, Renewal, Surrender
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import Incarnation, LineageHash, NodeId, RequestNumber, Revision, Sequence, Session, Term
 from leasehold.limits.lease import LEASE_DURATION_MAX_NS, RENEWALS_OUTSTANDING_MAX
 
@@ -110,10 +111,6 @@ class SessionEstablished(msgspec.Struct, frozen=True, kw_only=True):
     """A stream to the leader of `term` is open: renew on it at once."""
 
     term: Term
-
-
-class TimePassed(msgspec.Struct, frozen=True, kw_only=True):
-    """The deadline that the machine asked for may have come."""
 
 
 class SurrenderRequested(msgspec.Struct, frozen=True, kw_only=True):

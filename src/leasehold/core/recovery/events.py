@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import RequestNumber, Revision
 
 # ---------------------------------------------------------------- events
@@ -96,10 +97,6 @@ class Excluded(msgspec.Struct, frozen=True, kw_only=True):
     """A renewal was refused because its node is not a member, or has not applied what was required."""
 
     request: RequestNumber
-
-
-class TimePassed(msgspec.Struct, frozen=True, kw_only=True):
-    """It may be time to say again what was not answered."""
 
 
 class StreamBroken(msgspec.Struct, frozen=True, kw_only=True):

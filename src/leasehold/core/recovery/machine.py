@@ -48,9 +48,9 @@ from leasehold.core.recovery.events import (
     Stored,
     StreamBroken,
     TakeSnapshot,
-    TimePassed,
 )
 from leasehold.core.recovery.progress import Progress, Tally
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import RequestNumber, Revision
 from leasehold.limits.recovery import RECOVERY_ASK_AGAIN_NS
 

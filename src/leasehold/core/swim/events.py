@@ -5,6 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from leasehold.core.swim.messages import Datagram, Member, State
+from leasehold.core.words.time_passed import TimePassed
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,10 +17,6 @@ class DatagramReceived(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     datagram: Datagram
-
-
-class TimePassed(msgspec.Struct, frozen=True, kw_only=True):
-    """The deadline that the machine asked for may have come."""
 
 
 class LeaveRequested(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from leasehold.core.swim.events import (
     Started,
     SwimEffect,
     SwimEvent,
-    TimePassed,
 )
 from leasehold.core.swim.messages import (
     Ack,
@@ -38,6 +37,7 @@ from leasehold.core.swim.pages import pages
 from leasehold.core.swim.probing import Probing
 from leasehold.core.swim.roster import Roster, digest_of
 from leasehold.core.swim.suspicion import suspect
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.limits.swim import (
     SWIM_DEAD_KEPT_NS,
     SWIM_INCARNATION_MAX,

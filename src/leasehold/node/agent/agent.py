@@ -26,7 +26,6 @@ from leasehold.core.lease.holder import (
     SendSurrender,
     SessionEstablished,
     SurrenderRequested,
-    TimePassed,
 )
 from leasehold.core.membership.generations import generation_of
 from leasehold.core.membership.identity import Joined
@@ -57,6 +56,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import Allocated
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
 from leasehold.ids import Revision, Session, Term

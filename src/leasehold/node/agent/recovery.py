@@ -23,7 +23,6 @@ from leasehold.core.recovery.events import (
     SnapshotBegun,
     Stage,
     TakeSnapshot,
-    TimePassed,
 )
 from leasehold.core.recovery.machine import Recovery
 from leasehold.core.recovery.progress import in_words, segments_in_words
@@ -41,6 +40,7 @@ from leasehold.core.words.messages import (
     SnapshotPage,
     WatchFailed,
 )
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Unreachable
 from leasehold.ids import Revision, Session

@@ -1,1 +1,10 @@
-"""A node's directory while nothing is served: looked at, reset, adopted, exported."""
+"""A node's directory while it serves nothing.
+
+| question | module |
+| --- | --- |
+| looked at, checked, repaired | `standalone` |
+| reset | `reset`, `aside` |
+| a copy adopted | `adoption` |
+| a segment exported | `export` |
+| a large vault checked | `scrub` |
+"""

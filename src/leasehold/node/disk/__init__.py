@@ -1,1 +1,11 @@
-"""A node's segment files: read, written, compared with the catalog, and put right."""
+"""A node's segment files.
+
+| question | module |
+| --- | --- |
+| read and written | `segment_files` |
+| rows hidden from a batch | `masks` |
+| compared with the catalog | `comparison`, `findings` |
+| put right | `reconciler`, over `disk_port`, `fetch` |
+| deleted slowly | `pace`, `rests` |
+| full | `space` |
+"""

@@ -20,16 +20,10 @@ from leasehold.core.lease.grantor import (
     SettingsChanged,
     SurrenderReceived,
 )
-from leasehold.core.lease.holder import (
-    Applied,
-    Drained,
-    GrantReceived,
-    SessionEstablished,
-    SurrenderRequested,
-    TimePassed,
-)
+from leasehold.core.lease.holder import Applied, Drained, GrantReceived, SessionEstablished, SurrenderRequested
 from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import Incarnation, NodeId, Revision, Term
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.testing.leases.actors import (

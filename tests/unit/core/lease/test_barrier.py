@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.lease.barrier import Barrier, Fail, Pending, Proceed, Wait
+from leasehold.core.lease.barrier import Barrier, Fail, KeepWaiting, Pending, Proceed
 from leasehold.core.words.records import BarrierReceipt, SettledHow, SettledNode
 
 
@@ -23,14 +23,14 @@ def test_nobody_to_wait_for():
 
 def test_pending_waits_until_the_last_bound():
     one = barrier(3_000, 5_000)
-    assert one.judge(1_000) == Wait(pending=(1, 2), until_ns=5_000)
+    assert one.judge(1_000) == KeepWaiting(pending=(1, 2), until_ns=5_000)
     assert one.next_deadline_ns() == 3_000
-    assert one.judge(2_999) == Wait(pending=(1, 2), until_ns=5_000)
+    assert one.judge(2_999) == KeepWaiting(pending=(1, 2), until_ns=5_000)
 
 
 def test_pending_and_its_bound_passes_is_fenced_at_its_bound():
     one = barrier(3_000, 5_000)
-    assert one.judge(3_000) == Wait(pending=(2,), until_ns=5_000)
+    assert one.judge(3_000) == KeepWaiting(pending=(2,), until_ns=5_000)
     assert one.next_deadline_ns() == 5_000
     # However late the clock is read, the receipt says when it was settled.
     settled = (1, SettledHow.FENCED, 2_000), (2, SettledHow.FENCED, 4_000)
@@ -50,7 +50,7 @@ def test_bounds_settle_in_their_order():
 def test_pending_and_a_report_is_applied(applied):
     one = barrier(3_000, 5_000)
     one.reported(2, 20, applied, 1_200)
-    assert one.judge(1_300) == Wait(pending=(1,), until_ns=3_000)
+    assert one.judge(1_300) == KeepWaiting(pending=(1,), until_ns=3_000)
     one.reported(1, 10, applied, 1_500)
     settled = (2, SettledHow.APPLIED, 200), (1, SettledHow.APPLIED, 500)
     assert one.judge(1_500) == Proceed(receipt=receipt(*settled))
@@ -64,7 +64,7 @@ def test_pending_and_a_report_is_applied(applied):
 def test_reports_that_settle_nobody(node, incarnation, applied):
     one = barrier(3_000)
     one.reported(node, incarnation, applied, 1_200)
-    assert one.judge(1_200) == Wait(pending=(1,), until_ns=3_000)
+    assert one.judge(1_200) == KeepWaiting(pending=(1,), until_ns=3_000)
 
 
 @pytest.mark.parametrize("how", [SettledHow.FENCED, SettledHow.SURRENDERED, SettledHow.REMOVED])
@@ -72,7 +72,7 @@ def test_pending_and_a_closed_incarnation(how):
     one = barrier(3_000)
     one.closed(1, 9, how, 1_100)
     one.closed(2, 10, how, 1_100)
-    assert one.judge(1_100) == Wait(pending=(1,), until_ns=3_000)
+    assert one.judge(1_100) == KeepWaiting(pending=(1,), until_ns=3_000)
     one.closed(1, 10, how, 1_400)
     assert one.judge(1_400) == Proceed(receipt=receipt((1, how, 400)))
 
@@ -82,7 +82,7 @@ def test_settled_is_settled_for_good_and_once():
     one.reported(1, 10, 7, 1_100)
     one.closed(1, 10, SettledHow.SURRENDERED, 1_200)
     one.reported(1, 10, 9, 1_300)
-    assert one.judge(4_000) == Wait(pending=(2,), until_ns=5_000)
+    assert one.judge(4_000) == KeepWaiting(pending=(2,), until_ns=5_000)
     one.closed(2, 20, SettledHow.REMOVED, 4_000)
     settled = (1, SettledHow.APPLIED, 100), (2, SettledHow.REMOVED, 3_000)
     assert one.judge(4_000) == Proceed(receipt=receipt(*settled))
@@ -91,7 +91,7 @@ def test_settled_is_settled_for_good_and_once():
 def test_the_statements_own_timeout_comes_first():
     one = barrier(2_000, 5_000, give_up_ns=3_000)
     assert one.next_deadline_ns() == 2_000
-    assert one.judge(2_999) == Wait(pending=(2,), until_ns=5_000)
+    assert one.judge(2_999) == KeepWaiting(pending=(2,), until_ns=5_000)
     assert one.next_deadline_ns() == 3_000
     assert one.judge(3_000) == Fail(receipt=receipt((1, SettledHow.FENCED, 1_000)), pending=(2,))
 
@@ -104,12 +104,12 @@ def test_all_settled_at_the_timeout_proceeds():
 def test_a_barrier_that_waits_only_to_be_judged_is_due_at_once():
     one = barrier(3_000, give_up_ns=4_000)
     one.reported(1, 10, 7, 1_100)
-    assert one.waits() == Wait(pending=(), until_ns=1_000)
+    assert one.waits() == KeepWaiting(pending=(), until_ns=1_000)
     assert one.next_deadline_ns() == 1_000
 
 
 def test_looking_settles_nobody():
     one = barrier(3_000)
-    assert one.waits() == Wait(pending=(1,), until_ns=3_000)
+    assert one.waits() == KeepWaiting(pending=(1,), until_ns=3_000)
     one.reported(1, 10, 7, 3_500)
     assert one.judge(3_500) == Proceed(receipt=receipt((1, SettledHow.APPLIED, 2_500)))

@@ -13,8 +13,8 @@ from leasehold.core.lease.grantor import (
     RemovalCommitted,
     ReportVerdict,
 )
-from leasehold.core.lease.holder import TimePassed
 from leasehold.core.words.records import BarrierReceipt, SettledHow
+from leasehold.core.words.time_passed import TimePassed
 from tests.unit.core.grantor_words import (
     SEED_BOUND,
     both_settled,

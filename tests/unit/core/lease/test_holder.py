@@ -16,11 +16,11 @@ from leasehold.core.lease.holder import (
     SendSurrender,
     SessionEstablished,
     SurrenderRequested,
-    TimePassed,
     guard,
 )
 from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.messages import Grant, Renewal, Surrender
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import LineageHash
 from leasehold.limits.lease import RENEWALS_OUTSTANDING_MAX
 from leasehold.testing.leases.actors import LeaseCatalog

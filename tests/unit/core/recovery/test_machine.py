@@ -25,9 +25,9 @@ from leasehold.core.recovery.events import (
     Stored,
     StreamBroken,
     TakeSnapshot,
-    TimePassed,
 )
 from leasehold.core.recovery.machine import Recovery
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.limits.recovery import RECOVERY_ASK_AGAIN_NS, RECOVERY_LEFT_MAX_NS
 from leasehold.limits.units import SECOND_NS
 

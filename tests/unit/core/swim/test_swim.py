@@ -2,9 +2,10 @@
 
 import pytest
 
-from leasehold.core.swim.events import LeaveRequested, Started, TimePassed
+from leasehold.core.swim.events import LeaveRequested, Started
 from leasehold.core.swim.messages import Ack, MemberPage, Nack, News, Ping, PingRequest, State, Sync
 from leasehold.core.swim.suspicion import shortest_ns, suspect
+from leasehold.core.words.time_passed import TimePassed
 from leasehold.limits.swim import (
     SWIM_DEAD_KEPT_NS,
     SWIM_HEALTH_MAX,

@@ -6,7 +6,7 @@ carries its id, incarnation and session. The tag carries the version.
 
 from typing import TypeAlias
 
-from leasehold.core.words.messages.base import Base, ClientRequest, Failure
+from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Failure
 from leasehold.core.words.messages.clients import (
     AskOutcome,
     AskReceipts,
@@ -114,7 +114,7 @@ __all__ = [
     "AskStatus",
     "AskTable",
     "AskView",
-    "Base",
+    "BaseMessage",
     "BatchMark",
     "BucketPlaces",
     "BytesEnd",

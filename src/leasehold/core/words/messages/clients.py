@@ -1,11 +1,11 @@
 """What clients ask and hear."""
 
-from leasehold.core.words.messages.base import Base, ClientRequest
+from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import BarrierReceipt, Outcome, SettledNode, Waited
 from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, StatementId, Term
 
 
-class Login(Base, frozen=True, kw_only=True, tag="log-in/1"):
+class Login(BaseMessage, frozen=True, kw_only=True, tag="log-in/1"):
     """Asks for a token that says who one is."""
 
     cluster_id: ClusterId | None
@@ -13,21 +13,21 @@ class Login(Base, frozen=True, kw_only=True, tag="log-in/1"):
     password: str
 
 
-class LoggedIn(Base, frozen=True, kw_only=True, tag="logged-in/1"):
+class LoggedIn(BaseMessage, frozen=True, kw_only=True, tag="logged-in/1"):
     """The password was right. Nodes know the token from `revision` on."""
 
     token: LoginToken
     revision: Revision
 
 
-class LogOut(Base, frozen=True, kw_only=True, tag="log-out/1"):
+class LogOut(BaseMessage, frozen=True, kw_only=True, tag="log-out/1"):
     """Ends the login of this token, whose owner has done with it."""
 
     cluster_id: ClusterId | None
     token: LoginToken
 
 
-class LoggedOut(Base, frozen=True, kw_only=True, tag="logged-out/1"):
+class LoggedOut(BaseMessage, frozen=True, kw_only=True, tag="logged-out/1"):
     """Nodes that have applied `revision` take the token no more."""
 
     revision: Revision
@@ -50,7 +50,7 @@ class AskOutcome(ClientRequest, frozen=True, kw_only=True, tag="ask-outcome/1"):
     statement: StatementId
 
 
-class Receipt(Base, frozen=True, kw_only=True, tag="receipt/1"):
+class Receipt(BaseMessage, frozen=True, kw_only=True, tag="receipt/1"):
     """How a statement that changes something ended."""
 
     statement_id: StatementId
@@ -70,7 +70,7 @@ class Receipt(Base, frozen=True, kw_only=True, tag="receipt/1"):
     """What it waited for before `elapsed_ns` began; None for nothing."""
 
 
-class WaitingFor(Base, frozen=True, kw_only=True, tag="waiting-for/1"):
+class WaitingFor(BaseMessage, frozen=True, kw_only=True, tag="waiting-for/1"):
     """Progress of a statement: which nodes hold it up, and for how long at most."""
 
     statement_id: StatementId
@@ -78,7 +78,7 @@ class WaitingFor(Base, frozen=True, kw_only=True, tag="waiting-for/1"):
     at_most_ns: int
 
 
-class Rows(Base, frozen=True, kw_only=True, tag="rows/1"):
+class Rows(BaseMessage, frozen=True, kw_only=True, tag="rows/1"):
     """The answer to SHOW and DESCRIBE. Where `more` is set, further rows follow in the next message of the stream; who
     asked by a call has to ask by a stream instead."""
 
@@ -92,7 +92,7 @@ class AskStatus(ClientRequest, frozen=True, kw_only=True, tag="ask-status/1"):
     """Asks for the state of the cluster."""
 
 
-class NodeRecovery(Base, frozen=True, kw_only=True, tag="node-recovery/1"):
+class NodeRecovery(BaseMessage, frozen=True, kw_only=True, tag="node-recovery/1"):
     """How a process recovered, or how far it is; the fields are those of `RecoveryProgress`."""
 
     case: str
@@ -108,7 +108,7 @@ class NodeRecovery(Base, frozen=True, kw_only=True, tag="node-recovery/1"):
     left_ns: int | None
 
 
-class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
+class NodeStatus(BaseMessage, frozen=True, kw_only=True, tag="node-status/1"):
     """`state` is one of ACTIVE, RECOVERING, FENCED, DOWN."""
 
     id: NodeId
@@ -135,21 +135,21 @@ class NodeStatus(Base, frozen=True, kw_only=True, tag="node-status/1"):
     heard of it. A hint, by which nothing is decided."""
 
 
-class Silence(Base, frozen=True, kw_only=True, tag="silence/1"):
+class Silence(BaseMessage, frozen=True, kw_only=True, tag="silence/1"):
     """How long ago the leader has last heard of a node whose session is open."""
 
     node: NodeId
     silent_ns: int
 
 
-class Lacked(Base, frozen=True, kw_only=True, tag="lacked/1"):
+class Lacked(BaseMessage, frozen=True, kw_only=True, tag="lacked/1"):
     """How many segments a node alone should hold, and has no file of; they count as lost."""
 
     node: NodeId
     segments: int
 
 
-class SessionEnd(Base, frozen=True, kw_only=True, tag="session-end/1"):
+class SessionEnd(BaseMessage, frozen=True, kw_only=True, tag="session-end/1"):
     """How the last session of a node ended that has none now, as the leader saw it, and how long ago.
 
     | `how` | the leader saw | the node's process |
@@ -166,7 +166,7 @@ class SessionEnd(Base, frozen=True, kw_only=True, tag="session-end/1"):
     ago_ns: int
 
 
-class ClusterStatus(Base, frozen=True, kw_only=True, tag="cluster-status/1"):
+class ClusterStatus(BaseMessage, frozen=True, kw_only=True, tag="cluster-status/1"):
     """The state of the cluster as its leader sees it."""
 
     cluster_id: ClusterId
@@ -199,7 +199,7 @@ class AskReceipts(ClientRequest, frozen=True, kw_only=True, tag="ask-receipts/1"
     limit: int
 
 
-class KnownBarrier(Base, frozen=True, kw_only=True, tag="known-barrier/1"):
+class KnownBarrier(BaseMessage, frozen=True, kw_only=True, tag="known-barrier/1"):
     """A statement's barrier, for the audit."""
 
     order: int
@@ -207,7 +207,7 @@ class KnownBarrier(Base, frozen=True, kw_only=True, tag="known-barrier/1"):
     barrier: BarrierReceipt
 
 
-class Receipts(Base, frozen=True, kw_only=True, tag="receipts/1"):
+class Receipts(BaseMessage, frozen=True, kw_only=True, tag="receipts/1"):
     """A page of barriers; ask again from `next_after` unless it is None."""
 
     barriers: tuple[KnownBarrier, ...]
@@ -228,7 +228,7 @@ class RemoveNode(ClientRequest, frozen=True, kw_only=True, tag="remove-node/1"):
     """Which one it is, where the name was looked up before: it may have another owner by now."""
 
 
-class NodeRemoved(Base, frozen=True, kw_only=True, tag="node-removed/1"):
+class NodeRemoved(BaseMessage, frozen=True, kw_only=True, tag="node-removed/1"):
     """It is a tombstone from `revision` on. `buckets` of it get another replica, `lost` segments have no holder."""
 
     node: NodeId

@@ -1,6 +1,6 @@
 """Tables, write transactions and plans of scans."""
 
-from leasehold.core.words.messages.base import Base, ClientRequest
+from leasehold.core.words.messages.base import BaseMessage, ClientRequest
 from leasehold.core.words.records import ColumnStatistics, Field, SegmentRecord, TransactionState, ViewColumn
 from leasehold.ids import (
     BucketNumber,
@@ -31,7 +31,7 @@ class AskView(ClientRequest, frozen=True, kw_only=True, tag="ask-view/1"):
     name: str
 
 
-class ViewFacts(Base, frozen=True, kw_only=True, tag="view-facts/1"):
+class ViewFacts(BaseMessage, frozen=True, kw_only=True, tag="view-facts/1"):
     """A view as a client needs it to read it: `views` are all that it reads and last itself, each made from those
     before it and from `tables`."""
 
@@ -41,14 +41,14 @@ class ViewFacts(Base, frozen=True, kw_only=True, tag="view-facts/1"):
     tables: tuple["TableNeeded", ...]
 
 
-class TableNeeded(Base, frozen=True, kw_only=True, tag="table-needed/1"):
+class TableNeeded(BaseMessage, frozen=True, kw_only=True, tag="table-needed/1"):
     """A table that views read, and which of its columns: at least one."""
 
     name: str
     columns: tuple[str, ...]
 
 
-class ViewBody(Base, frozen=True, kw_only=True, tag="view-body/1"):
+class ViewBody(BaseMessage, frozen=True, kw_only=True, tag="view-body/1"):
     """One view; `body` is one SELECT, every name in it qualified. `columns` name what it selects, in order."""
 
     view: ObjectId
@@ -57,7 +57,7 @@ class ViewBody(Base, frozen=True, kw_only=True, tag="view-body/1"):
     columns: tuple[ViewColumn, ...]
 
 
-class Place(Base, frozen=True, kw_only=True, tag="place/1"):
+class Place(BaseMessage, frozen=True, kw_only=True, tag="place/1"):
     """Where a node serves Flight."""
 
     node: NodeId
@@ -66,14 +66,14 @@ class Place(Base, frozen=True, kw_only=True, tag="place/1"):
     incarnation: Incarnation
 
 
-class BucketPlaces(Base, frozen=True, kw_only=True, tag="bucket-places/1"):
+class BucketPlaces(BaseMessage, frozen=True, kw_only=True, tag="bucket-places/1"):
     """The replicas of a bucket, those in sync first."""
 
     bucket: BucketNumber
     replicas: tuple[NodeId, ...]
 
 
-class TableFacts(Base, frozen=True, kw_only=True, tag="table-facts/1"):
+class TableFacts(BaseMessage, frozen=True, kw_only=True, tag="table-facts/1"):
     """A table as a client needs it to read or write."""
 
     cluster_id: ClusterId
@@ -102,7 +102,7 @@ class OpenTransaction(ClientRequest, frozen=True, kw_only=True, tag="open-transa
     """Of the text of an INSERT, which its id stands for; empty for other appends."""
 
 
-class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1"):
+class TransactionFacts(BaseMessage, frozen=True, kw_only=True, tag="transaction-facts/1"):
     """A write transaction's state; `revision` is the commit's where COMMITTED."""
 
     transaction: TransactionId
@@ -113,7 +113,7 @@ class TransactionFacts(Base, frozen=True, kw_only=True, tag="transaction-facts/1
     """Of a commit: how many of its segments are on fewer nodes than their table wants, as of the answer."""
 
 
-class SegmentHolder(Base, frozen=True, kw_only=True, tag="holder/1"):
+class SegmentHolder(BaseMessage, frozen=True, kw_only=True, tag="holder/1"):
     """A node that has a segment on disk, synced."""
 
     node: NodeId
@@ -122,7 +122,7 @@ class SegmentHolder(Base, frozen=True, kw_only=True, tag="holder/1"):
     """Proves to the leader that this node says so (`core.data.seals`)."""
 
 
-class StagedSegment(Base, frozen=True, kw_only=True, tag="staged-segment/1"):
+class StagedSegment(BaseMessage, frozen=True, kw_only=True, tag="staged-segment/1"):
     """What a node answers to a write: the file as it lies on every holder."""
 
     id: SegmentId
@@ -150,7 +150,7 @@ class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-tr
     """With `replaces` and without `segments`: these are lost, no node holds them, and their rows are given up."""
 
 
-class Replaced(Base, frozen=True, kw_only=True, tag="replaced/1"):
+class Replaced(BaseMessage, frozen=True, kw_only=True, tag="replaced/1"):
     """A segment that a rewrite replaces."""
 
     bucket: BucketNumber
@@ -164,7 +164,7 @@ class AbortTransaction(ClientRequest, frozen=True, kw_only=True, tag="abort-tran
     transaction: TransactionId
 
 
-class Cutoff(Base, frozen=True, kw_only=True, tag="cutoff/1"):
+class Cutoff(BaseMessage, frozen=True, kw_only=True, tag="cutoff/1"):
     """Which rows of a table are gone for all of one query: what DELETEs up to number `deletes` take, and what lies
     before `earliest_us`. As of `revision`."""
 
@@ -206,7 +206,7 @@ class PlanQuery(ClientRequest, frozen=True, kw_only=True, tag="plan-query/1"):
     names: tuple[str, ...]
 
 
-class QueryPlan(Base, frozen=True, kw_only=True, tag="query-plan/1"):
+class QueryPlan(BaseMessage, frozen=True, kw_only=True, tag="query-plan/1"):
     """What a SELECT reads, all at one `revision`.
 
     `plans` are the tables, with all columns: those that the SELECT names and those that its views read. Of the latter
@@ -219,7 +219,7 @@ class QueryPlan(Base, frozen=True, kw_only=True, tag="query-plan/1"):
     needed: tuple[TableNeeded, ...]
 
 
-class ScanPlan(Base, frozen=True, kw_only=True, tag="scan-plan/1"):
+class ScanPlan(BaseMessage, frozen=True, kw_only=True, tag="scan-plan/1"):
     """What to read, and from where: any holder with a lease will do."""
 
     facts: TableFacts

@@ -1,6 +1,6 @@
 """Tickets and batch marks on Flight."""
 
-from leasehold.core.words.messages.base import Base
+from leasehold.core.words.messages.base import BaseMessage
 from leasehold.core.words.messages.data import Cutoff, StagedSegment
 from leasehold.core.words.records import Field
 from leasehold.ids import (
@@ -21,7 +21,7 @@ from leasehold.ids import (
 )
 
 
-class WriteTicket(Base, frozen=True, kw_only=True, tag="write-ticket/1"):
+class WriteTicket(BaseMessage, frozen=True, kw_only=True, tag="write-ticket/1"):
     """Descriptor of a DoPut by a client: rows of one bucket, for one new segment.
 
     Its generation is that of the transaction: the leader held it against the facts of the writer when it was opened.
@@ -37,7 +37,7 @@ class WriteTicket(Base, frozen=True, kw_only=True, tag="write-ticket/1"):
     login: LoginToken | None = None
 
 
-class ForwardTicket(Base, frozen=True, kw_only=True, tag="forward-ticket/1"):
+class ForwardTicket(BaseMessage, frozen=True, kw_only=True, tag="forward-ticket/1"):
     """Descriptor of a DoPut by the node that encodes: the segment's bytes as they are on its disk. `session` proves
     that it is that node, its incarnation that it is of this generation: each one raises them."""
 
@@ -51,11 +51,11 @@ class ForwardTicket(Base, frozen=True, kw_only=True, tag="forward-ticket/1"):
     session: Session | None = None
 
 
-class ForwardAdmitted(Base, frozen=True, kw_only=True, tag="forward-admitted/1"):
+class ForwardAdmitted(BaseMessage, frozen=True, kw_only=True, tag="forward-admitted/1"):
     """The first answer to a ForwardTicket: the peer takes the file. `SegmentStored` follows once it is synced."""
 
 
-class SegmentStored(Base, frozen=True, kw_only=True, tag="stored/1"):
+class SegmentStored(BaseMessage, frozen=True, kw_only=True, tag="stored/1"):
     """The answer of a replica that wrote forwarded bytes."""
 
     node: NodeId
@@ -66,13 +66,13 @@ class SegmentStored(Base, frozen=True, kw_only=True, tag="stored/1"):
     """Of this replica, under what the sender said of the segment (`core.data.seals`)."""
 
 
-class RowsEnd(Base, frozen=True, kw_only=True, tag="rows-end/1"):
+class RowsEnd(BaseMessage, frozen=True, kw_only=True, tag="rows-end/1"):
     """Ends a client's DoPut: a stream that ends without it was cut off, and its rows are thrown away."""
 
     rows: int
 
 
-class BytesEnd(Base, frozen=True, kw_only=True, tag="bytes-end/1"):
+class BytesEnd(BaseMessage, frozen=True, kw_only=True, tag="bytes-end/1"):
     """Ends a node's DoPut in the same way: what the file must be."""
 
     size_bytes: int
@@ -81,7 +81,7 @@ class BytesEnd(Base, frozen=True, kw_only=True, tag="bytes-end/1"):
     """What the sender will answer to its client, for the peer to seal; no holders are named yet."""
 
 
-class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):
+class ReadTicket(BaseMessage, frozen=True, kw_only=True, tag="read-ticket/1"):
     """Ticket of a DoGet: one segment of a table from a row on, projected on `fields`.
 
     `revision` is the newest the client has seen: the node waits for it, within a bound.
@@ -105,7 +105,7 @@ class ReadTicket(Base, frozen=True, kw_only=True, tag="read-ticket/1"):
     """Which rows are gone for the whole query; without one, those that the view of each batch hides."""
 
 
-class FetchTicket(Base, frozen=True, kw_only=True, tag="fetch-ticket/1"):
+class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):
     """Ticket of a DoGet by a node: the bytes of a segment. `session` proves that it is that node."""
 
     cluster_id: ClusterId
@@ -116,7 +116,7 @@ class FetchTicket(Base, frozen=True, kw_only=True, tag="fetch-ticket/1"):
     session: Session | None = None
 
 
-class FlightCaller(Base, frozen=True, kw_only=True, tag="flight-caller/1"):
+class FlightCaller(BaseMessage, frozen=True, kw_only=True, tag="flight-caller/1"):
     """Who makes a call, in its header: a user by the login, a node by its session."""
 
     login: LoginToken | None = None
@@ -124,7 +124,7 @@ class FlightCaller(Base, frozen=True, kw_only=True, tag="flight-caller/1"):
     session: Session | None = None
 
 
-class BatchMark(Base, frozen=True, kw_only=True, tag="batch-mark/1"):
+class BatchMark(BaseMessage, frozen=True, kw_only=True, tag="batch-mark/1"):
     """Travels with each batch: the first row after it, and the lease it was released under."""
 
     next_row: int

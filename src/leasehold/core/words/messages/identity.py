@@ -1,15 +1,15 @@
 """Identity and admission (docs/design.md, "Identity")."""
 
-from leasehold.core.words.messages.base import Base
+from leasehold.core.words.messages.base import BaseMessage
 from leasehold.core.words.operations import Change
 from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, Revision, Session, Term, Token
 
 
-class WhoAreYou(Base, frozen=True, kw_only=True, tag="who-are-you/1"):
+class WhoAreYou(BaseMessage, frozen=True, kw_only=True, tag="who-are-you/1"):
     """Asks a coordinator which cluster it serves."""
 
 
-class ClusterFacts(Base, frozen=True, kw_only=True, tag="cluster-facts/1"):
+class ClusterFacts(BaseMessage, frozen=True, kw_only=True, tag="cluster-facts/1"):
     """What a coordinator serves; `leader` says whether it leads."""
 
     cluster_id: ClusterId
@@ -18,7 +18,7 @@ class ClusterFacts(Base, frozen=True, kw_only=True, tag="cluster-facts/1"):
     leader: bool
 
 
-class ChallengeCoordinator(Base, frozen=True, kw_only=True, tag="challenge-coordinator/1"):
+class ChallengeCoordinator(BaseMessage, frozen=True, kw_only=True, tag="challenge-coordinator/1"):
     """Asks a coordinator to prove that it is of this cluster and is meant to be reached at `address`."""
 
     cluster_id: ClusterId
@@ -26,19 +26,19 @@ class ChallengeCoordinator(Base, frozen=True, kw_only=True, tag="challenge-coord
     nonce: Nonce
 
 
-class CoordinatorProof(Base, frozen=True, kw_only=True, tag="coordinator-proof/1"):
+class CoordinatorProof(BaseMessage, frozen=True, kw_only=True, tag="coordinator-proof/1"):
     """The answer to a challenge: its HMAC (`core.membership.proofs`)."""
 
     proof: bytes
 
 
-class Initialise(Base, frozen=True, kw_only=True, tag="initialise/1"):
+class Initialise(BaseMessage, frozen=True, kw_only=True, tag="initialise/1"):
     """Gives a new meta storage its cluster id, once; a second one is refused."""
 
     cluster_id: ClusterId
 
 
-class Allocate(Base, frozen=True, kw_only=True, tag="allocate/1"):
+class Allocate(BaseMessage, frozen=True, kw_only=True, tag="allocate/1"):
     """Asks for an id; the token makes it idempotent."""
 
     cluster_id: ClusterId
@@ -50,13 +50,13 @@ class Allocate(Base, frozen=True, kw_only=True, tag="allocate/1"):
     session."""
 
 
-class AllocateAnswer(Base, frozen=True, kw_only=True, tag="allocate-answer/1"):
+class AllocateAnswer(BaseMessage, frozen=True, kw_only=True, tag="allocate-answer/1"):
     """The id that belongs to the token for ever."""
 
     node: NodeId
 
 
-class Join(Base, frozen=True, kw_only=True, tag="join/1"):
+class Join(BaseMessage, frozen=True, kw_only=True, tag="join/1"):
     """Asks to be let in as the next incarnation. `finished` is the nonce of the attempt that led to `previous`."""
 
     cluster_id: ClusterId
@@ -79,7 +79,7 @@ class Join(Base, frozen=True, kw_only=True, tag="join/1"):
     proof: bytes | None = None
 
 
-class JoinAnswer(Base, frozen=True, kw_only=True, tag="join-answer/1"):
+class JoinAnswer(BaseMessage, frozen=True, kw_only=True, tag="join-answer/1"):
     """Admitted: write the incarnation durably before anything is sent under it."""
 
     incarnation: Incarnation
@@ -90,13 +90,13 @@ class JoinAnswer(Base, frozen=True, kw_only=True, tag="join-answer/1"):
     """The version to speak."""
 
 
-class JoinWait(Base, frozen=True, kw_only=True, tag="join-wait/1"):
+class JoinWait(BaseMessage, frozen=True, kw_only=True, tag="join-wait/1"):
     """The lease of the previous incarnation has not ended; ask again, same nonce, after this long."""
 
     wait_ns: int
 
 
-class AskIncarnation(Base, frozen=True, kw_only=True, tag="ask-incarnation/1"):
+class AskIncarnation(BaseMessage, frozen=True, kw_only=True, tag="ask-incarnation/1"):
     """Whoever shows the token of a node asks for its newest incarnation, to adopt a directory that is an older copy."""
 
     cluster_id: ClusterId
@@ -105,14 +105,14 @@ class AskIncarnation(Base, frozen=True, kw_only=True, tag="ask-incarnation/1"):
     proof: bytes | None = None
 
 
-class NewestIncarnation(Base, frozen=True, kw_only=True, tag="newest-incarnation/1"):
+class NewestIncarnation(BaseMessage, frozen=True, kw_only=True, tag="newest-incarnation/1"):
     """No process of the node lives: a directory that takes this incarnation may join as the next one."""
 
     incarnation: Incarnation
     name: str
 
 
-class AskSnapshot(Base, frozen=True, kw_only=True, tag="ask-snapshot/1"):
+class AskSnapshot(BaseMessage, frozen=True, kw_only=True, tag="ask-snapshot/1"):
     """Asks for all of the watched range at one revision, in pages; the revisions after it are held meanwhile.
 
     The answer is a stream: `SnapshotBegin`, pages in key order, `SnapshotEnd`.
@@ -124,20 +124,20 @@ class AskSnapshot(Base, frozen=True, kw_only=True, tag="ask-snapshot/1"):
     session: Session
 
 
-class SnapshotBegin(Base, frozen=True, kw_only=True, tag="snapshot-begin/1"):
+class SnapshotBegin(BaseMessage, frozen=True, kw_only=True, tag="snapshot-begin/1"):
     """Which revision it shows, and about how many keys there will be."""
 
     revision: Revision
     keys: int
 
 
-class SnapshotPage(Base, frozen=True, kw_only=True, tag="snapshot-page/1"):
+class SnapshotPage(BaseMessage, frozen=True, kw_only=True, tag="snapshot-page/1"):
     """The next keys and their values; at most about SNAPSHOT_PAGE_BYTES_MAX."""
 
     items: tuple[Change, ...]
 
 
-class SnapshotEnd(Base, frozen=True, kw_only=True, tag="snapshot-end/1"):
+class SnapshotEnd(BaseMessage, frozen=True, kw_only=True, tag="snapshot-end/1"):
     """The history hash at the revision; how many keys there were, and the XOR of their hashes (`core.words.digest`)."""
 
     revision: Revision

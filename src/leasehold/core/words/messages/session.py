@@ -1,6 +1,6 @@
 """A node's session stream."""
 
-from leasehold.core.words.messages.base import Base
+from leasehold.core.words.messages.base import BaseMessage
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.ids import (
     FIRST_GENERATION,
@@ -20,7 +20,7 @@ from leasehold.ids import (
 )
 
 
-class OpenSession(Base, frozen=True, kw_only=True, tag="open-session/1"):
+class OpenSession(BaseMessage, frozen=True, kw_only=True, tag="open-session/1"):
     """First message of a stream: who speaks, and where its watch begins."""
 
     cluster_id: ClusterId
@@ -34,7 +34,7 @@ class OpenSession(Base, frozen=True, kw_only=True, tag="open-session/1"):
     """By which the leader checks what this process has sealed (`core.data.seals`); a secret."""
 
 
-class SessionOpened(Base, frozen=True, kw_only=True, tag="session-opened/1"):
+class SessionOpened(BaseMessage, frozen=True, kw_only=True, tag="session-opened/1"):
     """The answer to it: the leader's term, how often to renew, and LM, read after the watch began."""
 
     term: Term
@@ -49,7 +49,7 @@ class SessionOpened(Base, frozen=True, kw_only=True, tag="session-opened/1"):
     """Whether this incarnation is in the logical topology still."""
 
 
-class Renewal(Base, frozen=True, kw_only=True, tag="renewal/1"):
+class Renewal(BaseMessage, frozen=True, kw_only=True, tag="renewal/1"):
     """The holder asks for its lease; `applied` is published in its view already."""
 
     node: NodeId
@@ -62,7 +62,7 @@ class Renewal(Base, frozen=True, kw_only=True, tag="renewal/1"):
     """The node's disk takes no writes now; for people, nothing is decided by it."""
 
 
-class Grant(Base, frozen=True, kw_only=True, tag="grant/1"):
+class Grant(BaseMessage, frozen=True, kw_only=True, tag="grant/1"):
     """Permission to serve for `duration_ns` from the local instant at which `request` was stamped."""
 
     request: RequestNumber
@@ -72,7 +72,7 @@ class Grant(Base, frozen=True, kw_only=True, tag="grant/1"):
     floor: Revision
 
 
-class RenewalRefused(Base, frozen=True, kw_only=True, tag="renewal-refused/1"):
+class RenewalRefused(BaseMessage, frozen=True, kw_only=True, tag="renewal-refused/1"):
     """No grant; BEHIND and NOT_LEADER may pass, every other code ends the process that asked."""
 
     request: RequestNumber
@@ -80,20 +80,20 @@ class RenewalRefused(Base, frozen=True, kw_only=True, tag="renewal-refused/1"):
     text: str
 
 
-class Watched(Base, frozen=True, kw_only=True, tag="watched/1"):
+class Watched(BaseMessage, frozen=True, kw_only=True, tag="watched/1"):
     """A whole revision of the watched range."""
 
     batch: RevisionChanges
 
 
-class WatchFailed(Base, frozen=True, kw_only=True, tag="watch-failed/1"):
+class WatchFailed(BaseMessage, frozen=True, kw_only=True, tag="watch-failed/1"):
     """The watch can't go on: the revision asked for is compacted or lies in the future."""
 
     code: str
     minimum: Revision
 
 
-class Surrender(Base, frozen=True, kw_only=True, tag="surrender/1"):
+class Surrender(BaseMessage, frozen=True, kw_only=True, tag="surrender/1"):
     """The last message of an incarnation: it serves nothing any more."""
 
     node: NodeId
@@ -101,11 +101,11 @@ class Surrender(Base, frozen=True, kw_only=True, tag="surrender/1"):
     session: Session
 
 
-class SurrenderAccepted(Base, frozen=True, kw_only=True, tag="surrender-accepted/1"):
+class SurrenderAccepted(BaseMessage, frozen=True, kw_only=True, tag="surrender-accepted/1"):
     """The incarnation is closed."""
 
 
-class SegmentsHeld(Base, frozen=True, kw_only=True, tag="segments-held/1"):
+class SegmentsHeld(BaseMessage, frozen=True, kw_only=True, tag="segments-held/1"):
     """A node has fetched and verified these segments of a bucket, durably."""
 
     node: NodeId
@@ -116,7 +116,7 @@ class SegmentsHeld(Base, frozen=True, kw_only=True, tag="segments-held/1"):
     segments: tuple[SegmentId, ...]
 
 
-class TableCleaned(Base, frozen=True, kw_only=True, tag="table-cleaned/1"):
+class TableCleaned(BaseMessage, frozen=True, kw_only=True, tag="table-cleaned/1"):
     """A node holds no file of a dropped table any more."""
 
     node: NodeId
@@ -125,7 +125,7 @@ class TableCleaned(Base, frozen=True, kw_only=True, tag="table-cleaned/1"):
     table: ObjectId
 
 
-class RecoveryFinished(Base, frozen=True, kw_only=True, tag="recovery-finished/1"):
+class RecoveryFinished(BaseMessage, frozen=True, kw_only=True, tag="recovery-finished/1"):
     """A node's vault holds `applied`, which lies at most `catch_up_difference` behind the newest it has heard of."""
 
     node: NodeId
@@ -134,20 +134,20 @@ class RecoveryFinished(Base, frozen=True, kw_only=True, tag="recovery-finished/1
     applied: Revision
 
 
-class RecoveryAccepted(Base, frozen=True, kw_only=True, tag="recovery-accepted/1"):
+class RecoveryAccepted(BaseMessage, frozen=True, kw_only=True, tag="recovery-accepted/1"):
     """The node is in the logical topology; it gets a lease once it has applied `required`."""
 
     required: Revision
 
 
-class RecoveryBehind(Base, frozen=True, kw_only=True, tag="recovery-behind/1"):
+class RecoveryBehind(BaseMessage, frozen=True, kw_only=True, tag="recovery-behind/1"):
     """Too far behind `latest` still: replay on, and say so again."""
 
     latest: Revision
     catch_up_difference: int
 
 
-class RecoveryProgress(Base, frozen=True, kw_only=True, tag="recovery-progress/1"):
+class RecoveryProgress(BaseMessage, frozen=True, kw_only=True, tag="recovery-progress/1"):
     """How far a node's recovery is, for people. Counts are of this process; `left_ns` is a guess, None without one."""
 
     node: NodeId
@@ -168,7 +168,7 @@ class RecoveryProgress(Base, frozen=True, kw_only=True, tag="recovery-progress/1
     left_ns: int | None = None
 
 
-class SegmentsMissing(Base, frozen=True, kw_only=True, tag="segments-missing/1"):
+class SegmentsMissing(BaseMessage, frozen=True, kw_only=True, tag="segments-missing/1"):
     """The manifest names this node as a holder of these segments of a bucket, and it does not hold them (I7)."""
 
     node: NodeId
