@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.lease.barrier import Fail, Wait
+from leasehold.core.lease.barrier import Fail, KeepWaiting
 from leasehold.core.lease.grantor import (
     AcceptSurrender,
     BarrierRequested,
@@ -37,11 +37,11 @@ def test_a_barrier_raises_the_floor_and_waits_for_reports():
     both_settled(leader, 2_000)
     assert leader.step(BarrierRequested(number=1, revision=8), 2_100) == ()
     assert leader.floor == 8
-    assert leader.verdict(1, 2_100) == Wait(pending=(1, 2), until_ns=5_500)
+    assert leader.verdict(1, 2_100) == KeepWaiting(pending=(1, 2), until_ns=5_500)
     assert leader.next_deadline_ns() == 5_500
     assert leader.step(renewal(request=2), 2_200) == (refused("BEHIND", "applied 7, the floor is 8", request=2),)
     assert leader.step(renewal(request=3, applied=8), 2_300) == (granted(3, request=3, floor=8),)
-    assert leader.verdict(1, 2_300) == Wait(pending=(2,), until_ns=5_500)
+    assert leader.verdict(1, 2_300) == KeepWaiting(pending=(2,), until_ns=5_500)
     verdict = proceeded(1, 8, (1, SettledHow.APPLIED, 200), (2, SettledHow.APPLIED, 300), sequence=2)
     assert leader.step(other(applied=8), 2_400) == (granted(4, node=2, floor=8), verdict)
     assert leader.next_deadline_ns() is None
@@ -55,8 +55,8 @@ def test_barriers_run_side_by_side_on_frozen_bounds():
     # Too far behind for a grant, far enough for the older barrier.
     answer = refused("BEHIND", "applied 8, the floor is 9", request=2)
     assert leader.step(renewal(request=2, applied=8), 4_000) == (answer,)
-    assert leader.verdict(1, 4_000) == Wait(pending=(2,), until_ns=5_500)
-    assert leader.verdict(2, 4_000) == Wait(pending=(1, 2), until_ns=5_500)
+    assert leader.verdict(1, 4_000) == KeepWaiting(pending=(2,), until_ns=5_500)
+    assert leader.verdict(2, 4_000) == KeepWaiting(pending=(1, 2), until_ns=5_500)
     assert leader.step(other(request=2, applied=9), 4_100) == (
         granted(3, node=2, request=2, floor=9),
         proceeded(1, 8, (1, SettledHow.APPLIED, 1_900), (2, SettledHow.APPLIED, 2_000), sequence=2),
@@ -113,14 +113,14 @@ def test_an_older_incarnation_settles_nobody():
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     for event in (renewal(incarnation=2, applied=8), renewal(session="s9", applied=8), surrender(incarnation=2)):
         leader.step(event, 2_100)
-        assert leader.verdict(1, 2_100) == Wait(pending=(1,), until_ns=SEED_BOUND)
+        assert leader.verdict(1, 2_100) == KeepWaiting(pending=(1,), until_ns=SEED_BOUND)
 
 
 def test_whoever_joins_later_is_not_waited_for_and_needs_the_floor():
     leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     leader.step(IncarnationJoined(node=9, incarnation=1, session_hash=b"s1"), 2_100)
-    assert leader.verdict(1, 2_100) == Wait(pending=(1,), until_ns=SEED_BOUND)
+    assert leader.verdict(1, 2_100) == KeepWaiting(pending=(1,), until_ns=SEED_BOUND)
     leader.step(MemberEntered(node=9, incarnation=1, required=7), 2_150)
     answer = leader.step(renewal(node=9, incarnation=1, session="s1"), 2_200)
     assert answer == (refused("BEHIND", "applied 7, the floor is 8", node=9),)
@@ -199,5 +199,5 @@ def test_an_ended_leadership_lets_no_barrier_proceed_and_asks_for_no_timer(event
     effects = leader.step(event, SEED_BOUND)
     assert effects == ((AcceptSurrender(node=1),) if event == surrender() else ())
     assert leader.next_deadline_ns() is None
-    assert isinstance(leader.verdict(1, SEED_BOUND + 1), Wait)
+    assert isinstance(leader.verdict(1, SEED_BOUND + 1), KeepWaiting)
     assert leader.step(TimePassed(), 10**9) == ()
