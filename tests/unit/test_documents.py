@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +17,12 @@ from tests.documents import PAGES, ROOT, rows, section
 
 SOURCE = ROOT / "src/leasehold"
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
-FILE = re.compile(r"`((?:[\w.-]+/)+\w+\.py)`")
+FILE = re.compile(r"`((?:[\w.-]+/)+\w+\.py|(?:core|coordinator|node|tests)(?:/[a-z_]+)+/?)`")
 NAMES = re.compile(r"\]\(([^)]+\.py)\): (`[\w.]+`(?:,\s`[\w.]+`)*)")
 CODE_LINK = re.compile(r"\[`([^`]+\.py)`\]\(([^)]+\.py)\)")
 DESIGN = re.compile(r'docs/design\.md, "([^"]+)"')
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-FAULT = re.compile(r'\(\s*\d[\d.]*,\s*"([a-z ]+)"')
+FAULT = re.compile(r'\(\s*\d[\d.]*,\s+"([a-z ]+)"')
 SQL_PAGE = "docs/sql.md"
 DECIDING = [
     *("catalog/catalog.py", "catalog/plan.py", "ddl/procedure.py", "ddl/receipts.py", "ddl/settings.py"),
@@ -46,13 +47,13 @@ def code() -> Iterator[Path]:
         yield from (ROOT / folder).rglob("*.py")
 
 
-def test_named_files_exist() -> None:
+def test_named_files_and_folders_exist() -> None:
     """`core/words/codec.py` is a path below the package, the tests, the checkout or the text's own folder."""
     named = [(text, name) for text in [*PAGES, *code()] for name in FILE.findall(text.read_text())]
     missing = [
         f"{text.relative_to(ROOT)} names {name}"
         for text, name in named
-        if not any((top / name).is_file() for top in (SOURCE, ROOT / "tests", ROOT, text.parent))
+        if not any((top / name).exists() for top in (SOURCE, ROOT / "tests", ROOT, text.parent))
     ]
     assert missing == []
     assert len(named) > 100
@@ -81,6 +82,16 @@ def test_sections_of_the_design_that_the_code_cites_exist() -> None:
     cited = {name for path in code() for name in DESIGN.findall(path.read_text())}
     assert cited <= headings
     assert len(cited) > 5
+
+
+def test_the_layers_and_the_folders_of_the_core_are_told() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contract = next(one for one in settings["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
+    text = section("docs/design.md", "Layers")
+    drawn = [re.split("  +", line)[0] for line in text.split("```")[1].strip().splitlines()]
+    assert drawn == contract["layers"]
+    folders = {row[0].strip("`") for row in rows(text)[1:]}
+    assert folders == {f"core/{path.parent.name}/" for path in (SOURCE / "core").glob("*/__init__.py")}
 
 
 def test_the_states_are_those_of_the_code() -> None:
