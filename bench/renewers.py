@@ -53,7 +53,8 @@ from leasehold.limits.messages import PROTOCOL_VERSION
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.rpc import SESSION, GrpcConnection
+from leasehold.wire.rpc import SESSION
+from leasehold.wire.rpc_client import GrpcConnection
 
 JOINING_AT_ONCE = 64
 WINDOW = 16 * 1024 * 1024

@@ -30,7 +30,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.flight import BYTES_SCHEMA, calling, reader_to, ticket, within
-from leasehold.wire.rpc import GrpcTransport
+from leasehold.wire.rpc_client import GrpcTransport
 from tests.attacks.ground import ROOT, TABLE, Ground
 from tests.e2e.nodes import Node, identity
 

@@ -15,7 +15,8 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
 from leasehold.wire.ports import Connection, Duplex, Service, Transport
-from leasehold.wire.rpc import GrpcTransport, serve
+from leasehold.wire.rpc import serve
+from leasehold.wire.rpc_client import GrpcTransport
 
 SOON_NS = 10 * SECOND_NS
 

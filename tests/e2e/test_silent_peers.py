@@ -33,7 +33,7 @@ from leasehold.node.disk.fetch import fetch_segment
 from leasehold.node.serving.peers import FlightPeers
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
-from leasehold.wire.rpc import GrpcTransport
+from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.steps import ThreadRuntime, run
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, rows
 

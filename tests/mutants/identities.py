@@ -252,7 +252,7 @@ MUTANTS = (
         edits=(
             Edit("Coordinator._lead", "self._end_answers()", ""),
             Edit("Agent._follow", "opened.term < self._holder.term", "False"),
-            Edit("Agent._on_refused", "refused.code == ErrorCode.NOT_LEADER", "False"),
+            Edit("raise_unless_temporary", "refused.code == ErrorCode.NOT_LEADER", "False"),
         ),
         hunters=(f"{SHORTCUTS}::test_a_leader_that_has_handed_over_grants_nothing_while_its_process_lives_on",),
     ),

@@ -253,7 +253,7 @@ MUTANTS = (
         name="large statements of users without rights parsed",
         invariant="INV-RIGHT-1",
         rule="a large statement of a user without any right is refused before it is parsed",
-        edits=(Edit("Leader._understood", "check_large_statement(asking, self._writer.catalog)", ""),),
+        edits=(Edit("Execution._understood", "check_large_statement(asking, self._catalog())", ""),),
         hunters=("tests/unit/coordinator/statements/test_parse_queue.py",),
         unseen="a random cluster asks for no statement that takes long to parse",
     ),

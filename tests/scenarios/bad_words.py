@@ -48,7 +48,8 @@ from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.rpc import CALL, STREAM, GrpcTransport, read_answer, serve
+from leasehold.wire.rpc import CALL, STREAM, read_answer, serve
+from leasehold.wire.rpc_client import GrpcTransport
 
 CLUSTER = ClusterId("c" * 32)
 OTHER = ClusterId("d" * 32)

@@ -19,8 +19,8 @@ from leasehold.limits.vault import VAULT_DELAY_NS
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.reconciler import Reconciler
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.disk import by_bucket
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 from tests.scenarios.test_lease_shortcuts import run, simulate

@@ -13,8 +13,9 @@ import pytest
 
 from leasehold.coordinator.runtime import read_catalog
 from leasehold.core.catalog.plan import put
-from leasehold.core.membership.admission import Reject, decide_allocate
+from leasehold.core.membership.admission import decide_allocate
 from leasehold.core.membership.identity import hash_secret
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.words import keys
 from leasehold.core.words.messages import Allocate, AllocateAnswer, Join, JoinAnswer
 from leasehold.core.words.records import Allocated, Claiming

@@ -23,9 +23,9 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.reconciler import Reconciler
 from leasehold.testing.cluster import SimulatedCluster
-from leasehold.testing.disk import by_bucket
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.clock import BoottimeClock

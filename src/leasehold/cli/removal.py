@@ -16,7 +16,7 @@ from leasehold.node.directory.adoption import Adopted, adopt_directory
 from leasehold.wire import cluster_key
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
-from leasehold.wire.rpc import GrpcTransport
+from leasehold.wire.rpc_client import GrpcTransport
 
 
 def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output, timeout: str | None) -> None:

@@ -31,7 +31,7 @@ from leasehold.vault.store import FILE_NAME
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Vault
-from leasehold.wire.rpc import GrpcTransport
+from leasehold.wire.rpc_client import GrpcTransport
 from leasehold.wire.threads import OneThread
 
 

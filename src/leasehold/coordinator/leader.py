@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
 import msgspec
@@ -22,34 +22,22 @@ from leasehold.coordinator.people.logins import Logins
 from leasehold.coordinator.people.overview import Overview
 from leasehold.coordinator.replicas.repair import Repair
 from leasehold.coordinator.replicas.reports import NodeReports
-from leasehold.coordinator.statements.faults import ending_the_statement
-from leasehold.coordinator.statements.parse_queue import ParseQueue
-from leasehold.coordinator.statements.preparation import ParsedStatement
+from leasehold.coordinator.statements.execution import Execution
 from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.coordinator.upkeep.housekeeping import Housekeeping
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.upkeep.scrub import scrub
 from leasehold.coordinator.upkeep.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
-from leasehold.core.access.rights import (
-    check_cancel,
-    check_large_statement,
-    check_question,
-    check_request,
-    check_statement,
-)
+from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.live_keys import LiveKeys
 from leasehold.core.data.facts import parse_name, table_facts, view_facts
 from leasehold.core.data.scan_plan import plan_query, plan_scan
-from leasehold.core.ddl.origin import Origin, check_same_asker, hears_text, other_statement
 from leasehold.core.lease.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.speaker import check_speaker
-from leasehold.core.questions.catalog import is_large
-from leasehold.core.questions.history import history
 from leasehold.core.questions.receipts import receipts
-from leasehold.core.questions.rows import pages
 from leasehold.core.words.messages import (
     AbortTransaction,
     AgreeCutoff,
@@ -75,31 +63,15 @@ from leasehold.core.words.messages import (
     OpenTransaction,
     PlanQuery,
     PlanScan,
-    Receipt,
     RemoveNode,
-    Rows,
     WhoAreYou,
 )
 from leasehold.core.words.operations import RevisionChanges
-from leasehold.core.words.records import PrincipalRecord
-from leasehold.core.words.statements import (
-    AnyStatement,
-    CancelProcedure,
-    CreateUser,
-    Definition,
-    Explain,
-    Question,
-    SetPassword,
-    ShowHistory,
-    ShowProcedures,
-)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, Refused
 from leasehold.ids import ClusterId, NodeId, Term
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
-from leasehold.sql.parse import parse, parses_at_once
-from leasehold.sql.secrets import redacted
 from leasehold.wire.peer import PEER
 from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
 
@@ -131,7 +103,6 @@ class Leader:
         self._storage = storage
         self._clock = clock
         self._threads = threads
-        self._reading = ParseQueue(threads)
         self._group = group
         self._leadership = leadership
         self._term = leadership.term
@@ -199,6 +170,9 @@ class Leader:
             serving=self._serving,
             hashed=self._logins.hashed,
             leaving=self._removal.all_leaving,
+        )
+        self._execution = Execution(
+            self._procedures, self._overview.answer, lambda: self._writer.catalog, clock, threads
         )
 
     def start(self) -> None:
@@ -299,7 +273,7 @@ class Leader:
         if isinstance(request, Execute | AskOutcome):
             origin = self._procedures.origin(request.statement)
             if origin is not None:
-                async for message in self._told_again(request, origin):
+                async for message in self._execution.tell_again(request, origin):
                     yield message
                 return
         match request:
@@ -318,67 +292,10 @@ class Leader:
                 async for message in self._procedures.outcome(statement):
                     yield message
             case Execute():
-                async for message in self._executed(request):
+                async for message in self._execution.execute(request):
                     yield message
             case _:
                 raise Refused(f"not a statement: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
-
-    async def _executed(self, request: Execute) -> AsyncIterator[Message]:
-        asking = check_request(request, self._writer.catalog)
-        statement, text = await self._understood(request.text, asking)
-        if isinstance(statement, Definition):
-            async for message in self._procedures.execute(_asked(request, statement, text)):
-                yield message
-            return
-        _check_answer(statement, self._writer.catalog, _login(request))
-        if isinstance(statement, CancelProcedure):
-            async for message in self._procedures.cancel(statement.number):
-                yield message
-            return
-        with ending_the_statement():
-            rows = await self._looked_up(request, statement, text)
-        for page in pages(rows):
-            yield page
-
-    async def _told_again(self, request: Execute | AskOutcome, origin: Origin) -> AsyncIterator[Message]:
-        """What became of a statement that has been asked for before; raises `Refused` where that is not told."""
-        login, catalog, text_told = _login(request), self._writer.catalog, True
-        if isinstance(request, AskOutcome):
-            text_told = hears_text(origin, login, catalog)
-        else:
-            check_same_asker(origin, login, catalog)
-            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text)):
-                raise other_statement()
-        async for message in self._procedures.outcome(request.statement):
-            is_told = text_told or not isinstance(message, Receipt)
-            yield message if is_told else msgspec.structs.replace(message, text="")
-
-    async def _redacted(self, text: str) -> str:
-        return redacted(text) if parses_at_once(text) else await self._threads.run(partial(redacted, text))
-
-    async def _understood(self, text: str, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
-        """The statement, and its text without a secret in it."""
-        with ending_the_statement():
-            if parses_at_once(text):
-                return _understood(text)
-            # Up to seconds: not on the loop that grants leases, and not for whoever may do nothing.
-            check_large_statement(asking, self._writer.catalog)
-            user = "" if asking is None else asking.name
-            return await self._reading.run(user, len(text), partial(_understood, text))
-
-    async def _looked_up(self, request: Execute, statement: Question | Explain, text: str) -> Rows:
-        catalog, now_ns = self._writer.catalog, self._clock.now_ns()
-        match statement:
-            case ShowProcedures():
-                return self._procedures.rows(catalog)
-            case ShowHistory(of=of):
-                return history(self._procedures.done(catalog), of)
-            case Explain(statement=definition):
-                return await self._procedures.explain(_asked(request, definition, text))
-            case _ if is_large(statement, catalog):
-                return await self._threads.run(partial(self._overview.answer, statement, catalog, now_ns))
-            case _:
-                return self._overview.answer(statement, catalog, now_ns)
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
@@ -453,30 +370,3 @@ class Leader:
         else:
             return True
         return False
-
-
-def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Catalog, login: bytes | None) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
-    match statement:
-        case Explain(statement=definition):
-            check_statement(definition, catalog, login)
-        case CancelProcedure():
-            check_cancel(catalog, login)
-        case _:
-            check_question(statement, catalog, login)
-
-
-def _login(request: Execute | AskOutcome) -> bytes | None:
-    return None if request.login is None else hash_secret(request.login)
-
-
-def _understood(text: str) -> tuple[AnyStatement, str]:
-    statement = parse(text)
-    definition = statement.statement if isinstance(statement, Explain) else statement
-    return statement, redacted(text) if isinstance(definition, CreateUser | SetPassword) else text
-
-
-def _asked(request: Execute, statement: Definition, text: str) -> ParsedStatement:
-    return ParsedStatement(
-        id=request.statement, text=text, statement=statement, login=_login(request), timeout_ns=request.timeout_ns
-    )

@@ -35,43 +35,12 @@ from leasehold.metastorage.causes import corrupt, explain, result_code, unclear
 from leasehold.metastorage.contract import Compacted, FutureRevision, StorageStatus
 from leasehold.metastorage.leadership import Election
 from leasehold.metastorage.lock import give_up_lock, keep_to_owner, take_lock
+from leasehold.metastorage.queries import AT, INSERT, RANGE, REPLAY, VERSIONS
+from leasehold.metastorage.schema import APPLICATION_ID, SCHEMA
 from leasehold.metastorage.transaction import Put, as_revision, cluster_id, election, evaluate, readable
 from leasehold.metastorage.watch import HistoryPart
 
-APPLICATION_ID = 0x4C485344
-"""Marks the file as a Leasehold meta storage ("LHSD")."""
-
-_SCHEMA = (
-    (
-        "CREATE TABLE kv (key BLOB NOT NULL, revision INTEGER NOT NULL, value BLOB, created INTEGER NOT NULL,"
-        " version INTEGER NOT NULL, PRIMARY KEY (key, revision)) WITHOUT ROWID"
-    ),
-    "CREATE INDEX kv_revision ON kv (revision)",
-    "CREATE TABLE state (minimum INTEGER NOT NULL, swept INTEGER NOT NULL)",
-    "INSERT INTO state VALUES (1, 1)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {FORMAT_VERSION}",
-)
-_AT = (
-    "SELECT key, value, created, revision, version FROM kv WHERE key = ? AND revision <= ?"
-    " ORDER BY revision DESC LIMIT 1"
-)
-_INSERT = "INSERT INTO kv (key, revision, value, created, version) VALUES (?, ?, ?, ?, ?)"
-_VERSIONS = (
-    "SELECT key, value, created, revision, version FROM kv WHERE key >= ? AND key < ? ORDER BY key, revision LIMIT ?"
-)
 # Steps from key to key, so that the history of a key that changes all the time costs a range nothing.
-_RANGE = (
-    "WITH RECURSIVE step (key) AS (SELECT min(key) FROM kv WHERE key >= ?1 AND key < ?2"
-    " UNION ALL SELECT (SELECT min(key) FROM kv WHERE key > step.key AND key < ?2) FROM step WHERE key IS NOT NULL)"
-    " SELECT kv.key, value, created, revision, version FROM step CROSS JOIN kv ON kv.key = step.key"
-    " AND kv.revision = (SELECT max(revision) FROM kv WHERE key = step.key AND revision <= ?3)"
-    " WHERE value IS NOT NULL"
-)
-_REPLAY = (
-    "SELECT revision, key, value FROM kv WHERE revision >= ? AND revision <= ? AND key >= ? AND key < ?"
-    " ORDER BY revision, key"
-)
 
 _Row: TypeAlias = tuple[bytes, bytes, Revision, Revision, int]
 """Key, value, and the revisions at which it was created and written last; how often it was written."""
@@ -238,7 +207,7 @@ class Database:
         changes: list[Change] = []
         size = 0
         current = Revision(0)
-        with self._explained(), self._rows(_REPLAY, (from_revision, covered, start, end)) as rows:
+        with self._explained(), self._rows(REPLAY, (from_revision, covered, start, end)) as rows:
             for revision, key, value in rows:
                 if revision != current:
                     if changes:
@@ -297,7 +266,7 @@ class Database:
         run(f"PRAGMA max_page_count = {max(1, bytes_max // page_bytes)}").fetchone()
         if empty:
             with self._durable():
-                for statement in _SCHEMA:
+                for statement in SCHEMA:
                     run(statement)
         elif self.path.stat().st_size <= self._limits.quick_check_bytes_max:
             found = run("PRAGMA quick_check(1)").fetchone()[0]
@@ -319,10 +288,10 @@ class Database:
             if isinstance(write, Put):
                 entry = write.entry
                 self._latest[entry.key] = entry
-                execute(_INSERT, (entry.key, revision, entry.value, entry.created, entry.version))
+                execute(INSERT, (entry.key, revision, entry.value, entry.created, entry.version))
             else:
                 self._latest[write.key] = None
-                execute(_INSERT, (write.key, revision, None, 0, 0))
+                execute(INSERT, (write.key, revision, None, 0, 0))
         self.newest = revision
         committed.append(as_revision(revision, writes))
         return TxnResult(succeeded=succeeded, revision=revision)
@@ -342,7 +311,7 @@ class Database:
         `versions_per_key` of each, the rest is stepped through from key to key."""
         key, found, looked = start, None, 0
         most = (count + 1) * self._limits.versions_per_key
-        with self._rows(_VERSIONS, (start, end, most)) as rows:
+        with self._rows(VERSIONS, (start, end, most)) as rows:
             for row in rows:
                 if row[0] != key:
                     if found is not None:
@@ -355,11 +324,11 @@ class Database:
             if found is not None:
                 yield found
             return
-        with self._rows(_RANGE, (key, end, at)) as rows:  # from this key on: not all its versions may have been seen
+        with self._rows(RANGE, (key, end, at)) as rows:  # from this key on: not all its versions may have been seen
             yield from rows
 
     def _at(self, key: bytes, revision: Revision) -> KeyValue | None:
-        row = self._connection.execute(_AT, (key, revision)).fetchone()
+        row = self._connection.execute(AT, (key, revision)).fetchone()
         return None if row is None or row[1] is None else _key_value(row)
 
     @contextmanager

@@ -26,9 +26,10 @@ from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
 from leasehold.node.disk.reconciler import Following, Reconciler
-from leasehold.testing.disk import MemoryDisk, SegmentDisk, by_bucket
+from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.duplexes import RowEncoder, RowsOfDuplex, SimulatedPeers, bytes_of_duplex
 from leasehold.testing.hosts import Host
+from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.rows import batch_message, bytes_message
 from leasehold.testing.segments import MemorySegments, OnReleased
 from leasehold.testing.steps import TaskRuntime

@@ -17,7 +17,6 @@ from typing import Self
 
 import msgspec
 
-from leasehold.core.catalog.catalog import BucketKey
 from leasehold.core.data.fetches import OnAsked, check_record, fetch_segment
 from leasehold.core.data.peers import Chunk
 from leasehold.core.data.segment_files import Stamp
@@ -25,10 +24,10 @@ from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, OutcomeUnknown, Refused
-from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId, is_segment_id
-from leasehold.limits.statements import BUCKETS_MAX
+from leasehold.ids import BucketNumber, ClusterId, NodeId, ObjectId, SegmentId
 from leasehold.node.agent.published import Published
 from leasehold.testing.duplexes import SimulatedCopies
+from leasehold.testing.on_disk import by_bucket, check_name, file_of_record
 from leasehold.testing.rows import Content, RowId, content_in
 from leasehold.wire.ports import Clock, Transport
 
@@ -36,14 +35,6 @@ OnRemoved = Callable[[ObjectId, BucketNumber, SegmentId], None]
 
 
 _Files = dict[OnDisk, Content]
-
-
-def by_bucket(files: Iterable[OnDisk]) -> Listing:
-    """Makes the listing that a disk with these files gives."""
-    found: dict[BucketKey, set[SegmentId]] = {}
-    for one in files:
-        found.setdefault((one.table, one.bucket), set()).add(one.segment)
-    return {key: frozenset(segments) for key, segments in found.items()}
 
 
 class SegmentDisk:
@@ -229,7 +220,7 @@ class MemoryDisk:
 
     async def trash(self, one: OnDisk) -> bool:
         """Moves a segment to the trash, durably; False if it was not there."""
-        _check_name(one)
+        check_name(one)
         return await self._remove(lambda: (one,))
 
     async def trash_table(self, table: ObjectId) -> bool:
@@ -252,18 +243,18 @@ class MemoryDisk:
         await self.wait()
         wrong: list[SegmentRecord] = []
         for one in records:
-            content = self.disk.content(_of(one))
+            content = self.disk.content(file_of_record(one))
             if content is not None and content.size_bytes != one.size_bytes:
                 wrong.append(one)
         if wrong:
-            await self._remove(lambda: map(_of, wrong))
+            await self._remove(lambda: map(file_of_record, wrong))
         return tuple(wrong)
 
     async def verify(self, record: SegmentRecord) -> bool:
         """Whether the segment is here and what the manifest says; a file that is not goes to the trash."""
         check_record(record)
         await self.wait()
-        one = _of(record)
+        one = file_of_record(record)
         if self.disk.content(one) is None:
             return False
         if not self._is_whole(record):
@@ -295,14 +286,14 @@ class MemoryDisk:
     def create(self, one: OnDisk) -> "MemoryFile":
         """Opens a new segment file for writing. Raises `AlreadyExists` if it is there or being written."""
         self.check()
-        _check_name(one)
+        check_name(one)
         self.disk.stage(one)
         return MemoryFile(self, one)
 
     def exists(self, one: OnDisk) -> bool:
         """Whether a segment is there, finished."""
         self.check()
-        _check_name(one)
+        check_name(one)
         return self.disk.content(one) is not None
 
     async def is_whole(self, record: SegmentRecord) -> bool:
@@ -344,7 +335,7 @@ class MemoryDisk:
         return True
 
     def _is_whole(self, record: SegmentRecord) -> bool:
-        content = self.disk.content(_of(record))
+        content = self.disk.content(file_of_record(record))
         return content is not None and (content.size_bytes, content.sha256) == (record.size_bytes, record.sha256)
 
 
@@ -391,12 +382,3 @@ class MemoryFile:
         if self._is_open and not self._disk.gone:
             self._disk.disk.unstage(self._one)
         self._is_open = False
-
-
-def _of(record: SegmentRecord) -> OnDisk:
-    return OnDisk(record.table, record.bucket, record.id)
-
-
-def _check_name(one: OnDisk) -> None:
-    if one.table < 1 or not 0 <= one.bucket < BUCKETS_MAX or not is_segment_id(one.segment):
-        raise Refused(f"{one} names no segment file", code=ErrorCode.BAD_SEGMENT_NAME)

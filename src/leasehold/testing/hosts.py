@@ -18,7 +18,8 @@ from leasehold.testing.streams import End, Links, Machine, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service
 from leasehold.wire.requests import EOF
-from leasehold.wire.rpc import SESSION, STREAM, ClientDuplex, Handlers, close_all, read_answer
+from leasehold.wire.rpc import SESSION, STREAM, Handlers, read_answer
+from leasehold.wire.rpc_client import ClientDuplex, close_all
 
 FIRST_FREE_PORT: Final = 40_000
 

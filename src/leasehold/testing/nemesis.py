@@ -89,6 +89,7 @@ class Nemesis:
             (0.5, "node removed", self._remove),
             (1.5, "all healed", self._heal_all),
         ]
+        at_node = self._strike_a_node
         if not steady:
             self._kinds += [
                 (1.5, "coordinator killed or started", self._kill_or_start_a_coordinator),
@@ -100,13 +101,9 @@ class Nemesis:
                 (1.2, "leader killed in a barrier", partial(self._strike, StatementPlace.BARRIER)),
                 (1.5, "leader killed at a point of no return", partial(self._strike, StatementPlace.PAST_RETURN)),
                 (1.2, "leader killed as a statement is closed", partial(self._strike, StatementPlace.CLOSED)),
-                (1, "leader killed as a node joins", partial(self._strike_a_node, StatementPlace.JOINED)),
-                (
-                    1,
-                    "leader killed as a node enters the topology",
-                    partial(self._strike_a_node, StatementPlace.ENTERED),
-                ),
-                (0.5, "leader killed as a node leaves the topology", partial(self._strike_a_node, StatementPlace.LEFT)),
+                (1, "leader killed as a node joins", partial(at_node, StatementPlace.JOINED)),
+                (1, "leader killed as a node enters the topology", partial(at_node, StatementPlace.ENTERED)),
+                (0.5, "leader killed as a node leaves the topology", partial(at_node, StatementPlace.LEFT)),
             ]
         if len(cluster.coordinators) > 1:
             # One that holds its store by a lock ends when it can't know what it wrote: a supervisor starts it again.

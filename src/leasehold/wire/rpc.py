@@ -15,7 +15,7 @@ addresses alone.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import ChallengeCoordinator, CommitTransaction, Failure, Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Indefinite, LeaseholdError
-from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     CALLS_PENDING_HARD_MAX,
@@ -51,7 +50,7 @@ from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import plainly, raise_failure, to_failure
 from leasehold.wire.peer import set_peer
 from leasehold.wire.ports import Service
-from leasehold.wire.requests import EOF, Reading, RequestReader, frames
+from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
 
 SERVICE: Final = "leasehold.v1"
@@ -60,7 +59,7 @@ COMMIT: Final = f"/{SERVICE}/Commit"
 STREAM: Final = f"/{SERVICE}/Stream"
 SESSION: Final = f"/{SERVICE}/Session"
 
-_COMMON_OPTIONS: Final = (
+COMMON_OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
@@ -73,7 +72,7 @@ _COMMON_OPTIONS: Final = (
     ("grpc.http2.bdp_probe", 0),
 )
 CHANNEL_OPTIONS: Final = (
-    *_COMMON_OPTIONS,
+    *COMMON_OPTIONS,
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
@@ -83,8 +82,8 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 )
-_SERVER_OPTIONS: Final = (
-    *_COMMON_OPTIONS,
+SERVER_OPTIONS: Final = (
+    *COMMON_OPTIONS,
     ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
     # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
@@ -119,152 +118,6 @@ def read_answer(blob: bytes) -> Message:
     if isinstance(message, Failure):
         raise_failure(message)
     return message
-
-
-# ---------------------------------------------------------------- client
-
-
-class ClientDuplex(QueuedDuplex):
-    """The client's end; it owns the task that moves its bytes, from construction to the end of `close`."""
-
-    def __init__(self, peer: str, call: Any, forget: "Callable[[ClientDuplex], None]") -> None:
-        super().__init__(peer, send_bytes_max=REQUEST_FRAME_BYTES_MAX)
-        self._call = call
-        self._forget = forget
-        self._task = asyncio.get_running_loop().create_task(self._move())
-
-    async def close(self) -> None:
-        """As in the parent; then waits for the server's end, within the same grace."""
-        await super().close()
-        # The server ends the call once it has read the end; cutting it earlier could lose what was sent last.
-        await asyncio.wait({self._task}, timeout=SESSION_END_GRACE_NS / SECOND_NS)
-        self._call.cancel()
-        await asyncio.wait({self._task})
-
-    def break_off(self, why: str) -> None:
-        """As in the parent; and the call ends."""
-        super().break_off(why)
-        self._call.cancel()
-
-    def garbled(self, error: LeaseholdError) -> None:
-        """Whoever answers like that is not, or no more, who we asked: as if there had been no answer."""
-        self.break_off(error.text.removeprefix(f"{self._peer}: "))
-
-    async def _move(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.write_all(self._write))
-                await self.read_all(self._read)
-        finally:
-            self._call.cancel()
-            self._forget(self)
-
-    async def _read(self) -> bytes | None:
-        blob = await guarded(self._call.read(), self._peer)
-        return None if blob is EOF else blob
-
-    async def _write(self, blob: bytes) -> None:
-        await guarded(self._call.write(blob), self._peer)
-
-
-async def close_all(sessions: Sequence[ClientDuplex]) -> None:
-    """Closes them at the same time."""
-    if len(sessions) == 1:  # as nearly always: without a task
-        await sessions[0].close()
-    elif sessions:
-        async with asyncio.TaskGroup() as group:
-            for duplex in sessions:
-                group.create_task(duplex.close())
-
-
-async def guarded(operation: Awaitable[Any], peer: str, timeout_ns: int | None = None) -> Any:
-    """Awaits an operation of a client's call; what gRPC raises becomes `Unreachable`."""
-    try:
-        return await operation
-    except grpc.aio.AioRpcError as error:
-        raise unreachable(peer, describe(error, timeout_ns)) from error
-    except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-        raise unreachable(peer, "the call has ended") from error
-    except asyncio.CancelledError as error:
-        # gRPC raises this too when the call, not this task, was cancelled: by close() in another task.
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise unreachable(peer, "the connection was closed") from error
-
-
-class GrpcConnection:
-    """Implements `wire.ports.Connection`; the channel is made at the first use."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._channel: grpc.aio.Channel | None = None
-        self._closed = False
-        self._sessions: set[ClientDuplex] = set()
-
-    async def call(self, request: Message, *, timeout_ns: int) -> Message:
-        """One question, one answer; `Unreachable` where none came within `timeout_ns`."""
-        channel, path, timeout_s = self._open(), call_path(request), timeout_ns / SECOND_NS
-        sent = tuple(frames(encode_bounded(request)))
-        if len(sent) == 1:  # without the task that gRPC starts for several
-            call = channel.unary_unary(path)(sent[0], timeout=timeout_s)
-        else:
-            call = channel.stream_unary(path)(iter(sent), timeout=timeout_s)
-        return read_answer(await guarded(call, self._address, timeout_ns))
-
-    async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
-        """One question, several answers; `timeout_ns` bounds all of them together."""
-        call = self._open().stream_stream(STREAM)(frames(encode_bounded(request)), timeout=timeout_ns / SECOND_NS)
-        try:
-            while (blob := await guarded(call.read(), self._address, timeout_ns)) is not EOF:
-                yield read_answer(blob)
-        finally:
-            call.cancel()
-
-    async def session(self) -> QueuedDuplex:
-        """Opens a stream in both directions, accepted by the server within `CONNECT_TIMEOUT_NS`."""
-        call = self._open().stream_stream(SESSION)()
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_NS / SECOND_NS):
-                # The server answers with its metadata as soon as it serves the stream; without it the call failed,
-                # and waiting for the connection raises why.
-                await guarded(call.initial_metadata(), self._address)
-                await guarded(call.wait_for_connection(), self._address)
-        except TimeoutError as error:
-            call.cancel()
-            raise unreachable(self._address, f"no session within {CONNECT_TIMEOUT_NS / SECOND_NS:g} s") from error
-        except BaseException:
-            call.cancel()
-            raise
-        duplex = ClientDuplex(self._address, call, self._sessions.discard)
-        self._sessions.add(duplex)
-        return duplex
-
-    async def close(self) -> None:
-        """Ends its sessions in order and everything else at once; idempotent."""
-        self._closed = True
-        await close_all(tuple(self._sessions))
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
-
-    def _open(self) -> grpc.aio.Channel:
-        if self._closed:
-            raise unreachable(self._address, "the connection was closed")
-        if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
-        return self._channel
-
-
-class GrpcTransport:
-    """Implements `wire.ports.Transport`."""
-
-    def connect(self, address: str) -> GrpcConnection:
-        """A connection to `host:port`; nothing is sent yet."""
-        return GrpcConnection(address)
-
-
-# ---------------------------------------------------------------- server
 
 
 def failure_of(fault: BaseException, on_fault: Callable[[BaseException], None]) -> Failure:
@@ -441,7 +294,7 @@ async def serve(
     """
     host, port = loopback(address)
     probe(host, port, address)
-    server = grpc.aio.server(options=(*_SERVER_OPTIONS, *server_connection_options(idle_ns)))
+    server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns)))
     server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(RequestReader(OneThread())),))
     shown = f"[{host}]" if ":" in host else host
     try:

@@ -10,7 +10,8 @@ from leasehold.core.words.messages import AskStatus, Failure
 from leasehold.errors import Definite, Unreachable
 from leasehold.limits.sessions import SESSION_SEND_MESSAGES_MAX
 from leasehold.wire.duplex import END_FRAME, QueuedDuplex
-from leasehold.wire.rpc import ClientDuplex, ServerDuplex
+from leasehold.wire.rpc import ServerDuplex
+from leasehold.wire.rpc_client import ClientDuplex
 
 
 async def test_small_messages_that_nobody_takes_break_the_session_by_their_number():

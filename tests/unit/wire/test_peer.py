@@ -9,7 +9,8 @@ from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.peer import PEER
 from leasehold.wire.ports import Duplex
-from leasehold.wire.rpc import GrpcTransport, serve
+from leasehold.wire.rpc import serve
+from leasehold.wire.rpc_client import GrpcTransport
 
 
 class Notes:

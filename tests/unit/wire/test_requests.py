@@ -23,7 +23,8 @@ from leasehold.testing.loop import run_virtual
 from leasehold.testing.threads import NoThreads
 from leasehold.wire.blocking import BlockingConnection
 from leasehold.wire.requests import ANNOUNCED, EOF, SIZE_BYTES, RequestReader, frames
-from leasehold.wire.rpc import GrpcTransport, serve
+from leasehold.wire.rpc import serve
+from leasehold.wire.rpc_client import GrpcTransport
 
 HELD = REQUESTS_BYTES_MAX // REQUEST_BYTES_MAX
 """So many of the largest requests fit into the budget."""

@@ -13,7 +13,8 @@ from leasehold.ids import is_hex_128
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.entropy import SystemEntropy
 from leasehold.wire.ports import Service
-from leasehold.wire.rpc import GrpcTransport, serve
+from leasehold.wire.rpc import serve
+from leasehold.wire.rpc_client import GrpcTransport
 
 NO_SERVICE = cast("Service", None)
 

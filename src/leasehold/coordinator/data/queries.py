@@ -5,7 +5,7 @@ get the same, from later leaders too.
 """
 
 from leasehold.coordinator.writer import Writer
-from leasehold.core.access.rights import check_request
+from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog, check_through
 from leasehold.core.data.cutoff import cutoff_of, record_cutoff
 from leasehold.core.words import keys

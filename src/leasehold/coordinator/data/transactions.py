@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.writer import Writer
-from leasehold.core.access.rights import check_request
+from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.commit import abort_transaction, commit_transaction, open_transaction
 from leasehold.core.ddl.origin import Origin

@@ -28,7 +28,8 @@ from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits.lease import LINEAGES_KEPT
-from leasehold.wire.ports import Clock, Timer
+from leasehold.wire.deadline import DeadlineTimer
+from leasehold.wire.ports import Clock
 
 Reply = Callable[[Message], None]
 """Hands a message to the stream that a node's own came on."""
@@ -60,7 +61,7 @@ class Leasing:
     def __init__(self, grantor: Grantor, clock: Clock) -> None:
         self._grantor = grantor
         self._clock = clock
-        self._timer: Timer | None = None
+        self._deadline = DeadlineTimer(clock, lambda: self.step(TimePassed()))
         self._barriers: dict[int, RunningBarrier] = {}
         self._next_barrier = 1
         self._lineages: OrderedDict[Revision, LineageHash] = OrderedDict()
@@ -98,7 +99,7 @@ class Leasing:
                     self._end(self._barriers.pop(number), verdict)
                 case _:
                     assert_never(effect)
-        self._arm()
+        self._deadline.set(self._grantor.next_deadline_ns())
 
     def renew(self, renewal: Renewal, reply: Reply) -> None:
         """A renewal from an open session; one whose history differs from ours is refused for good.
@@ -175,18 +176,10 @@ class Leasing:
 
     def stop(self) -> None:
         """Takes the timer back; barriers that run are cancelled with those who await them."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadline.cancel()
 
     def _end(self, barrier: RunningBarrier, verdict: Proceed | Fail) -> None:
         if isinstance(verdict, Proceed) and self.settled < barrier.revision:
             self._newest = verdict.receipt
         if not barrier.verdict.done():
             barrier.verdict.set_result(verdict)
-
-    def _arm(self) -> None:
-        self.stop()
-        deadline_ns = self._grantor.next_deadline_ns()
-        if deadline_ns is not None:
-            self._timer = self._clock.call_at(deadline_ns, lambda: self.step(TimePassed()))

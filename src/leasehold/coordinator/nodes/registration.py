@@ -19,7 +19,6 @@ from leasehold.core.membership.admission import (
     Fresh,
     JoinerHistory,
     KnownToken,
-    Reject,
     Same,
     WaitUntil,
     closing,
@@ -30,6 +29,7 @@ from leasehold.core.membership.admission import (
 from leasehold.core.membership.admission import decide_adopt as adopt_decision
 from leasehold.core.membership.admission import decide_allocate as allocate_decision
 from leasehold.core.membership.admission import decide_join as join_decision
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.membership.removal import tombstone
 from leasehold.core.membership.topology import counted
 from leasehold.core.words import keys

@@ -16,7 +16,7 @@ from functools import partial
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.upkeep.receipts import insist
 from leasehold.coordinator.writer import Writer
-from leasehold.core.access.rights import check_request
+from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import IncarnationClosed, MemberLeft
 from leasehold.core.lease.grantor import RemovalCommitted as RemovalDurable

@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import msgspec
 
 from leasehold.coordinator.nodes.leases import Leasing
+from leasehold.coordinator.nodes.open_session import EndedSession, OpenedSession
 from leasehold.coordinator.nodes.queues import Outbox, ReportQueue
 from leasehold.coordinator.nodes.topology import Topology
 from leasehold.coordinator.upkeep.retention import Retaining, same_as
@@ -21,7 +22,6 @@ from leasehold.core.words import keys
 from leasehold.core.words.messages import (
     ChallengeCoordinator,
     CoordinatorProof,
-    Message,
     OpenSession,
     RecoveryFinished,
     RecoveryProgress,
@@ -38,7 +38,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
-from leasehold.ids import Incarnation, NodeId, Revision, Session, Term
+from leasehold.ids import NodeId, Revision, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
 from leasehold.limits.sessions import KEEPALIVE_TIMEOUT_NS, SESSION_IDLE_NS, SESSION_OPENING_NS, SESSIONS_UNOPENED_MAX
@@ -52,47 +52,6 @@ Spoken: TypeAlias = Renewal | Surrender | RecoveryFinished | RecoveryProgress | 
 """What a node says on its session, once it is open."""
 
 log = logging.getLogger(__name__)
-
-
-class _Open(msgspec.Struct):
-    session: Session
-    incarnation: Incarnation
-    heard_ns: int
-    outbox: Outbox
-    reports: ReportQueue
-    opened: asyncio.Event
-    """Set once the answer to its opening is in the outbox."""
-    recovered: asyncio.Event
-    ended: asyncio.Event
-    finished: RecoveryFinished | None = None
-    """The newest one, until it is looked at: it is repeated with a later revision."""
-    error: LeaseholdError | None = None
-    """What the node is told at its end, if that is no end in order."""
-    disk_full: bool = False
-    how: str = "CLOSED"
-    """How it ends (`SessionEnd`)."""
-
-    def heard_full(self, renewal: Renewal) -> None:
-        """Whether the node's disk is full: said in the log when it changes."""
-        if renewal.disk_full and not self.disk_full:
-            log.warning("node %d says that its disk is full: it takes no rows until there is space", renewal.node)
-        elif self.disk_full and not renewal.disk_full:
-            log.info("the disk of node %d takes writes again", renewal.node)
-        self.disk_full = renewal.disk_full
-
-    def reply(self, message: Message) -> None:
-        """Hands a message to this stream; one that does not read is cut off."""
-        try:
-            self.outbox.put(message)
-        except asyncio.QueueFull:
-            self.how = "NO_ANSWER"
-            self.ended.set()
-
-
-class _Ended(NamedTuple):
-    incarnation: Incarnation
-    how: str
-    at_ns: int
 
 
 class Sessions:
@@ -121,9 +80,9 @@ class Sessions:
         self._retaining = retaining
         self._live_keys = live_keys
         self._prove = prove
-        self._open: dict[NodeId, _Open] = {}
+        self._open: dict[NodeId, OpenedSession] = {}
         self._began_ns = clock.now_ns()
-        self._ended: dict[NodeId, _Ended] = {}
+        self._ended: dict[NodeId, EndedSession] = {}
         self._unopened = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
 
     def connected(self, node: NodeId) -> bool:
@@ -165,7 +124,7 @@ class Sessions:
         """Serves one stream until either side ends it, or nothing has been heard of it for too long (R20)."""
         opening = await self._opening(duplex)
         check_speaker(opening, self._catalog())
-        one = _Open(
+        one = OpenedSession(
             session=opening.session,
             incarnation=opening.incarnation,
             heard_ns=self._clock.now_ns(),
@@ -205,9 +164,9 @@ class Sessions:
         finally:
             if self._open.get(opening.node) is one:
                 del self._open[opening.node]
-                self._ended[opening.node] = _Ended(one.incarnation, one.how, self._clock.now_ns())
+                self._ended[opening.node] = EndedSession(one.incarnation, one.how, self._clock.now_ns())
 
-    def _how_broken(self, one: _Open) -> str:
+    def _how_broken(self, one: OpenedSession) -> str:
         """The transport tells no reason. The connection of a process that has ended breaks at once: its kernel closes
         it. The keepalive breaks that of a silent one, not before KEEPALIVE_TIMEOUT_NS have passed without a message."""
         silent_ns = self._clock.now_ns() - one.heard_ns
@@ -228,7 +187,7 @@ class Sessions:
             raise Refused("a session begins with who speaks", code=ErrorCode.BAD_MESSAGE, hint="upgrade the node")
         return opening
 
-    def _register(self, opening: OpenSession, one: _Open, status: StorageStatus, leasing: Leasing) -> None:
+    def _register(self, opening: OpenSession, one: OpenedSession, status: StorageStatus, leasing: Leasing) -> None:
         """Nothing else runs meanwhile: no newer process can have come in between."""
         catalog = self._catalog()
         check_speaker(opening, catalog)
@@ -265,7 +224,7 @@ class Sessions:
             one.error, one.how = error, "REFUSED"
             one.ended.set()
 
-    async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: _Open) -> None:
+    async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: OpenedSession) -> None:
         while True:
             message = await duplex.receive()
             one.heard_ns = self._clock.now_ns()
@@ -277,7 +236,7 @@ class Sessions:
             await self._take(message, leasing, one)
         one.ended.set()
 
-    async def _take(self, message: Spoken, leasing: Leasing, one: _Open) -> None:
+    async def _take(self, message: Spoken, leasing: Leasing, one: OpenedSession) -> None:
         match message:
             case Renewal():
                 one.heard_full(message)
@@ -300,7 +259,7 @@ class Sessions:
             case _:
                 assert_never(message)
 
-    async def _finish_in_turn(self, one: _Open) -> None:
+    async def _finish_in_turn(self, one: OpenedSession) -> None:
         """Apart from the renewals, which must not wait for a disk."""
         while True:
             await one.recovered.wait()
@@ -312,14 +271,14 @@ class Sessions:
             if answer is not None:
                 one.reply(answer)
 
-    async def _end_if_silent(self, opening: OpenSession, one: _Open) -> None:
+    async def _end_if_silent(self, opening: OpenSession, one: OpenedSession) -> None:
         while (until_ns := one.heard_ns + SESSION_IDLE_NS) > self._clock.now_ns():
             await self._clock.sleep_until(until_ns)
         log.warning("the session of node %d ends: nothing was heard on it for too long", opening.node)
         one.how = "NO_ANSWER"
         one.ended.set()
 
-    async def _acknowledge_in_turn(self, one: _Open) -> None:
+    async def _acknowledge_in_turn(self, one: OpenedSession) -> None:
         """Apart from the renewals, which must not wait for a disk; what waits is taken together, so that it shares
         transactions."""
         while True:
@@ -359,7 +318,7 @@ class Sessions:
                 error.code,
             )
 
-    async def _watch(self, opening: OpenSession, one: _Open) -> None:
+    async def _watch(self, opening: OpenSession, one: OpenedSession) -> None:
         position = opening.watch_from
         try:
             while True:
@@ -399,6 +358,6 @@ def _check_own(message: Spoken, opening: OpenSession) -> None:
         raise Refused("a message of another process on this session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
 
-async def _forward(one: _Open, duplex: Duplex) -> None:
+async def _forward(one: OpenedSession, duplex: Duplex) -> None:
     while True:
         await duplex.send(await one.outbox.get())

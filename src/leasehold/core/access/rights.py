@@ -26,24 +26,7 @@ No answer is remembered: each request, each batch and each append is decided on 
 """
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.reads import all_read
 from leasehold.core.membership.identity import hash_secret
-from leasehold.core.words.messages import (
-    AbortTransaction,
-    AgreeCutoff,
-    AskOutcome,
-    AskReceipts,
-    AskStatus,
-    AskTable,
-    AskView,
-    ClientRequest,
-    CommitTransaction,
-    Execute,
-    OpenTransaction,
-    PlanQuery,
-    PlanScan,
-    RemoveNode,
-)
 from leasehold.core.words.records import (
     ExpiredRows,
     Hidden,
@@ -98,7 +81,6 @@ from leasehold.core.words.statements import (
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, ObjectId, PrincipalId
-from leasehold.limits.statements import QUERY_TABLES_MAX
 
 CLUSTER = ObjectId(0)
 """The cluster among the objects that rights are on."""
@@ -185,7 +167,7 @@ def _is_in_use(principal: PrincipalId, catalog: Catalog) -> bool:
     return record is not None and record.state is UseState.IN_USE
 
 
-def _need(user: PrincipalRecord | None, right: Right, path: Path, catalog: Catalog) -> None:
+def need(user: PrincipalRecord | None, right: Right, path: Path, catalog: Catalog) -> None:
     """Raises `Forbidden` unless he has it."""
     if user is None or holds(user, right, path, catalog):
         return
@@ -196,7 +178,8 @@ def _need(user: PrincipalRecord | None, right: Right, path: Path, catalog: Catal
     )
 
 
-def _of(relation: TableRecord | ViewRecord) -> Path:
+def path_of(relation: TableRecord | ViewRecord) -> Path:
+    """The objects by which a right on a relation may be held: itself, its database, the cluster."""
     return (relation.id, relation.database, CLUSTER)
 
 
@@ -224,7 +207,7 @@ def check_statement(statement: Definition, catalog: Catalog, login: bytes | None
     if asking is None or (isinstance(statement, SetPassword) and fold(statement.name) == fold(asking.name)):
         return asking
     for right, path in _needs(statement, catalog):
-        _need(asking, right, path, catalog)
+        need(asking, right, path, catalog)
     return asking
 
 
@@ -233,11 +216,11 @@ def check_hidden(hides: tuple[Hidden, ...], catalog: Catalog, asking: PrincipalR
     for hidden in hides:
         match hidden:
             case HiddenDatabase(database=target):
-                _need(asking, Right.DROP, (target, CLUSTER), catalog)
+                need(asking, Right.DROP, (target, CLUSTER), catalog)
             case HiddenTable(table=target) | HiddenRows(table=target) | ExpiredRows(table=target):
-                _need(asking, Right.DROP, _of(catalog.tables[target]), catalog)
+                need(asking, Right.DROP, path_of(catalog.tables[target]), catalog)
             case HiddenView(view=target):
-                _need(asking, Right.DROP, _of(catalog.views[target]), catalog)
+                need(asking, Right.DROP, path_of(catalog.views[target]), catalog)
             case _:
                 pass  # a column is its table's, and who may take rights away may do all
 
@@ -301,7 +284,7 @@ def _in_database(right: Right, name: str, catalog: Catalog) -> Needs:
 
 def _relation(right: Right, name: TableName, catalog: Catalog) -> Needs:
     found = catalog.find_table(name) or catalog.find_view(name)
-    return [] if found is None else [(right, _of(found))]
+    return [] if found is None else [(right, path_of(found))]
 
 
 def check_question(question: Question, catalog: Catalog, login: bytes | None) -> None:
@@ -328,100 +311,9 @@ def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> N
 
 def check_history(catalog: Catalog, login: bytes | None) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless who asks so may hear of everybody's statements."""
-    _need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
+    need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
 
 
 def check_cancel(catalog: Catalog, login: bytes | None) -> None:
     """Raises `Unauthenticated` or `Forbidden` unless who asks so may cancel procedures."""
-    _need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
-
-
-# ---------------------------------------------------------------- requests and rows
-
-
-def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
-    """The user who asks; raises `Unauthenticated` or `Forbidden` unless he may.
-
-    What a statement needs is decided once it has been parsed, and again when its turn comes.
-    """
-    if isinstance(request, AskStatus):
-        return None
-    user = user_of(request.login, catalog)
-    if user is None:
-        return None
-    match request:
-        case AskTable(name=name):
-            _check_table(user, _find(name, catalog), catalog)
-        case AskView(name=name):
-            _check_selected(user, _find(name, catalog), catalog)
-        case PlanScan(name=name, through=through):
-            _check_selected(user, _find(name, catalog), catalog)
-            _check_through(user, through, catalog)
-        case PlanQuery(names=names):
-            # More of them are refused later, without a look at any.
-            found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
-            reads = all_read(filter(None, found), catalog)
-            for one in (*reads.views, *reads.tables):
-                _check_selected(user, one, catalog)
-        case AgreeCutoff(table=table, through=through):
-            _check_selected(user, catalog.tables.get(table), catalog)
-            _check_through(user, through, catalog)
-        case OpenTransaction(table=table):
-            _check_appended(user, table, catalog)
-        case CommitTransaction(transaction=transaction, replaces=replaces):
-            record = catalog.transactions.get(transaction)
-            if record is not None:
-                _check_appended(user, record.table, catalog)
-                if replaces and record.table in catalog.tables:
-                    _need(user, Right.DROP, _of(catalog.tables[record.table]), catalog)
-        case RemoveNode() | AskReceipts():
-            _need(user, Right.ALTER, (CLUSTER,), catalog)
-        case Execute() | AskOutcome() | AbortTransaction():
-            pass
-        case _:
-            raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
-    return user
-
-
-def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless the login may read the table, through these views."""
-    user = user_of(login, catalog)
-    if user is not None:
-        _check_selected(user, catalog.tables.get(table), catalog)
-        _check_through(user, through, catalog)
-
-
-def check_append(login: LoginToken | None, table: ObjectId, catalog: Catalog) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table."""
-    user = user_of(login, catalog)
-    if user is not None:
-        _check_appended(user, table, catalog)
-
-
-def _find(name: str, catalog: Catalog) -> TableRecord | ViewRecord | None:
-    """By its qualified name; None for what is no name, as for what is not there."""
-    database, _, table = name.partition(".")
-    qualified = TableName(database, table)
-    return catalog.find_table(qualified) or catalog.find_view(qualified)
-
-
-def _check_table(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
-    """Who may write a table has to know its columns."""
-    if found is not None and not holds(user, Right.INSERT, _of(found), catalog):
-        _check_selected(user, found, catalog)
-
-
-def _check_selected(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
-    if found is not None:
-        _need(user, Right.SELECT, _of(found), catalog)
-
-
-def _check_through(user: PrincipalRecord, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
-    for view in through:
-        _check_selected(user, catalog.views.get(view), catalog)
-
-
-def _check_appended(user: PrincipalRecord, table: ObjectId, catalog: Catalog) -> None:
-    found = catalog.tables.get(table)
-    if found is not None:
-        _need(user, Right.INSERT, _of(found), catalog)
+    need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)

@@ -5,7 +5,7 @@ next. What is projected follows the revision that the scan pinned, which the tic
 changes nothing in a running scan, and a drop or a revoked right ends it within one batch.
 """
 
-from leasehold.core.access.rights import check_read
+from leasehold.core.access.request_rights import check_read
 from leasehold.core.catalog.catalog import Catalog, check_through
 from leasehold.core.data.requests import check_generation, table_in_use
 from leasehold.core.words.messages import ReadTicket

@@ -6,7 +6,7 @@ needs no right: it has admitted its client. It needs to be a node, in its newest
 
 from typing import NamedTuple
 
-from leasehold.core.access.rights import check_append
+from leasehold.core.access.request_rights import check_append
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.requests import Serving, assigned_bucket, check_node, table_in_use
 from leasehold.core.data.seals import sealed

@@ -15,13 +15,21 @@ from leasehold.core.lease.grantor import HeldLease
 from leasehold.core.membership.generations import end_of, is_beyond, is_older
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.proofs import ProofKeys, is_of_member
+from leasehold.core.membership.rejections import (
+    Reject,
+    alive_elsewhere,
+    beyond_recovery,
+    other_cluster,
+    removed_node,
+    unknown_id,
+    wrong_token,
+)
 from leasehold.core.words.messages import Allocate, AskIncarnation, Join
 from leasehold.core.words.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import NODE_ADDRESS, NODE_NAME, Incarnation, LineageHash, NodeId, Revision, is_hex_128
 from leasehold.limits.membership import CAPABILITIES_MAX, GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS
 from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
-from leasehold.limits.units import SECOND_NS
 
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
@@ -31,14 +39,6 @@ GENERATIONS: Final = "generations"
 """Needed too where a cluster was recovered: a program without it takes all histories for one."""
 
 RESTORE: Final = "restore the newest meta storage; if that is lost, `leasehold recover` goes on from this one"
-
-
-class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """A definite no; the node ends and shows it."""
-
-    code: ErrorCode
-    text: str
-    hint: str
 
 
 def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys | None) -> Reject | None:
@@ -75,14 +75,14 @@ def decide_allocate(
 ) -> KnownToken | Fresh | Reject:
     """Which id belongs to the token of `request` (INV-ID-1). Run inside the leader's one transaction at a time."""
     if request.cluster_id != cluster.cluster_id:
-        return _other_cluster(request.cluster_id, cluster)
+        return other_cluster(request.cluster_id, cluster)
     if not is_hex_128(request.token):
         return Reject(code=ErrorCode.BAD_TOKEN, text="the token is not 128 bits in hex", hint="upgrade the node")
     token_hash = hash_secret(request.token)
     known = sorted(nodes, key=lambda one: one.id)
     for node in known:
         if node.token_hash == token_hash:
-            return _removed(node) if node.removed else KnownToken(node=node.id)
+            return removed_node(node) if node.removed else KnownToken(node=node.id)
     if sum(not node.removed for node in known) >= NODES_MAX:
         hint = "take nodes out with `leasehold node remove`; ids whose nodes never joined become free by themselves"
         return Reject(code=ErrorCode.TOO_MANY_NODES, text=f"the cluster has {NODES_MAX} nodes", hint=hint)
@@ -179,7 +179,7 @@ def decide_join(
         required |= {GENERATIONS}
     rejected = _invalid(request, cluster, node, known, required) or _bad_history(request, cluster, history)
     if rejected is not None or node is None:
-        return rejected or _unknown(request.node)
+        return rejected or unknown_id(request.node)
     session_hash = hash_secret(request.session)
     if node.nonce == request.nonce and node.session_hash == session_hash:
         return Same(incarnation=node.incarnation)
@@ -191,7 +191,7 @@ def decide_join(
         own_attempt = True  # nobody has joined as this node yet, whatever its number jumped to
     if not own_attempt and node.incarnation != request.previous:
         if is_older(cluster, request.generation):
-            return _beyond_recovery(
+            return beyond_recovery(
                 f"the last start of this directory, incarnation {request.previous} of node {node.id}, is not the one"
                 " that the cluster knows: it was recovered from an older state, or this is a copy"
             )
@@ -204,7 +204,7 @@ def decide_join(
         )
     if held is not None and held.closed is None and now_ns < held.bound_ns:
         if first_bound_ns is not None and held.bound_ns - first_bound_ns > alive_after_ns:
-            return _alive_elsewhere(node, "keeps renewing its lease")
+            return alive_elsewhere(node, "keeps renewing its lease")
         return WaitUntil(bound_ns=held.bound_ns)
     admitted = msgspec.structs.replace(
         node,
@@ -254,21 +254,21 @@ def decide_adopt(
     that recovers, or one that is fenced. Either keeps it waiting for `alive_after_ns`, then it is told why.
     """
     if request.cluster_id != cluster.cluster_id:
-        return _other_cluster(request.cluster_id, cluster)
+        return other_cluster(request.cluster_id, cluster)
     if node is None:
-        return _unknown(request.node)
+        return unknown_id(request.node)
     if hash_secret(request.token) != node.token_hash:
-        return _wrong_token(node)
+        return wrong_token(node)
     if node.removed:
-        return _removed(node)
+        return removed_node(node)
     leased = held is not None and held.closed is None and now_ns < held.bound_ns
     if not leased and not connected:
         return Adopt(node=node)
     bound_ns = held.bound_ns if held is not None and leased else now_ns
     if first is not None and leased and bound_ns - first.bound_ns > alive_after_ns:
-        return _alive_elsewhere(node, "keeps renewing its lease")
+        return alive_elsewhere(node, "keeps renewing its lease")
     if first is not None and connected and now_ns - first.since_ns > alive_after_ns:
-        return _alive_elsewhere(node, "has its connection open")
+        return alive_elsewhere(node, "has its connection open")
     return WaitUntil(bound_ns=bound_ns)
 
 
@@ -280,7 +280,7 @@ def _invalid(
     required: frozenset[str],
 ) -> Reject | None:
     if request.cluster_id != cluster.cluster_id:
-        return _other_cluster(request.cluster_id, cluster)
+        return other_cluster(request.cluster_id, cluster)
     if spoken_protocol(request) is None:
         text = (
             f"this program speaks the protocol versions {request.protocol_min} to {request.protocol}, this"
@@ -293,11 +293,11 @@ def _invalid(
     if rejected is not None:
         return rejected
     if node is None:
-        return _unknown(request.node)
+        return unknown_id(request.node)
     if hash_secret(request.token) != node.token_hash:
-        return _wrong_token(node)
+        return wrong_token(node)
     if node.removed:
-        return _removed(node)
+        return removed_node(node)
     if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
         return Reject(
             code=ErrorCode.BAD_NONCE, text="nonce and session must be 128 bits in hex", hint="upgrade the node"
@@ -326,7 +326,7 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: JoinerHistory) 
     if is_beyond(cluster, request.generation, request.applied, request.lineage):
         end = end_of(cluster, request.generation)
         known = "knows nothing of that" if end is None else f"keeps of that what was there up to {end.revision}"
-        return _beyond_recovery(
+        return beyond_recovery(
             f"this directory has applied revision {request.applied} of generation {request.generation}; the cluster"
             f" was recovered from an older state, goes on as generation {cluster.generation}, and {known}"
         )
@@ -340,13 +340,8 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: JoinerHistory) 
     else:
         return None
     if is_older(cluster, request.generation):  # nothing newer will come
-        return _beyond_recovery(text)
+        return beyond_recovery(text)
     return Reject(code=code, text=text, hint=RESTORE)
-
-
-def _beyond_recovery(text: str) -> Reject:
-    hint = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
-    return Reject(code=ErrorCode.BEYOND_RECOVERY, text=text, hint=hint)
 
 
 def _bad_attributes(request: Allocate | Join, own: NodeRecord | None, known: Iterable[NodeRecord]) -> Reject | None:
@@ -366,45 +361,3 @@ def _bad_attributes(request: Allocate | Join, own: NodeRecord | None, known: Ite
             text = f"the name {name!r} belongs to node {node.id} at {node.address}"
             return Reject(code=ErrorCode.NAME_TAKEN, text=text, hint="choose another name with --name")
     return None
-
-
-def _other_cluster(asked: str, cluster: ClusterRecord) -> Reject:
-    return Reject(
-        code=ErrorCode.OTHER_CLUSTER,
-        text=f"this is cluster {cluster.cluster_id}, the request is for {asked[:64]}",
-        hint="check the coordinator's address; a directory belongs to the cluster it was first used with",
-    )
-
-
-def _removed(node: NodeRecord) -> Reject:
-    text = f"node {node.id} ({node.name}) was removed from the cluster"
-    if node.incarnation == 0:
-        minutes = UNJOINED_KEPT_NS // (60 * SECOND_NS)
-        text += f": an id is given up if its node has not joined within {minutes} minutes, and this one never joined"
-    return Reject(
-        code=ErrorCode.REMOVED,
-        text=text,
-        hint="move this directory away and start with an empty one: the node gets a new id",
-    )
-
-
-def _unknown(node: NodeId) -> Reject:
-    return Reject(
-        code=ErrorCode.UNKNOWN_NODE,
-        text=f"no node has the id {node} here",
-        hint="the meta storage may have been restored from an older backup",
-    )
-
-
-def _wrong_token(node: NodeRecord) -> Reject:
-    text = f"the token does not belong to node {node.id}"
-    return Reject(code=ErrorCode.WRONG_TOKEN, text=text, hint="start this node from its own directory")
-
-
-def _alive_elsewhere(node: NodeRecord, how: str) -> Reject:
-    return Reject(
-        code=ErrorCode.ALIVE_ELSEWHERE,
-        text=f"node {node.id} ({node.name}) is alive at {node.address} and {how}: this directory is a copy of it",
-        hint="stop one of the two; to run this machine as another node, start with an empty directory and"
-        " another --name",
-    )

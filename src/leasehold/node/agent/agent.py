@@ -7,7 +7,6 @@ Losing the connection changes nothing at once: the lease runs out by the clock, 
 """
 
 import asyncio
-import contextlib
 import logging
 from typing import assert_never
 
@@ -44,7 +43,6 @@ from leasehold.core.recovery.machine import Recovery
 from leasehold.core.words import keys
 from leasehold.core.words.messages import (
     Grant,
-    Message,
     OpenSession,
     RecoveryAccepted,
     RecoveryBehind,
@@ -58,7 +56,7 @@ from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import Allocated
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Superseded, Unreachable
+from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Unreachable
 from leasehold.ids import Revision, Session, Term
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
 from leasehold.node.agent.coordinators import KnownCoordinators
@@ -67,16 +65,12 @@ from leasehold.node.agent.outbox import Reporter
 from leasehold.node.agent.projection import PROJECTION_LIMITS, Projection, ProjectionLimits
 from leasehold.node.agent.published import Published
 from leasehold.node.agent.recovery import Recovering, StreamStale
-from leasehold.node.agent.remedies import with_remedy
-from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Timer, Transport, Vault
+from leasehold.node.agent.remedies import raise_unless_temporary, with_remedy
+from leasehold.wire.deadline import DeadlineTimer
+from leasehold.wire.ports import Clock, Connection, Duplex, Entropy, Threads, Transport, Vault
 from leasehold.wire.tasks import gravest_here
 
 log = logging.getLogger(__name__)
-
-FINAL = frozenset(
-    {ErrorCode.SUPERSEDED, ErrorCode.REMOVED, ErrorCode.DIVERGED, ErrorCode.OTHER_CLUSTER, ErrorCode.NOT_JOINED}
-)
-"""Refusals of a renewal after which this process must not go on."""
 
 
 class Agent(Reporter):
@@ -106,7 +100,6 @@ class Agent(Reporter):
         super().__init__(published, Session(entropy.hex_128()))
         self._name = name
         self._directory = directory
-        self._lacks_key = keys is None
         self._coordinators = KnownCoordinators(coordinators, transport, clock, entropy, keys)
         self._vault = vault
         self._clock = clock
@@ -123,8 +116,7 @@ class Agent(Reporter):
         )
         self._holder: Holder | None = None
         self._recovering: Recovering | None = None
-        self._timer: Timer | None = None
-        self._armed_ns = 0
+        self._deadline = DeadlineTimer(clock, lambda: self._step(TimePassed()))
         self._projection = Projection(
             vault=vault,
             published=published,
@@ -204,11 +196,7 @@ class Agent(Reporter):
             raise with_remedy(error, name=self._name, directory=self._directory) from error
 
     async def _run(self) -> None:
-        if self._lacks_key:
-            log.warning(
-                "this node has no cluster key: it can't tell a coordinator from another process at the same address,"
-                " and sends its secrets to both; give it --cluster-key FILE"
-            )
+        self._coordinators.say_if_keyless()
         view = await self._projection.restore()
         cluster_id, joined = await self._joiner.join(view)
         self._published.session = self._session
@@ -262,7 +250,7 @@ class Agent(Reporter):
         except BaseExceptionGroup as errors:
             raise gravest_here(errors) from errors
         finally:
-            self._disarm()
+            self._deadline.cancel()
 
     async def surrender(self) -> None:
         """Gives the lease back: nothing is served from the first line on. Waits a bounded time for the answer."""
@@ -272,8 +260,7 @@ class Agent(Reporter):
         self._recovering.step(Stopping())
         self._step(SurrenderRequested())
         self._step(Drained())
-        deadline_ns = self._clock.now_ns() + SURRENDER_WAIT_NS
-        timer = self._clock.call_at(deadline_ns, self._surrendered.set)
+        timer = self._clock.call_at(self._clock.now_ns() + SURRENDER_WAIT_NS, self._surrendered.set)
         await self._surrendered.wait()
         timer.cancel()
 
@@ -308,13 +295,13 @@ class Agent(Reporter):
             if self._caught_up_at is None:
                 self._caught_up_at = opened.latest
             log.info("following term %d from revision %d of %d", opened.term, view.revision, opened.latest)
-            _empty(self._outbox)
+            self._forget_unsent()
             self._term = opened.term
             self._recovering.opened(opened)
             self._renew()
             await self._converse(connection, duplex, opened.term)
         finally:
-            self._disarm()
+            self._deadline.cancel()
             self._recovering.step(StreamBroken())
             await connection.close()
 
@@ -328,10 +315,6 @@ class Agent(Reporter):
                 await self._receive(duplex, term)
         except BaseExceptionGroup as errors:
             raise gravest_here(errors) from errors
-
-    async def _send(self, duplex: Duplex) -> None:
-        while True:
-            await duplex.send(await self._outbox.get())
 
     async def _receive(self, duplex: Duplex, term: Term) -> None:
         assert self._recovering is not None
@@ -356,33 +339,26 @@ class Agent(Reporter):
                     if not self._recovering.leaping:
                         self._recovering.overtaken(message)
                 case _:
-                    raise Refused(
-                        f"a {type(message).__name__} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade"
-                    )
+                    found = type(message).__name__
+                    raise Refused(f"a {found} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
 
     def _on_refused(self, refused: RenewalRefused) -> None:
         assert self._holder is not None
         assert self._recovering is not None
         if not self._holder.awaits(refused.request):
             return  # not an answer to anything that this process asked
-        if refused.code in FINAL:
-            raise Superseded(refused.text, code=ErrorCode(refused.code), hint="`leasehold status` shows who serves")
-        if refused.code == ErrorCode.NOT_LEADER:
-            raise Unreachable(refused.text, hint="the node asks another coordinator")
+        raise_unless_temporary(refused)
         if refused.code == ErrorCode.RECOVERING:
             self._recovering.step(Excluded(request=refused.request))
 
     async def _apply(self, batch: RevisionChanges) -> None:
+        assert self._recovering is not None
         view = await self._projection.take(batch)
         if view is not None:
             # A procedure that appears or moves on has a barrier waiting; one that is deleted has not.
-            news = (change for change in batch.changes if change.value is not None)
-            self._on_shown(view, urgent=any(change.key.startswith(keys.PROCEDURES) for change in news))
-
-    def _on_shown(self, view: Catalog, *, urgent: bool) -> None:
-        assert self._recovering is not None
-        self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
-        self._recovering.step(RevisionShown(revision=view.revision))
+            urgent = any(one.key.startswith(keys.PROCEDURES) and one.value is not None for one in batch.changes)
+            self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
+            self._recovering.step(RevisionShown(revision=view.revision))
 
     def _on_stored(self, revision: Revision) -> None:
         assert self._recovering is not None
@@ -421,33 +397,4 @@ class Agent(Reporter):
                     self._published.lease = lease
                 case _:
                     assert_never(effect)
-        self._arm()
-
-    def _post(self, message: Message) -> None:
-        # Full: nothing leaves this node any more. The lease runs out, the stream breaks, and it starts afresh.
-        with contextlib.suppress(asyncio.QueueFull):
-            self._outbox.put_nowait(message)
-
-    def _arm(self) -> None:
-        assert self._holder is not None
-        deadline_ns = self._holder.next_deadline_ns()
-        if self._timer is not None and deadline_ns == self._armed_ns:
-            return
-        self._disarm()
-        if deadline_ns is not None:
-            self._timer, self._armed_ns = self._clock.call_at(deadline_ns, self._on_time), deadline_ns
-
-    def _on_time(self) -> None:
-        self._timer = None
-        self._step(TimePassed())
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _empty(outbox: asyncio.Queue[Message]) -> None:
-    """What a broken stream left is of no use on the next one."""
-    while not outbox.empty():
-        outbox.get_nowait()
+        self._deadline.set(self._holder.next_deadline_ns())

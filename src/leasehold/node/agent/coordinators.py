@@ -35,6 +35,7 @@ class KnownCoordinators:
         entropy: Entropy,
         keys: ProofKeys | None = None,
     ) -> None:
+        self._keys = keys
         self._proven = ProvenCoordinator(keys, clock, entropy)
         self._given = given
         self._found: tuple[str, ...] = ()
@@ -98,6 +99,14 @@ class KnownCoordinators:
         """Turns to the next one, after a moment."""
         self._turn += 1
         await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
+
+    def say_if_keyless(self) -> None:
+        """Warns where this node can not tell coordinators from others."""
+        if self._keys is None:
+            log.warning(
+                "this node has no cluster key: it can't tell a coordinator from another process at the same address,"
+                " and sends its secrets to both; give it --cluster-key FILE"
+            )
 
     def say_uninitialised(self) -> None:
         """Says once that there is no cluster yet, and how it comes about."""

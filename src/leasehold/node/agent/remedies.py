@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from leasehold.core.words.messages import RenewalRefused
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, typed
+from leasehold.errors import Definite, Superseded, Unreachable, typed
 
 RESET: Final = "`leasehold node reset --dir {directory}` puts what is in it aside; its next start gets a new id"
 RESTORE: Final = (
@@ -39,6 +40,12 @@ REMEDIES: Final = {
 }
 
 
+FINAL: Final = frozenset(
+    {ErrorCode.SUPERSEDED, ErrorCode.REMOVED, ErrorCode.DIVERGED, ErrorCode.OTHER_CLUSTER, ErrorCode.NOT_JOINED}
+)
+"""Refusals of a renewal after which this process must not go on."""
+
+
 def with_remedy(error: Definite, *, name: str, directory: str) -> Definite:
     """The same error with the node it is about, and what to type about it here."""
     remedy = REMEDIES.get(error.code)
@@ -46,3 +53,11 @@ def with_remedy(error: Definite, *, name: str, directory: str) -> Definite:
         return error
     text = error.text if name in error.text.split() else f"node {name}: {error.text}"
     return type(error)(text, code=error.code, hint=remedy.format(name=name, directory=typed(directory)))
+
+
+def raise_unless_temporary(refused: RenewalRefused) -> None:
+    """Raises `Superseded` if this process will never get a lease again, `Unreachable` if another leader may grant."""
+    if refused.code in FINAL:
+        raise Superseded(refused.text, code=ErrorCode(refused.code), hint="`leasehold status` shows who serves")
+    if refused.code == ErrorCode.NOT_LEADER:
+        raise Unreachable(refused.text, hint="the node asks another coordinator")

@@ -8,10 +8,9 @@ from typing import NoReturn
 
 import pytest
 
-from leasehold.coordinator import leader
 from leasehold.coordinator.runtime import Coordinator
+from leasehold.coordinator.statements import execution, procedures
 from leasehold.coordinator.statements import preparation as preparing
-from leasehold.coordinator.statements import procedures
 from leasehold.core.ddl import procedure
 from leasehold.core.words.messages import Execute, Message, Receipt, Rows
 from leasehold.core.words.records import Outcome
@@ -71,8 +70,8 @@ async def refused(coordinator: Coordinator, number: int, text: str) -> Refused:
 @pytest.mark.parametrize(
     ("module", "name", "text"),
     [
-        (leader, "parse", "DROP DATABASE d"),
-        (leader, "parse", VIEW),
+        (execution, "parse", "DROP DATABASE d"),
+        (execution, "parse", VIEW),
         (procedures, "check_statement", "DROP DATABASE d"),
         (procedures, "claims", "DROP DATABASE d"),
         (preparing, "resolve", VIEW),
@@ -80,7 +79,7 @@ async def refused(coordinator: Coordinator, number: int, text: str) -> Refused:
         (procedure, "plan", "DROP DATABASE d"),
         (procedure, "plan", "EXPLAIN DROP DATABASE d"),
         (procedures, "explained", "EXPLAIN DROP DATABASE d"),
-        (leader, "history", "SHOW HISTORY"),
+        (execution, "history", "SHOW HISTORY"),
     ],
     ids=lambda one: one.__name__.rpartition(".")[2] if isinstance(one, ModuleType) else one,
 )

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import strategies as st
 
 from leasehold.core import ddl
+from leasehold.core.access.request_rights import check_append, check_read, check_request
 from leasehold.core.access.rights import (
     CLUSTER,
-    check_append,
     check_cancel,
     check_hidden,
     check_question,
-    check_read,
-    check_request,
     check_statement,
     holds,
     keeps_administrator,

@@ -14,7 +14,6 @@ from leasehold.core.membership.admission import (
     Fresh,
     JoinerHistory,
     KnownToken,
-    Reject,
     Same,
     WaitUntil,
     closing,
@@ -25,6 +24,7 @@ from leasehold.core.membership.admission import (
     spoken_protocol,
 )
 from leasehold.core.membership.identity import CAPABILITIES, hash_secret
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.words.messages import Allocate, AskIncarnation
 from leasehold.core.words.records import CountersRecord, SettledHow
 from leasehold.limits.membership import GIVEN_UP_AT_ONCE, NODE_IDS_MAX, NODES_MAX, UNJOINED_KEPT_NS

@@ -6,9 +6,10 @@ import pytest
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
-from leasehold.core.membership.admission import Admit, JoinerHistory, Reject, decide_join
+from leasehold.core.membership.admission import Admit, JoinerHistory, decide_join
 from leasehold.core.membership.generations import end_of, generation_of, is_beyond, raised, raised_leader
 from leasehold.core.membership.identity import CAPABILITIES, hash_secret
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import CountersRecord, LargestLeaseRecord, LeaderRecord, NodeRecord

@@ -11,7 +11,6 @@ from leasehold.core.membership.admission import (
     Fresh,
     JoinerHistory,
     KnownToken,
-    Reject,
     Same,
     WaitUntil,
     decide_allocate,
@@ -32,6 +31,7 @@ from leasehold.core.membership.identity import (
     WrongCluster,
     hash_secret,
 )
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.messages import Allocate, ClusterFacts, Join
 from leasehold.core.words.records import Allocated, Claiming, ClusterRecord, CountersRecord, Joining, SettledHow

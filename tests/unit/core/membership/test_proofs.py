@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from leasehold.core.membership.admission import Reject, reject_stranger
+from leasehold.core.membership.admission import reject_stranger
 from leasehold.core.membership.proofs import (
     ProofKeys,
     coordinator_proof,
@@ -12,6 +12,7 @@ from leasehold.core.membership.proofs import (
     prove_coordinator,
     with_proof,
 )
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.words.messages import Allocate, AskIncarnation, ChallengeCoordinator
 from leasehold.errors import Refused
 from leasehold.limits.swim import CLUSTER_KEY_BYTES

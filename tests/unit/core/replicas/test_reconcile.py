@@ -15,7 +15,7 @@ from leasehold.core.words.records import (
     TransactionState,
 )
 from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE
-from leasehold.testing.disk import by_bucket
+from leasehold.testing.on_disk import by_bucket
 from tests.unit.core.catalog_words import Ground, hex_128
 from tests.unit.core.replicas.test_replication import segment
 

@@ -23,8 +23,8 @@ from leasehold.node.agent.published import Published
 from leasehold.node.disk import comparison as comparing
 from leasehold.node.disk.reconciler import ReconcileLimits, Reconciler
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.disk import by_bucket
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 from tests.unit.core.catalog_words import Ground as Words

@@ -1,0 +1,83 @@
+"""`leasehold chaos`: breaks a process of a cluster on this machine, and mends it."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from leasehold.cli.options import DEFAULT_DIR, Dir, NodeName, Out
+from leasehold.cli.output import Output, note, say, show_json
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+
+if TYPE_CHECKING:
+    from leasehold.local.process import Process
+
+chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on this machine, and mend it.")
+
+
+def _chaos(directory: Path, name: str, number: signal.Signals, verb: str, output: Output) -> None:
+    from leasehold.local.processes import LocalCluster
+
+    process = LocalCluster(directory).node(name)
+    _check_paused(process, number)
+    process.signal(number)
+    if number is signal.SIGKILL:
+        process.wait_until_gone()
+    _done(process.name, verb, output)
+
+
+def _check_paused(process: "Process", number: signal.Signals) -> None:
+    """Raises `Refused` where the signal would change nothing."""
+    if process.running() is None or number not in {signal.SIGSTOP, signal.SIGCONT}:
+        return
+    if process.is_paused() and number is signal.SIGSTOP:
+        hint = f"let it go on with `leasehold chaos resume {process.name}`"
+        raise Refused(f"{process.name} is paused already", code=ErrorCode.PAUSED, hint=hint)
+    if not process.is_paused() and number is signal.SIGCONT:
+        raise Refused(f"{process.name} is not paused: it runs", code=ErrorCode.NOT_PAUSED, hint="nothing to do")
+
+
+def _done(name: str, verb: str, output: Output) -> None:
+    if output is Output.JSON:
+        show_json({"node": name, "done": verb})
+    else:
+        say(f"{name} {verb}")
+
+
+@chaos.command()
+def kill(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Kill a process with SIGKILL."""
+    _chaos(directory, node, signal.SIGKILL, "killed", output)
+
+
+@chaos.command()
+def pause(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Stop a process in its tracks with SIGSTOP."""
+    _chaos(directory, node, signal.SIGSTOP, "paused", output)
+
+
+@chaos.command()
+def resume(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Let a paused process go on with SIGCONT."""
+    _chaos(directory, node, signal.SIGCONT, "resumed", output)
+
+
+@chaos.command()
+def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
+    """Start a process that does not run; a node comes back under another port.
+
+    Returns once a node has joined, or has run for 2 s: a killed one joins when its old lease has run out.
+    """
+    from leasehold.local.files import COORDINATOR
+    from leasehold.local.processes import LocalCluster
+
+    local = LocalCluster(directory)
+    process = local.node(node)
+    if process.name == COORDINATOR:
+        local.restart_coordinator()
+    else:
+        local.start_node(process)
+    _done(process.name, "started", output)
+    note("`leasehold status` shows when it serves")

@@ -1,0 +1,146 @@
+"""What comes of a statement that a client sends: parsed, authorised, run as a procedure or answered at once."""
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import msgspec
+
+from leasehold.coordinator.statements.faults import ending_the_statement
+from leasehold.coordinator.statements.parse_queue import ParseQueue
+from leasehold.coordinator.statements.preparation import ParsedStatement
+from leasehold.coordinator.statements.procedures import Procedures
+from leasehold.core.access.request_rights import check_request
+from leasehold.core.access.rights import check_cancel, check_large_statement, check_question, check_statement
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.ddl.origin import Origin, check_same_asker, hears_text, other_statement
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.questions.catalog import CatalogQuestion, is_large
+from leasehold.core.questions.history import history
+from leasehold.core.questions.rows import pages
+from leasehold.core.words.messages import (
+    AskOutcome,
+    Execute,
+    Message,
+    Receipt,
+    Rows,
+)
+from leasehold.core.words.records import PrincipalRecord
+from leasehold.core.words.statements import (
+    AnyStatement,
+    CancelProcedure,
+    CreateUser,
+    Definition,
+    Explain,
+    Question,
+    SetPassword,
+    ShowHistory,
+    ShowNodes,
+    ShowProcedures,
+)
+from leasehold.sql.parse import parse, parses_at_once
+from leasehold.sql.secrets import redacted
+from leasehold.wire.ports import Clock, Threads
+
+
+class Execution:
+    """The statements of one leader. `answer` answers a question that the catalog holds the answer to."""
+
+    def __init__(
+        self,
+        procedures: Procedures,
+        answer: Callable[[CatalogQuestion | ShowNodes, Catalog, int], Rows],
+        catalog: Callable[[], Catalog],
+        clock: Clock,
+        threads: Threads,
+    ) -> None:
+        self._procedures = procedures
+        self._answer = answer
+        self._catalog = catalog
+        self._clock = clock
+        self._threads = threads
+        self._parsing = ParseQueue(threads)
+
+    async def execute(self, request: Execute) -> AsyncIterator[Message]:
+        """Runs a statement, or answers a question; the messages that its client gets."""
+        asking = check_request(request, self._catalog())
+        statement, text = await self._understood(request.text, asking)
+        if isinstance(statement, Definition):
+            async for message in self._procedures.execute(_asked(request, statement, text)):
+                yield message
+            return
+        _check_answer(statement, self._catalog(), _login(request))
+        if isinstance(statement, CancelProcedure):
+            async for message in self._procedures.cancel(statement.number):
+                yield message
+            return
+        with ending_the_statement():
+            rows = await self._looked_up(request, statement, text)
+        for page in pages(rows):
+            yield page
+
+    async def tell_again(self, request: Execute | AskOutcome, origin: Origin) -> AsyncIterator[Message]:
+        """What became of a statement that has been asked for before; raises `Refused` where that is not told."""
+        login, catalog, text_told = _login(request), self._catalog(), True
+        if isinstance(request, AskOutcome):
+            text_told = hears_text(origin, login, catalog)
+        else:
+            check_same_asker(origin, login, catalog)
+            if not origin.has_text(request.text) and not origin.has_text(await self._redacted(request.text)):
+                raise other_statement()
+        async for message in self._procedures.outcome(request.statement):
+            is_told = text_told or not isinstance(message, Receipt)
+            yield message if is_told else msgspec.structs.replace(message, text="")
+
+    async def _redacted(self, text: str) -> str:
+        return redacted(text) if parses_at_once(text) else await self._threads.run(partial(redacted, text))
+
+    async def _understood(self, text: str, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
+        """The statement, and its text without a secret in it."""
+        with ending_the_statement():
+            if parses_at_once(text):
+                return _understood(text)
+            # Up to seconds: not on the loop that grants leases, and not for whoever may do nothing.
+            check_large_statement(asking, self._catalog())
+            user = "" if asking is None else asking.name
+            return await self._parsing.run(user, len(text), partial(_understood, text))
+
+    async def _looked_up(self, request: Execute, statement: Question | Explain, text: str) -> Rows:
+        catalog, now_ns = self._catalog(), self._clock.now_ns()
+        match statement:
+            case ShowProcedures():
+                return self._procedures.rows(catalog)
+            case ShowHistory(of=of):
+                return history(self._procedures.done(catalog), of)
+            case Explain(statement=definition):
+                return await self._procedures.explain(_asked(request, definition, text))
+            case _ if is_large(statement, catalog):
+                return await self._threads.run(partial(self._answer, statement, catalog, now_ns))
+            case _:
+                return self._answer(statement, catalog, now_ns)
+
+
+def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
+    match statement:
+        case Explain(statement=definition):
+            check_statement(definition, catalog, login)
+        case CancelProcedure():
+            check_cancel(catalog, login)
+        case _:
+            check_question(statement, catalog, login)
+
+
+def _login(request: Execute | AskOutcome) -> bytes | None:
+    return None if request.login is None else hash_secret(request.login)
+
+
+def _understood(text: str) -> tuple[AnyStatement, str]:
+    statement = parse(text)
+    definition = statement.statement if isinstance(statement, Explain) else statement
+    return statement, redacted(text) if isinstance(definition, CreateUser | SetPassword) else text
+
+
+def _asked(request: Execute, statement: Definition, text: str) -> ParsedStatement:
+    return ParsedStatement(
+        id=request.statement, text=text, statement=statement, login=_login(request), timeout_ns=request.timeout_ns
+    )

@@ -1,0 +1,122 @@
+"""Which requests and which rows a client may have, decided on one catalog: tickets, plans, write transactions."""
+
+from leasehold.core.access.rights import CLUSTER, holds, need, path_of, user_of
+from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.reads import all_read
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AgreeCutoff,
+    AskOutcome,
+    AskReceipts,
+    AskStatus,
+    AskTable,
+    AskView,
+    ClientRequest,
+    CommitTransaction,
+    Execute,
+    OpenTransaction,
+    PlanQuery,
+    PlanScan,
+    RemoveNode,
+)
+from leasehold.core.words.records import (
+    PrincipalRecord,
+    Right,
+    TableRecord,
+    ViewRecord,
+)
+from leasehold.core.words.statements import (
+    TableName,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
+from leasehold.ids import LoginToken, ObjectId
+from leasehold.limits.statements import QUERY_TABLES_MAX
+
+
+def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
+    """The user who asks; raises `Unauthenticated` or `Forbidden` unless he may.
+
+    What a statement needs is decided once it has been parsed, and again when its turn comes.
+    """
+    if isinstance(request, AskStatus):
+        return None
+    user = user_of(request.login, catalog)
+    if user is None:
+        return None
+    match request:
+        case AskTable(name=name):
+            _check_table(user, _find(name, catalog), catalog)
+        case AskView(name=name):
+            _check_selected(user, _find(name, catalog), catalog)
+        case PlanScan(name=name, through=through):
+            _check_selected(user, _find(name, catalog), catalog)
+            _check_through(user, through, catalog)
+        case PlanQuery(names=names):
+            # More of them are refused later, without a look at any.
+            found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
+            reads = all_read(filter(None, found), catalog)
+            for one in (*reads.views, *reads.tables):
+                _check_selected(user, one, catalog)
+        case AgreeCutoff(table=table, through=through):
+            _check_selected(user, catalog.tables.get(table), catalog)
+            _check_through(user, through, catalog)
+        case OpenTransaction(table=table):
+            _check_appended(user, table, catalog)
+        case CommitTransaction(transaction=transaction, replaces=replaces):
+            record = catalog.transactions.get(transaction)
+            if record is not None:
+                _check_appended(user, record.table, catalog)
+                if replaces and record.table in catalog.tables:
+                    need(user, Right.DROP, path_of(catalog.tables[record.table]), catalog)
+        case RemoveNode() | AskReceipts():
+            need(user, Right.ALTER, (CLUSTER,), catalog)
+        case Execute() | AskOutcome() | AbortTransaction():
+            pass
+        case _:
+            raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+    return user
+
+
+def check_read(login: LoginToken | None, table: ObjectId, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may read the table, through these views."""
+    user = user_of(login, catalog)
+    if user is not None:
+        _check_selected(user, catalog.tables.get(table), catalog)
+        _check_through(user, through, catalog)
+
+
+def check_append(login: LoginToken | None, table: ObjectId, catalog: Catalog) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may add rows to the table."""
+    user = user_of(login, catalog)
+    if user is not None:
+        _check_appended(user, table, catalog)
+
+
+def _find(name: str, catalog: Catalog) -> TableRecord | ViewRecord | None:
+    """By its qualified name; None for what is no name, as for what is not there."""
+    database, _, table = name.partition(".")
+    qualified = TableName(database, table)
+    return catalog.find_table(qualified) or catalog.find_view(qualified)
+
+
+def _check_table(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
+    """Who may write a table has to know its columns."""
+    if found is not None and not holds(user, Right.INSERT, path_of(found), catalog):
+        _check_selected(user, found, catalog)
+
+
+def _check_selected(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
+    if found is not None:
+        need(user, Right.SELECT, path_of(found), catalog)
+
+
+def _check_through(user: PrincipalRecord, through: tuple[ObjectId, ...], catalog: Catalog) -> None:
+    for view in through:
+        _check_selected(user, catalog.views.get(view), catalog)
+
+
+def _check_appended(user: PrincipalRecord, table: ObjectId, catalog: Catalog) -> None:
+    found = catalog.tables.get(table)
+    if found is not None:
+        need(user, Right.INSERT, path_of(found), catalog)
