@@ -14,7 +14,12 @@ from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import CommitTransaction, Execute, Login, Message, WhoAreYou
 from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, StatementId, TransactionId
-from leasehold.limits.requests import REQUEST_BYTES_MAX, REQUEST_FRAME_BYTES_MAX, REQUESTS_UNREAD_MAX
+from leasehold.limits.requests import (
+    CALLS_PER_CONNECTION_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_FRAME_BYTES_MAX,
+    REQUESTS_UNREAD_MAX,
+)
 from leasehold.wire.requests import frames
 from leasehold.wire.rpc import CALL, COMMIT, SESSION, STREAM, read_answer
 from tests.attacks.ground import NOBODY, TABLE, WRITER, Ground
@@ -115,11 +120,10 @@ def test_large_requests_in_frames_of_a_stranger(ground: Ground, scale: int, meth
 def test_requests_that_never_come_whole(ground: Ground, scale: int) -> None:
     """Each lacks the last byte of a frame. They give way to each other; the last ones are given up by the clock."""
     count = UNFINISHED if scale == 1 else 3 * UNFINISHED
+    on_each = min(count // CONNECTIONS, CALLS_PER_CONNECTION_MAX)
     with ground.attacked():
         for _ in range(scale):
-            with unfinished_calls(
-                ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, count, on_each=count // CONNECTIONS
-            ) as keep_going:
+            with unfinished_calls(ground.coordinator, CALL, REQUEST_FRAME_BYTES_MAX, count, on_each) as keep_going:
                 keep_going(REQUESTS_UNREAD_MAX if scale == 1 else 0)
 
 

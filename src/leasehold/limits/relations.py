@@ -177,6 +177,9 @@ assert (
     < requests.REQUESTS_BYTES_MAX
 )
 assert requests.CALLS_PENDING_MAX < requests.CALLS_PENDING_HARD_MAX
+assert 2 * requests.CALLS_PER_CONNECTION_MAX <= requests.REQUESTS_UNREAD_MAX, (
+    "the calls of a client end none of its own"
+)
 assert (
     requests.REQUESTS_UNREAD_MAX * (requests.REQUEST_FRAME_BYTES_MAX + 24 * 1024)
     + requests.CALLS_PENDING_HARD_MAX * (requests.REQUEST_WINDOW_BYTES + 16 * 1024)

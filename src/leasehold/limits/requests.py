@@ -16,8 +16,11 @@ REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
 REQUEST_READ_NS: Final = 10 * SECOND_NS
 """How long a request may take to arrive, from its first byte on."""
 REQUESTS_UNREAD_MAX: Final = 512
-"""Requests that have begun and have not arrived; one more ends the oldest. Each may take a frame and some 24 KiB. Those
-of honest clients arrive at once: of 5,000 asked at the same time 6 were unread."""
+"""Requests that have begun and have not arrived; one more ends the oldest. Each may take a frame and some 24 KiB."""
+CALLS_PER_CONNECTION_MAX: Final = 64
+"""Calls to a coordinator that stand on one connection; gRPC's clients hold further ones back until others end. Without
+this bound a client's calls begin faster than gRPC takes in their messages, and end each other as REQUESTS_UNREAD_MAX
+says."""
 CALLS_PENDING_MAX: Final = 5_120
 """Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
 CALLS_PENDING_HARD_MAX: Final = 6_144

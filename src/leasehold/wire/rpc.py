@@ -30,6 +30,7 @@ from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     CALLS_PENDING_HARD_MAX,
     CALLS_PENDING_MAX,
+    CALLS_PER_CONNECTION_MAX,
     CONNECTION_IDLE_NS,
     REQUEST_FRAME_BYTES_MAX,
     REQUEST_WINDOW_BYTES,
@@ -86,6 +87,9 @@ SERVER_OPTIONS: Final = (
     *COMMON_OPTIONS,
     ("grpc.max_receive_message_length", REQUEST_FRAME_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
+    ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION_MAX),
+    # By default gRPC refuses calls of a client that keeps to this bound, while calls that have ended are tidied up.
+    ("grpc.http.overload_protection", 0),
     # By default gRPC cancels calls at random once 1,000 wait for the event loop, and all above 3,000.
     ("grpc.server.max_pending_requests", CALLS_PENDING_MAX),
     ("grpc.server.max_pending_requests_hard_limit", CALLS_PENDING_HARD_MAX),
