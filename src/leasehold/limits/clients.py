@@ -41,8 +41,8 @@ HEDGE_DELAY_MIN_NS: Final = 100 * MILLISECOND_NS
 HEDGE_DELAY_FIRST_NS: Final = 300 * MILLISECOND_NS
 """The same, until a client has had its first answer."""
 HEDGE_DELAY_MAX_NS: Final = 2 * SECOND_NS
-HEDGE_SLOWER: Final = 4
-"""Where answers usually take longer, silence is so many times as long as they take."""
+HEDGE_DEVIATIONS: Final = 4
+"""Where answers usually take longer, silence lasts until an answer is late by so many usual deviations."""
 HEDGE_BYTES_PER_SECOND: Final = 200 * 1024 * 1024
 """So fast a replica handles what it handles before it answers: a file that it verifies, rows that it encodes."""
 HEDGE_EVERY: Final = 10

@@ -29,8 +29,8 @@ from leasehold.limits.clients import (
     HEDGE_DELAY_FIRST_NS,
     HEDGE_DELAY_MAX_NS,
     HEDGE_DELAY_MIN_NS,
+    HEDGE_DEVIATIONS,
     HEDGE_EVERY,
-    HEDGE_SLOWER,
 )
 from leasehold.limits.units import SECOND_NS
 
@@ -172,12 +172,17 @@ HEDGE_LIMITS: Final = HedgeLimits()
 
 
 class Patience:
-    """How long one client waits for a replica until it asks another one as well, and how often it may."""
+    """How long one client waits for a replica until it asks another one as well, and how often it may.
+
+    It waits for as long as answers usually take, and HEDGE_DEVIATIONS times as long as they usually differ from that:
+    the retransmission timeout of TCP (RFC 6298).
+    """
 
     def __init__(self, limits: HedgeLimits = HEDGE_LIMITS) -> None:
         self._limits = limits
         self._typical_ns: int | None = None
         """None before the first answer."""
+        self._deviation_ns = 0
         self._budget = limits.burst * HEDGE_EVERY
         """In requests: each request adds one, each hedge takes HEDGE_EVERY."""
 
@@ -187,7 +192,8 @@ class Patience:
             # It opens the connection, and nobody knows yet how fast this cluster is.
             usual_ns = HEDGE_DELAY_FIRST_NS
         else:
-            usual_ns = min(max(HEDGE_DELAY_MIN_NS, HEDGE_SLOWER * self._typical_ns), HEDGE_DELAY_MAX_NS)
+            late_ns = self._typical_ns + HEDGE_DEVIATIONS * self._deviation_ns
+            usual_ns = min(max(HEDGE_DELAY_MIN_NS, late_ns), HEDGE_DELAY_MAX_NS)
         return usual_ns + size_bytes * SECOND_NS // self._limits.bytes_per_second
 
     @property
@@ -203,6 +209,8 @@ class Patience:
     def answered(self, took_ns: int) -> None:
         """An answer came so long after its request."""
         if self._typical_ns is None:
-            self._typical_ns = took_ns
+            self._typical_ns, self._deviation_ns = took_ns, took_ns // 2
         else:
-            self._typical_ns += (took_ns - self._typical_ns) // 8
+            error_ns = took_ns - self._typical_ns
+            self._deviation_ns += (abs(error_ns) - self._deviation_ns) // 4
+            self._typical_ns += error_ns // 8

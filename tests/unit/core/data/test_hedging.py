@@ -11,10 +11,10 @@ from leasehold.limits.clients import (
     HEDGE_DELAY_FIRST_NS,
     HEDGE_DELAY_MAX_NS,
     HEDGE_DELAY_MIN_NS,
+    HEDGE_DEVIATIONS,
     HEDGE_EVERY,
-    HEDGE_SLOWER,
 )
-from leasehold.limits.units import SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 DELAY, GIVE_UP, PAUSE = 100, 10_000, 50
 
@@ -110,18 +110,36 @@ def test_the_delay_follows_how_long_answers_take_and_how_much_is_asked_for():
     assert one.delay_ns() == HEDGE_DELAY_FIRST_NS
     assert one.delay_ns(HEDGE_BYTES_PER_SECOND) == HEDGE_DELAY_FIRST_NS + SECOND_NS
     one.answered(HEDGE_DELAY_MIN_NS)
-    assert one.delay_ns() == HEDGE_SLOWER * HEDGE_DELAY_MIN_NS, "the first answer tells how fast the cluster is"
+    first_ns = HEDGE_DELAY_MIN_NS + HEDGE_DEVIATIONS * HEDGE_DELAY_MIN_NS // 2
+    assert one.delay_ns() == first_ns, "the first answer tells how fast the cluster is"
     for _ in range(40):
         one.answered(0)
     assert one.delay_ns() == HEDGE_DELAY_MIN_NS
     one.answered(2 * HEDGE_DELAY_MIN_NS)
-    assert one.delay_ns() <= 2 * HEDGE_DELAY_MIN_NS, "one slow answer is not yet what is usual"
+    assert one.delay_ns() <= 3 * HEDGE_DELAY_MIN_NS, "one slow answer is not yet what is usual"
     for _ in range(20):
         one.answered(60 * SECOND_NS)
     assert one.delay_ns() == HEDGE_DELAY_MAX_NS
     for _ in range(1_000):
         one.answered(0)
     assert one.delay_ns() == HEDGE_DELAY_MIN_NS
+
+
+def test_answers_that_always_take_about_as_long_are_soon_late():
+    """Appends on a loaded machine, as they were measured: half of them take 56 ms, one in twenty over 88 ms."""
+    one = Patience()
+    for _ in range(40):
+        for took_ms in (56, 49, 88, 43, 61):
+            one.answered(took_ms * MILLISECOND_NS)
+    assert 88 * MILLISECOND_NS < one.delay_ns() < 150 * MILLISECOND_NS
+
+
+def test_answers_that_differ_much_are_waited_for():
+    one = Patience()
+    for _ in range(40):
+        for took_ms in (20, 300, 20, 20):
+            one.answered(took_ms * MILLISECOND_NS)
+    assert one.delay_ns() > 300 * MILLISECOND_NS
 
 
 @settings(max_examples=100, deadline=None)
