@@ -2,6 +2,8 @@
 
 One client scans a table and another one appends to a table, each without a pause, while the fault comes and goes. The
 time without reads is that from the last scan that ended before the one that took longest to the end of that one.
+Beside each worst time stands what the machine did in the same round: how long it stood still for this process, which
+does nothing but sleep, and how much of its processors other virtual machines took.
 Cutting a node off takes network namespaces, and so root; without it those rows say so.
 """
 
@@ -9,14 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import psutil
 from tests.netns.remote import Remote
 from tests.soak.grounds import Ground, ground
 
 from bench.faults import NODE
 from bench.figures import Figure, Table, quantile
-from leasehold.limits.units import SECOND_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.local.files import COORDINATOR
 from leasehold.wire.clock import BoottimeClock, sleep_ns
 
@@ -39,6 +42,9 @@ def _cuts() -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
 CUTS = dict(_cuts())
 FAULTS = ("none", "killed", "paused", *CUTS)
 AIM_MS = 500.0
+STEP_NS = 5 * MILLISECOND_NS
+STEAL_AND_BEFORE = 8
+"""Columns of the processors' times: those after it are part of others."""
 SCANNED, APPENDED = "bench.scanned", "bench.appended"
 
 
@@ -53,14 +59,24 @@ class Size(NamedTuple):
 SMALLEST = Size(rounds=1, out_s=0.5, well_s=0.2)
 
 
+class Gap(NamedTuple):
+    """The longest time between two successes in one round, and the machine meanwhile."""
+
+    gap_ms: float
+    late_ms: float
+    """How much later than asked for this process woke up, at worst."""
+    stolen: float
+    """Of the time of all processors, from 0 to 1."""
+
+
 class Bench:
-    """A cluster, its client, and the longest times between two successes, in ms, by fault."""
+    """A cluster, its client, and the longest times between two successes, by fault."""
 
     def __init__(self, one: Ground, client: Remote) -> None:
         self._ground = one
         self._client = client
-        self.reads: dict[str, list[float]] = {}
-        self.appends: dict[str, list[float]] = {}
+        self.reads: dict[str, list[Gap]] = {}
+        self.appends: dict[str, list[Gap]] = {}
 
     def prepare(self) -> None:
         for number, text in enumerate(
@@ -84,9 +100,10 @@ class Bench:
         target = self._ground.address()
         self._client.call("traffic", target=target, scanned=SCANNED, appended=APPENDED)
         sleep_ns(round(size.well_s * SECOND_NS))
-        since_ns = BoottimeClock().now_ns()
+        since_ns, before = BoottimeClock().now_ns(), psutil.cpu_times()
         self._break(fault)
-        sleep_ns(round(size.out_s * SECOND_NS))
+        late_ms = _latest_ns(round(size.out_s * SECOND_NS)) / MILLISECOND_NS
+        stolen = _stolen(before, psutil.cpu_times())
         until_ns = BoottimeClock().now_ns()
         self._mend(fault)
         sleep_ns(round(size.well_s * SECOND_NS))
@@ -95,7 +112,8 @@ class Bench:
         for found, instants in ((self.reads, ended["reads"]), (self.appends, ended["appends"])):
             # The fault may come and go in the middle of one.
             gaps = [after - before for before, after in pairwise(instants) if after >= since_ns and before <= until_ns]
-            found.setdefault(fault, []).append(max(gaps, default=until_ns - since_ns) / 1e6)
+            gap_ms = max(gaps, default=until_ns - since_ns) / MILLISECOND_NS
+            found.setdefault(fault, []).append(Gap(gap_ms, late_ms, stolen))
 
     def _break(self, fault: str) -> None:
         match fault:
@@ -129,14 +147,31 @@ class Bench:
                 yield _figure(name, found[fault]) if fault in found else Figure(what=name, value="needs root")
 
 
-def _figure(what: str, gaps: list[float]) -> Figure:
+def _latest_ns(for_ns: int) -> int:
+    """Sleeps for so long, in short steps; by how much the latest of them ended too late."""
+    now_ns = BoottimeClock().now_ns
+    until_ns, latest_ns = now_ns() + for_ns, 0
+    while (began_ns := now_ns()) < until_ns:
+        sleep_ns(STEP_NS)
+        latest_ns = max(latest_ns, now_ns() - began_ns - STEP_NS)
+    return latest_ns
+
+
+def _stolen(before: Any, after: Any) -> float:
+    """The share of the processors' time that the machine below gave to others; 0 where that is not told."""
+    whole = sum(after[:STEAL_AND_BEFORE]) - sum(before[:STEAL_AND_BEFORE])
+    return (getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)) / whole if whole else 0.0
+
+
+def _figure(what: str, gaps: list[Gap]) -> Figure:
     worst = max(gaps)
     return Figure(
         what=what,
-        value=f"p50 {quantile(gaps, 0.5):.0f} ms, worst {worst:.0f} ms",
-        ratio=f"{worst / AIM_MS:.2f}",
+        value=f"p50 {quantile([one.gap_ms for one in gaps], 0.5):.0f} ms, worst {worst.gap_ms:.0f} ms",
+        peer=f"stood still for {worst.late_ms:.0f} ms, {100 * worst.stolen:.0f} % stolen",
+        ratio=f"{worst.gap_ms / AIM_MS:.2f}",
         aim=f"worst under {AIM_MS:.0f} ms",
-        holds=worst < AIM_MS,
+        holds=worst.gap_ms < AIM_MS,
     )
 
 
