@@ -12,10 +12,11 @@ from leasehold.core.words.messages import (
     OpenTransaction,
     ReadTicket,
     Renewal,
+    TableFacts,
+    TransactionFacts,
     WriteTicket,
 )
 from leasehold.errors import LeaseholdError
-from leasehold.limits.units import SECOND_NS
 from leasehold.node.serving.flight_service import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
@@ -51,7 +52,7 @@ def simulate(scenario, *, nodes=3, seed=1):
 async def facts(cluster):
     """The table as a client looks it up."""
     request = AskTable(cluster_id=None, name="d.t")
-    return await cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=SECOND_NS))
+    return await cluster.ask(request, TableFacts)
 
 
 def replica(cluster, table):
@@ -70,7 +71,7 @@ async def opened(cluster, table):
         table=table.table,
         schema_version=table.schema_version,
     )
-    await cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=SECOND_NS))
+    await cluster.ask(request, TransactionFacts)
     await asyncio.sleep(1)
     return transaction
 

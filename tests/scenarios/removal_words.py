@@ -6,10 +6,9 @@ from unittest.mock import patch
 
 from leasehold.coordinator import leader
 from leasehold.coordinator.writer import Writer
-from leasehold.core.words.messages import NodeRemoved, RemoveNode, WaitingFor
-from leasehold.errors import Definite, Unreachable
-from leasehold.limits.clients import CALL_TIMEOUT_NS
-from leasehold.testing.cluster import SimulatedCluster
+from leasehold.core.data.node_removal import remove_node
+from leasehold.errors import Definite
+from leasehold.testing.cluster import AT_LENGTH, SimulatedCluster
 from leasehold.testing.invariants import INVARIANTS
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle
@@ -68,20 +67,9 @@ def begin(group, node):
     return ended
 
 
-async def remove(cluster, name, *, force=False, node=None, on_wait=lambda _: None):
+async def remove(cluster, name, *, force=False, on_wait=None):
     """As a client does: asks again where an answer is lost. What the leader says, or raises."""
-    request = RemoveNode(cluster_id=None, name=name, force=force, node=node)
-
-    async def ask(connection):
-        async for message in connection.stream(request, timeout_ns=CALL_TIMEOUT_NS):
-            if isinstance(message, WaitingFor):
-                on_wait(message)
-                continue
-            assert isinstance(message, NodeRemoved)
-            return message
-        raise Unreachable("the stream ended without an answer")
-
-    return await cluster.ask_a_leader(ask)
+    return await remove_node(cluster.client(), name, AT_LENGTH, force=force, on_wait=on_wait)
 
 
 async def refused(cluster, name, **how):

@@ -9,7 +9,7 @@ from leasehold.coordinator.generation import begin_generation
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
-from leasehold.core.words.messages import Initialise
+from leasehold.core.words.messages import ClusterFacts, Initialise
 from leasehold.core.words.operations import Change, RevisionChanges, Txn
 from leasehold.core.words.records import ClusterRecord, CountersRecord
 from leasehold.errors import Corrupt, NotInitialised, Refused
@@ -185,7 +185,7 @@ def test_R6_a_node_that_the_backup_does_not_know_is_waited_for_and_told_though_i
         cluster.store = empty
         await cluster.start_coordinator(group)
         begin = Initialise(cluster_id=stranger.published.cluster_id)  # a backup from before any node
-        await cluster.ask_a_leader(lambda one: one.call(begin, timeout_ns=SECOND_NS))
+        await cluster.ask(begin, ClusterFacts)
         await cluster.sql("CREATE DATABASE kept")
         await cluster.kill_coordinator()
         await recover(cluster, empty, longest_lease_ns=LONGEST_NS)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from leasehold.core.words import keys
+from leasehold.core.words.messages import NodeRemoved, RemoveNode
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
@@ -225,7 +226,7 @@ def test_I10_a_request_that_is_repeated_late_does_not_reach_the_next_owner_of_th
         late.calls_itself = "n3"
         begin(group, late)
         await serving(cluster, late)
-        again = await remove(cluster, "n3", node=3)
+        again = await cluster.ask(RemoveNode(cluster_id=None, name="n3", node=3), NodeRemoved)
         assert (again.node, again.already) == (3, True)
         assert late.guard()
 

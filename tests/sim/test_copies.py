@@ -6,8 +6,7 @@ import pytest
 
 from leasehold.coordinator.replicas import repair
 from leasehold.core.replicas.copies import Copies
-from leasehold.core.words.messages import RemoveNode
-from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.core.words.messages import NodeRemoved, RemoveNode
 from leasehold.testing.simulation import simulate as simulate_random
 from tests.sim.data_words import Ground, simulate
 
@@ -88,7 +87,7 @@ def test_what_a_removed_node_held_alone_counts_as_lost():
         assert (await status(ground))[:2] == (0, 0)
         await holder.kill()
         request = RemoveNode(cluster_id=None, name=str(number), force=True)
-        await ground.cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
+        await ground.cluster.ask(request, NodeRemoved)
         assert (await status(ground))[:2] == (count, count)
 
     simulate(scenario)

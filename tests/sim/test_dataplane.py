@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from leasehold.core.data.asking import Asking
 from leasehold.core.words.messages import AskTable, BytesEnd, Receipt, RowsEnd, TableFacts
 from leasehold.core.words.messages import Rows as RowsMessage
 from leasehold.errors import LeaseholdError, NotFound
@@ -60,7 +61,7 @@ def test_a_node_killed_in_the_middle_of_a_stage_costs_a_second_try_elsewhere() -
     async def scenario(ground: Ground) -> None:
         await ground.create(replication=3)
         cluster = ground.cluster
-        facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+        facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
         first = ground.node(facts.buckets[0].replicas[0])
         held = cluster.network.hold(CLIENT, first.name, lambda message: isinstance(message, RowsEnd))
         writing = ground.group.create_task(ground.writer().write(TABLE, 10))
@@ -109,7 +110,7 @@ def test_a_row_that_does_not_fit_the_schema_is_refused_and_none_of_the_write_is_
 def test_a_replica_that_loses_what_it_had_not_synced_was_never_a_holder() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.create()
-        facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+        facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
         first, second = (ground.node(node) for node in facts.buckets[0].replicas)
         # Its disk takes so long that it is moved into place and not synced when the machine goes.
         second.data.disk.latency_ns = lambda: 2 * SECOND_NS
@@ -138,7 +139,7 @@ def test_a_replica_that_loses_what_it_had_not_synced_was_never_a_holder() -> Non
 def test_what_a_killed_process_had_moved_and_not_synced_is_durable_before_it_is_reported() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.create()
-        facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+        facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
         second = ground.node(facts.buckets[0].replicas[1])
         second.data.disk.latency_ns = lambda: 2 * SECOND_NS
         writing = ground.group.create_task(ground.writer().write(TABLE, 10))
@@ -194,7 +195,7 @@ async def staged_under_an_older_leader(ground: Ground, *, loses_the_encoder: boo
         ground.cluster.network.partition(CLIENT, coordinator.name)
         staged.set()
 
-    facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+    facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
     writing = ground.group.create_task(ground.writer(on_commit=on_commit).write(TABLE, 10))
     await staged.wait()
     await coordinator.kill()
@@ -377,7 +378,7 @@ def test_a_fenced_node_takes_and_serves_nothing_and_another_does() -> None:
 def test_a_node_that_is_fenced_between_the_rows_and_their_end_names_no_holder() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.create()
-        facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+        facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
         first, second = (ground.node(node) for node in facts.buckets[0].replicas)
         ground.cluster.network.partition(CLIENT, second.name)  # else it would be asked as well
         held = ground.cluster.network.hold(first.name, second.name, lambda one: isinstance(one, BytesEnd))

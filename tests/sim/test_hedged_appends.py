@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from leasehold.core.data.asking import Asking
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import AskTable, StagedSegment, TableFacts
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
@@ -33,7 +34,7 @@ def test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go(buck
 
     async def scenario(ground: Ground) -> None:
         await ground.create(buckets=buckets)
-        facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+        facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
         first, second = (ground.node(node) for node in facts.buckets[0].replicas)
         held = ground.cluster.network.hold(first.name, CLIENT, lambda one: isinstance(one, StagedSegment))
         writing = ground.group.create_task(ground.writer().write(TABLE, 8))

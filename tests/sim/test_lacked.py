@@ -1,8 +1,7 @@
 """Segments whose only holder has no file of them: they count as lost, and nobody gives them up by mistake."""
 
-from leasehold.core.words.messages import ClusterStatus, RemoveNode, Rows
+from leasehold.core.words.messages import ClusterStatus, NodeRemoved, RemoveNode, Rows
 from leasehold.ids import NodeId
-from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.testing.cluster import SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from tests.sim.data_words import Ground, simulate
@@ -75,7 +74,7 @@ def test_what_another_node_would_hold_too_counts_once_and_is_lost_by_a_removal_a
         await first.kill()
         assert await counted(ground, in_sync[0]) == (1, 1, 0, 1), "as it has said last"
         request = RemoveNode(cluster_id=None, name=first.name, force=True)
-        await ground.cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
+        await ground.cluster.ask(request, NodeRemoved)
         status = await ground.cluster.status()
         assert (status.segments_short, status.segments_lost) == (1, 1)
 

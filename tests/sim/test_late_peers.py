@@ -3,6 +3,7 @@
 import pytest
 
 from leasehold.core.data import forwarding
+from leasehold.core.data.asking import Asking
 from leasehold.core.words.messages import AskTable, ForwardAdmitted, Message, NodeStatus, StagedSegment, TableFacts
 from leasehold.ids import NodeId
 from leasehold.limits.segments import SCHEMA_WAIT_NS
@@ -38,7 +39,7 @@ class Late:
 
 async def late(ground: Ground) -> Late:
     await ground.create()
-    facts = await ground.reader.asking.ask(AskTable(cluster_id=None, name=TABLE), TableFacts)
+    facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
     first, second = (ground.node(node) for node in facts.buckets[0].replicas)
     return Late(ground, first, second)
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from leasehold.core.data.node_removal import remove_node
 from leasehold.core.membership.proofs import with_proof
 from leasehold.core.replicas.reconcile import OnDisk
 from leasehold.core.words.messages import (
@@ -14,14 +15,13 @@ from leasehold.core.words.messages import (
     Message,
     NewestIncarnation,
     NodeRemoved,
-    RemoveNode,
 )
 from leasehold.core.words.records import Allocated, BucketRecord
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
-from leasehold.testing.cluster import CLIENT, SimulatedNode
+from leasehold.testing.cluster import AT_LENGTH, CLIENT, SimulatedNode
 from leasehold.testing.disk import SegmentDisk
 from leasehold.testing.site import KEYS
 from tests.sim.data_words import TABLE, Ground, simulate
@@ -50,10 +50,7 @@ async def written(ground: Ground, writes: int = 2) -> Counter[int]:
 
 
 async def remove(ground: Ground, node: SimulatedNode, *, force: bool = False) -> NodeRemoved:
-    request = RemoveNode(cluster_id=None, name=node.name, force=force)
-    answer = await ground.cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
-    assert isinstance(answer, NodeRemoved)
-    return answer
+    return await remove_node(ground.cluster.client(), node.name, AT_LENGTH, force=force)
 
 
 async def placed() -> None:

@@ -52,7 +52,7 @@ def asked(ground: Ground) -> list[tuple[NodeId, int]]:
 
 def is_resting(ground: Ground, node: SimulatedNode) -> bool:
     published = node.published
-    return ground.reader.asking.known.is_resting(published.node, published.incarnation)
+    return ground.reader.client.known.is_resting(published.node, published.incarnation)
 
 
 def test_a_deadline_that_passes_after_some_rows_is_no_fault_of_the_replica() -> None:
@@ -83,7 +83,7 @@ def test_a_replica_that_dies_shortly_before_the_deadline_of_its_call_has_failed(
         await first.kill()
         await ground.wait_for(lambda: len(seen) == 2)
         assert seen[1][0] == other.published.node
-        assert ground.reader.asking.known.is_resting(*resting)
+        assert ground.reader.client.known.is_resting(*resting)
         assert sum((await reading).values()) == ROWS
 
     simulate(scenario)
@@ -93,7 +93,7 @@ def test_a_replica_that_dies_shortly_before_the_deadline_of_its_call_has_failed(
 def test_another_replica_is_asked_as_well_the_later_the_larger_the_segment_is(bytes_per_second: int) -> None:
     async def scenario(ground: Ground) -> None:
         runtime = TaskRuntime(ground.clock, ground.group)
-        ground.reader.asking.known = Known(runtime, HedgeLimits(bytes_per_second=bytes_per_second))
+        ground.reader.client.known = Known(runtime, HedgeLimits(bytes_per_second=bytes_per_second))
         segment, first, other = await one_segment(ground)
         held = ground.cluster.network.hold(first.name, CLIENT)
         seen, began_ns = asked(ground), ground.cluster.loop.now_ns()

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from leasehold.core.data.statement_calls import run_statement
 from leasehold.core.ddl.origin import hash_text
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.messages import (
@@ -34,9 +35,8 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.records import Outcome
 from leasehold.errors import Forbidden, LeaseholdError, Refused, Unauthenticated, WrongPassword
 from leasehold.ids import LoginToken, ObjectId, SchemaVersion, StatementId, TransactionId
-from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.cluster import SimulatedCluster
+from leasehold.testing.cluster import AT_LENGTH, SimulatedCluster
 from leasehold.testing.loop import run_virtual
 from tests.sim.test_cluster_faults import Over
 from tests.stored import stored_catalog
@@ -56,9 +56,7 @@ class Users:
         if user is not None:
             assert isinstance(request, ClientRequest)
             request = msgspec.structs.replace(request, login=self.tokens[user])
-        answer = await self.cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
-        assert isinstance(answer, kind)
-        return answer
+        return await self.cluster.ask(request, kind)
 
     async def log_in(self, user: str, password: str | None = None) -> LoggedIn:
         answer = await self.ask(Login(cluster_id=None, user=user, password=password or user), LoggedIn)
@@ -71,15 +69,9 @@ class Users:
         return Execute(cluster_id=None, statement=chosen, text=text, login=login)
 
     async def sql(self, text: str, user: str | None = None, statement: StatementId | None = None) -> Receipt | Rows:
-        request = self.execute(text, user, statement)
-
-        async def run(connection) -> Receipt | Rows:
-            async for message in connection.stream(request, timeout_ns=CALL_TIMEOUT_NS):
-                if isinstance(message, Receipt | Rows):
-                    return message
-            raise AssertionError("the stream ended without an answer")
-
-        return await self.cluster.ask_a_leader(run)
+        client = self.cluster.client(token=None if user is None else self.tokens[user])
+        chosen = statement or StatementId(self.cluster.entropy.hex_128())
+        return await run_statement(client, text, chosen, AT_LENGTH)
 
     async def refused(self, awaitable: Awaitable[object], kind: type[LeaseholdError]) -> LeaseholdError:
         with pytest.raises(kind) as caught:

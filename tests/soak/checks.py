@@ -6,8 +6,6 @@ from typing import Any
 
 from leasehold.cli.verify import verify
 from leasehold.client.cluster import Cluster, connect
-from leasehold.client.credentials import Credentials
-from leasehold.client.login import LoginConnection
 from leasehold.core.words.messages import AskOutcome, Receipt, Rows, WaitingFor
 from leasehold.core.words.records import Outcome
 from leasehold.core.words.statements import Definition
@@ -71,7 +69,7 @@ class Checks:
 
     def _check_outcomes(self) -> None:
         """INV-DDL-1: asked again by its id, every statement has the outcome that its client was told of."""
-        connection = LoginConnection(BlockingConnection(self._address), Credentials())
+        connection = BlockingConnection(self._address)
         try:
             for one in self._ledger.statements:
                 again = _outcome(connection, one)
@@ -134,7 +132,7 @@ def _agree(one: Told, again: Receipt | Definite) -> bool:
     return one.heard is None and again.outcome in one.outcomes
 
 
-def _outcome(connection: LoginConnection, one: Told) -> Receipt | Definite:
+def _outcome(connection: BlockingConnection, one: Told) -> Receipt | Definite:
     """Raises `LeaseholdError` if there is no definite answer though nothing is broken."""
     try:
         for message in connection.stream(AskOutcome(cluster_id=None, statement=one.id), OUTCOME_SECONDS * SECOND_NS):

@@ -5,18 +5,19 @@ No rows pass here, so nothing of Arrow is loaded: that is for `client/cluster.py
 
 import copy
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 
 from leasehold.client.coordinator_check import check_of
 from leasehold.client.credentials import Credentials
 from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
-from leasehold.client.removal import remove_node
 from leasehold.client.threads import THREADS, Refresh
 from leasehold.core.data.asking import Asking, Told
+from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.known import Known
+from leasehold.core.data.node_removal import remove_node
+from leasehold.core.data.statement_calls import run_statement
 from leasehold.core.words.messages import (
     AbortTransaction,
     AgreeCutoff,
@@ -28,7 +29,6 @@ from leasehold.core.words.messages import (
     ClusterStatus,
     CommitTransaction,
     Cutoff,
-    Execute,
     Initialise,
     KnownBarrier,
     Message,
@@ -49,40 +49,14 @@ from leasehold.core.words.messages import (
     WaitingFor,
     WhoAreYou,
 )
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import (
-    Indefinite,
-    LeaseholdError,
-    NotInitialised,
-    NotLeader,
-    OutcomeUnknown,
-    Refused,
-    SealUnknown,
-    Unreachable,
-)
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
-from leasehold.limits.clients import (
-    CALL_TIMEOUT_NS,
-    CONNECT_TIMEOUT_NS,
-    LATE_ANSWER_NS,
-    PLACES_TIMEOUT_NS,
-    RETRY_PAUSE_NS,
-    STATEMENT_RESOLVE_NS,
-)
+from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.clock import BoottimeClock, sleep_ns
 from leasehold.wire.entropy import SystemEntropy
+from leasehold.wire.steps import run
 
-A = TypeVar("A")
 M = TypeVar("M", bound=Message)
-Errors: TypeAlias = type[LeaseholdError] | tuple[type[LeaseholdError], ...]
-
-
-_unreachable = partial(
-    Unreachable, hint="see that a coordinator runs: `leasehold status` shows what this machine reaches"
-)
-"""No coordinator has answered, and nothing was sent that could change anything."""
 
 
 class Coordinators:
@@ -112,14 +86,17 @@ class Coordinators:
         self._on_new_id = on_new_id
         self.target = str(target)
         self.address = locate(target)
+        check = check_of(target, self.address)
         self._connection = LoginConnection(
-            BlockingConnection(self.address), Credentials(user, password), token, check=check_of(target, self.address)
+            {self.address: BlockingConnection(self.address)},
+            Credentials(user, password),
+            token,
+            checks={} if check is None else {self.address: check},
         )
-        self._clock = BoottimeClock()
         self._entropy = SystemEntropy()
-        self._cluster_id: ClusterId | None = None
         self.known = known or Known(THREADS)
         """What this client knows, shared by all that it reads and writes."""
+        self._client = CoordinatorClient(self._connection.calls, (self.address,), THREADS, known=self.known)
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +120,7 @@ class Coordinators:
     @property
     def token(self) -> LoginToken | None:
         """What nodes are shown; a secret. None where no login was needed."""
-        return self._connection.token
+        return self._connection.calls.token
 
     def hand_on(self) -> LoginToken | None:
         """As `token`, for processes that work on once this is closed: it logs out no more."""
@@ -173,24 +150,16 @@ class Coordinators:
         inserted = self._insert(text, statement_id, timeout)
         if inserted is not None:
             return inserted
-        statement = statement_id or StatementId(self._new_id())
-        hint = f"ask again with the same statement id, {statement}: it is never run twice"
-        unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
-        if self._cluster_id is None:
-            # This call has sent nothing yet. An earlier one may have sent the statement under the same id.
-            failed = _unreachable if statement_id is None else unknown
-            retried = (Unreachable, NotLeader)
-            self._cluster_id = self._until_answered(self._who, failed, asking, retried=retried).cluster_id
-        cluster_id = self._cluster_id
-        ends_ns = None if timeout is None else self._clock.now_ns() + asking.for_ns
-
-        def ask(silence_ns: int) -> Receipt | Rows:
-            # Each leader counts from when it is asked.
-            left_ns = None if ends_ns is None else max(1, ends_ns - self._clock.now_ns())
-            request = Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
-            return self._run(request, on_wait, silence_ns)
-
-        return self._until_answered(ask, unknown, asking, late_ns=0 if timeout is None else LATE_ANSWER_NS)
+        steps = run_statement(
+            self._client,
+            text,
+            statement_id or StatementId(self._new_id()),
+            asking,
+            has_timeout=timeout is not None,
+            may_be_sent=statement_id is not None,
+            on_wait=on_wait,
+        )
+        return run(steps)
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         """Runs an INSERT; None for any other statement, or where rows can't be written."""
@@ -201,37 +170,6 @@ class Coordinators:
         self._on_new_id(drawn)
         return drawn
 
-    def _run(self, request: Execute, on_wait: Callable[[WaitingFor], None] | None, silence_ns: int) -> Receipt | Rows:
-        """Asks once; a statement that has to wait is joined by its id, to hear how it goes on, and rows that do not fit
-        into one message are asked for again, all of one catalog: a SHOW is asked for so in the first place."""
-        if request.text.lstrip()[:4].upper() != "SHOW":
-            answer = self._heard(self._connection.call(request, min(STATEMENT_RESOLVE_NS, silence_ns)), on_wait)
-            if isinstance(answer, Receipt) or (answer is not None and not answer.more):
-                return answer
-        pages: list[Rows] = []
-        for message in self._connection.stream(request, STATEMENT_RESOLVE_NS):
-            answer = self._heard(message, on_wait)
-            if isinstance(answer, Receipt):
-                return answer
-            if answer is not None:
-                pages.append(answer)
-                if not answer.more:
-                    rows = tuple(row for page in pages for row in page.rows)
-                    return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
-        raise Unreachable("the answer broke off", hint="ask again with the same statement id")
-
-    def _heard(self, message: Message, on_wait: Callable[[WaitingFor], None] | None) -> Receipt | Rows | None:
-        match message:
-            case WaitingFor():
-                if on_wait is not None:
-                    on_wait(message)
-                return None
-            case Receipt() | Rows():
-                self.known.heard(message)
-                return message
-            case _:
-                raise Refused(f"answered with {type(message).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
-
     # ------------------------------------------------------------ tables
 
     def facts(self, name: str) -> TableFacts:
@@ -240,8 +178,7 @@ class Coordinators:
 
     def looking_again(self, facts: TableFacts) -> Refresh:
         """For readers and writers under way, on any thread: looks the table up again, within PLACES_TIMEOUT_NS."""
-        request = AskTable(cluster_id=facts.cluster_id, name=facts.name)
-        return lambda: self._call(request, TableFacts, timeout_ns=PLACES_TIMEOUT_NS)
+        return lambda: run(self._client.look_again(facts))
 
     def plan(
         self,
@@ -267,9 +204,7 @@ class Coordinators:
         """What is gone of a plan's table for a query, the same for all who ask; `query` is 128 bits in hex."""
         facts = plan.facts
         request = AgreeCutoff(cluster_id=facts.cluster_id, table=facts.table, query=query, through=plan.through)
-        return self._until_answered(
-            self._question(request, Cutoff), partial(Unreachable, hint="run the query again"), self.asking
-        )
+        return run(self._client.agree_cutoff(request, self.asking))
 
     def view_facts(self, name: str) -> ViewFacts:
         """A view with all that it reads, as of now."""
@@ -290,7 +225,7 @@ class Coordinators:
             generation=facts.generation,
             text_sha256=text_sha256,
         )
-        return self._resolve(request)
+        return run(self._client.resolve(request, self.asking))
 
     def commit(
         self,
@@ -315,76 +250,31 @@ class Coordinators:
             deletes=deletes,
             forgets=forgets,
         )
-        return self._resolve(request)
+        return run(self._client.resolve(request, self.asking))
 
     def abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
         """Ends a write transaction; the answer says COMMITTED if that had happened before."""
-        return self._resolve(AbortTransaction(cluster_id=cluster_id, transaction=transaction))
+        return run(self._client.resolve(AbortTransaction(cluster_id=cluster_id, transaction=transaction), self.asking))
 
     def try_abort(self, cluster_id: ClusterId, transaction: TransactionId) -> TransactionFacts:
         """As `abort`, but asks once."""
-        return self._call(AbortTransaction(cluster_id=cluster_id, transaction=transaction), TransactionFacts)
+        return self._ask_once(AbortTransaction(cluster_id=cluster_id, transaction=transaction), TransactionFacts)
 
     def new_transaction(self) -> TransactionId:
         """A fresh id for a write transaction."""
         return TransactionId(self._new_id())
 
-    def _resolve(self, request: OpenTransaction | CommitTransaction | AbortTransaction) -> TransactionFacts:
-        """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
-        hint = f"ask again for write transaction {request.transaction} before you write the rows again"
-        return self._until_answered(
-            self._question(request, TransactionFacts), partial(OutcomeUnknown, hint=hint), self.asking
-        )
-
     def _look_up(self, request: Message, kind: type[M]) -> M:
-        """Asks until a coordinator answers: a question changes nothing."""
-        return self._until_answered(
-            self._question(request, kind), _unreachable, self.asking, retried=(Unreachable, NotLeader)
-        )
+        return run(self._client.look_up(request, kind, self.asking))
 
-    def _question(self, request: Message, kind: type[M]) -> Callable[[int], M]:
-        return lambda left_ns: self._call(request, kind, timeout_ns=min(CALL_TIMEOUT_NS, left_ns))
-
-    def _until_answered(
-        self,
-        ask: Callable[[int], A],
-        unanswered: Callable[[str], LeaseholdError],
-        asking: Asking,
-        *,
-        retried: Errors = (Indefinite, NotInitialised, NotLeader, SealUnknown),
-        late_ns: int = 0,
-    ) -> A:
-        """The answer of `ask`, which is given the time that is left, and called again after an error of the kinds in
-        `retried`. As long and `late_ns` after that as `asking` says; then it raises what `unanswered` makes of the last
-        error, or `SealUnknown` if that was the last and no answer was lost.
-        """
-        deadline_ns = self._clock.now_ns() + asking.for_ns + late_ns
-        unsure = False
-        while True:
-            try:
-                answer = ask(max(1, deadline_ns - self._clock.now_ns()))
-            except retried as error:
-                if error.code == ErrorCode.TRANSACTION_FORGOTTEN:
-                    raise
-                unsure = unsure or isinstance(error, Indefinite)
-                left_ns = deadline_ns - self._clock.now_ns()
-                if left_ns > 2 * RETRY_PAUSE_NS:
-                    asking.again(error, left_ns)
-                    sleep_ns(RETRY_PAUSE_NS)
-                    continue
-                # An attempt in what is left would be too short, and hide why this one failed.
-                sleep_ns(max(0, left_ns))
-                if isinstance(error, SealUnknown) and not unsure:
-                    raise
-                raise unanswered(f"no answer within {asking.seconds(late_ns)}: {error.text}") from error
-            asking.answered()
-            return answer
+    def _ask_once(self, request: Message, kind: type[M]) -> M:
+        return run(self._client.ask_once(request, kind))
 
     # ------------------------------------------------------------ the cluster itself
 
     def status(self) -> ClusterStatus:
         """The nodes and their leases, as the leader sees them."""
-        return self._call(AskStatus(), ClusterStatus)
+        return self._ask_once(AskStatus(), ClusterStatus)
 
     def remove_node(
         self, name: str, *, force: bool = False, on_wait: Callable[[WaitingFor], None] | None = None
@@ -393,7 +283,7 @@ class Coordinators:
 
         Raises `NotFound`, `Refused` (LAST_NODE, TOO_FEW_NODES, ONLY_HOLDER: `force` gives up what it says).
         """
-        return remove_node(self._connection, name, force=force, on_wait=on_wait, asking=self.asking)
+        return run(remove_node(self._client, name, self.asking, force=force, on_wait=on_wait))
 
     def barriers(self) -> list[KnownBarrier]:
         """Every barrier that proceeded, of the statements still known, in their order."""
@@ -407,19 +297,9 @@ class Coordinators:
 
     def initialise(self) -> ClusterFacts:
         """Gives a new meta storage its cluster id. Raises `Refused` (INITIALISED) if it has one."""
-        return self._call(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
+        return self._ask_once(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
 
     def whoami(self) -> ClusterFacts:
         """Which cluster this is. Raises `Unreachable`, `NotInitialised`, or `NotLeader` (also of a coordinator that
         still reads its meta storage)."""
-        return self._who(CONNECT_TIMEOUT_NS)
-
-    def _who(self, left_ns: int) -> ClusterFacts:
-        return self._call(WhoAreYou(), ClusterFacts, timeout_ns=min(CONNECT_TIMEOUT_NS, left_ns))
-
-    def _call(self, request: Message, kind: type[M], *, timeout_ns: int = CALL_TIMEOUT_NS) -> M:
-        answer = self._connection.call(request, timeout_ns)
-        if not isinstance(answer, kind):
-            raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
-        self.known.heard(answer)
-        return answer
+        return run(self._client.ask_once(WhoAreYou(), ClusterFacts, CONNECT_TIMEOUT_NS))

@@ -1,144 +1,103 @@
-"""Saying who one is: requests carry the token of a login, which is made once it turns out to be needed.
+"""The way from a client to its coordinators: proofs before secrets, and logins that are given back.
 
-Where nobody has to say who he is, nothing is sent. A login that has ended (another password, a day's age) is made
-again where the password is known; a process that was handed the token alone, such as a Spark worker, is told. Closing
-gives the login back, unless others work on with its token.
-
-With a `CoordinatorCheck`, the coordinator has to prove itself before it is sent a password, a login or the text of a
+With a `CoordinatorCheck`, a coordinator has to prove itself before it is sent a password, a login or the text of a
 statement, which may hold a password. Another process may take the port later, so it has to prove itself again for each
 password, after each request without an answer, and COORDINATOR_PROOF_NS after the last proof.
+
+Closing gives a login back that was made here, unless others work on with its token. A process that was handed the token
+alone, such as a Spark worker, gives nothing back.
 """
 
-import contextlib
 import os
-import threading
-from collections.abc import Iterator
-from typing import TypeVar
-
-import msgspec
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 
 from leasehold.client.coordinator_check import CoordinatorCheck
 from leasehold.client.credentials import Credentials
-from leasehold.core.words.messages import ClientRequest, Execute, LoggedIn, Login, LogOut, Message
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError, Refused, Unauthenticated
+from leasehold.client.threads import THREADS
+from leasehold.core.data.coordinator_calls import LoginCalls
+from leasehold.core.words.messages import ClientRequest, Execute, Login, LogOut, Message
+from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.people import COORDINATOR_PROOF_NS, LOG_OUT_TIMEOUT_NS
 from leasehold.wire.blocking import BlockingConnection
-from leasehold.wire.clock import BoottimeClock
-
-M = TypeVar("M", bound=Message)
-
-_now_ns = BoottimeClock().now_ns
+from leasehold.wire.steps import run
 
 
 class LoginConnection:
-    """A `BlockingConnection` whose requests say who asks; from any thread."""
+    """The port `core.data.coordinator_calls.CoordinatorCalls`, from any thread, and the login of one client over it.
+
+    `checks` has a check for each coordinator that has to prove itself.
+    """
 
     def __init__(
         self,
-        connection: BlockingConnection,
+        coordinators: Mapping[str, BlockingConnection],
         credentials: Credentials,
         token: LoginToken | None = None,
         *,
-        check: CoordinatorCheck | None = None,
+        checks: Mapping[str, CoordinatorCheck],
     ) -> None:
-        self._connection = connection
-        self._check = check
-        self._proven_until_ns = 0
-        self._credentials = credentials
-        self._lock = threading.Lock()
-        self.token = token
-        """Of the last login, None before the first."""
-        self._own: tuple[LoginToken, int] | None = None
-        """The token that was made here and is for nobody else, and the process that made it."""
+        self._coordinators = coordinators
+        self._checks = checks
+        self._proven_until_ns = dict.fromkeys(checks, 0)
+        self.calls = LoginCalls(self, THREADS, credentials.complete, token=token, on_login=self._logged_in)
+        """What asks with the login."""
+        self._own: tuple[str, LoginToken, int] | None = None
+        """The token that was made here and is for nobody else, with the coordinator and the process that made it."""
 
-    def call(self, request: Message, timeout_ns: int) -> Message:
-        """As `BlockingConnection.call`; raises `Unauthenticated` too."""
-        token = self.token
-        try:
-            return self._send(request, token, timeout_ns)
-        except Unauthenticated as error:
-            self._log_in(token, error, timeout_ns)
-        return self._send(request, self.token, timeout_ns)
+    async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
+        """As `BlockingConnection.call`; raises `Refused` (COORDINATOR_UNPROVEN) before a secret is sent."""
+        with self._proven(address, request, timeout_ns):
+            return self._coordinators[address].call(request, timeout_ns)
 
-    def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
-        """As `BlockingConnection.stream`; raises `Unauthenticated` too."""
-        token = self.token
-        try:
-            # Nothing has been answered where it is raised: who asks is decided first.
-            yield from self._send_stream(request, token, timeout_ns)
-        except Unauthenticated as error:
-            self._log_in(token, error, timeout_ns)
-        else:
-            return
-        yield from self._send_stream(request, self.token, timeout_ns)
+    async def stream(self, address: str, request: Message, timeout_ns: int) -> AsyncGenerator[Message, None]:
+        """As `BlockingConnection.stream`, and `call`."""
+        with (
+            self._proven(address, request, timeout_ns),
+            closing(self._coordinators[address].stream(request, timeout_ns)) as messages,
+        ):
+            for message in messages:
+                yield message
 
-    def _send(self, request: Message, token: LoginToken | None, timeout_ns: int) -> Message:
-        self._prove_before(request, token, timeout_ns)
+    @contextmanager
+    def _proven(self, address: str, request: Message, timeout_ns: int) -> Generator[None]:
+        """Inside, `request` may be sent."""
+        if address in self._checks and _is_secret(request):
+            asked_ns = THREADS.now_ns()
+            if isinstance(request, Login | LogOut) or asked_ns >= self._proven_until_ns[address]:
+                self._checks[address].ask(self._coordinators[address], min(CALL_TIMEOUT_NS, timeout_ns))
+                self._proven_until_ns[address] = asked_ns + COORDINATOR_PROOF_NS
         try:
-            return self._connection.call(_signed(request, token), timeout_ns)
+            yield
         except Indefinite:
-            self._proven_until_ns = 0
+            self._proven_until_ns[address] = 0
             raise
 
-    def _send_stream(self, request: Message, token: LoginToken | None, timeout_ns: int) -> Iterator[Message]:
-        self._prove_before(request, token, timeout_ns)
-        try:
-            yield from self._connection.stream(_signed(request, token), timeout_ns)
-        except Indefinite:
-            self._proven_until_ns = 0
-            raise
-
-    def _prove_before(self, request: Message, token: LoginToken | None, timeout_ns: int) -> None:
-        if self._check is None or (token is None and not isinstance(request, Execute)):
-            return
-        if _now_ns() >= self._proven_until_ns:
-            self._prove(timeout_ns)
-
-    def _prove(self, timeout_ns: int) -> None:
-        """Raises `Refused` (COORDINATOR_UNPROVEN) before anything secret is sent."""
-        if self._check is not None:
-            asked_ns = _now_ns()
-            self._check.ask(self._connection, min(CALL_TIMEOUT_NS, timeout_ns))
-            self._proven_until_ns = asked_ns + COORDINATOR_PROOF_NS
+    def _logged_in(self, address: str, token: LoginToken) -> None:
+        self._own = (address, token, os.getpid())
 
     def hand_on(self) -> LoginToken | None:
         """The token, for whoever works on once this is closed: the login is not given back."""
         self._own = None
-        return self.token
+        return self.calls.token
 
     def close(self) -> None:
         """Gives the login back if it was made here; asks once, for LOG_OUT_TIMEOUT_NS at most. Idempotent."""
-        # Without the lock: whoever is logging in this moment is cut off.
+        # Whoever is logging in this moment is cut off.
         own, self._own = self._own, None
         try:
-            if own is not None and own[1] == os.getpid():  # a child of this process ends nothing that is not its own
-                with contextlib.suppress(LeaseholdError):
-                    if self._check is not None:
-                        self._check.ask(self._connection, LOG_OUT_TIMEOUT_NS)
-                    self._connection.call(LogOut(cluster_id=None, token=own[0]), LOG_OUT_TIMEOUT_NS)
+            if own is not None and own[2] == os.getpid():  # a child of this process ends nothing that is not its own
+                address, token, _ = own
+                with suppress(LeaseholdError):
+                    run(self.call(address, LogOut(cluster_id=None, token=token), LOG_OUT_TIMEOUT_NS))
         finally:
-            self._connection.close()
-
-    def _log_in(self, refused: LoginToken | None, error: Unauthenticated, timeout_ns: int) -> None:
-        """Makes another login than the one that was refused; raises `error` where nobody is named."""
-        with self._lock:
-            if self.token != refused:
-                return  # another thread has just done it
-            known = self._credentials.complete() if error.code == Unauthenticated.default_code else None
-            if known is None:
-                raise error
-            user, password = known
-            self._prove(timeout_ns)
-            login = Login(cluster_id=None, user=user, password=password)
-            answer = self._send(login, None, min(CALL_TIMEOUT_NS, timeout_ns))
-            if not isinstance(answer, LoggedIn):
-                raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
-            self.token = answer.token
-            self._own = (answer.token, os.getpid())
+            for one in self._coordinators.values():
+                one.close()
 
 
-def _signed(request: M, token: LoginToken | None) -> M:
-    return msgspec.structs.replace(request, login=token) if isinstance(request, ClientRequest) else request
+def _is_secret(request: Message) -> bool:
+    if isinstance(request, Login | LogOut | Execute):
+        return True
+    return isinstance(request, ClientRequest) and request.login is not None

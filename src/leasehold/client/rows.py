@@ -8,6 +8,7 @@ import pyarrow as pa
 from leasehold.client.append import stage
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.scan import read_plan
+from leasehold.client.threads import THREADS
 from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts, TransactionFacts
 from leasehold.ids import Revision, TransactionId
 from leasehold.limits.segments import TRANSACTION_RENEW_NS
@@ -46,9 +47,9 @@ class RowAccess(Coordinators):
         self, open_again: Callable[[], TransactionFacts], batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Hands `batches` on, and asks for more time for the transaction now and then: writing may take hours."""
-        due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
+        due_ns = THREADS.now_ns() + TRANSACTION_RENEW_NS
         for batch in batches:
-            if self._clock.now_ns() >= due_ns:
+            if THREADS.now_ns() >= due_ns:
                 open_again()
-                due_ns = self._clock.now_ns() + TRANSACTION_RENEW_NS
+                due_ns = THREADS.now_ns() + TRANSACTION_RENEW_NS
             yield batch

@@ -13,11 +13,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from leasehold.core.words.messages import AskOutcome, Execute, Message, Receipt, Rows, WaitingFor
+from leasehold.core.data.asking import Asking
+from leasehold.core.data.coordinator_client import Deadline
+from leasehold.core.data.statement_calls import ask_statement, run_statement
+from leasehold.core.words.messages import AskOutcome, Execute, Receipt, Rows
 from leasehold.core.words.records import Outcome
 from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import CheckFailed, Definite, Indefinite, NotInitialised, NotLeader
+from leasehold.errors import CheckFailed, Definite, Indefinite, OutcomeUnknown
 from leasehold.ids import LoginToken, StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.catalog import Model, parsed
@@ -25,8 +28,6 @@ from leasehold.testing.catalog_rows import TableRow
 from leasehold.testing.cluster import CLIENT, SimulatedCluster
 from leasehold.testing.statements import some_statement
 
-ATTEMPT_NS: Final = 6 * SECOND_NS
-TURN_S: Final = 0.25
 PATIENCE_S: Final = 90.0
 """How long a question after the faults may take: everything is up by then."""
 PATIENCES_S: Final = (0.5, 5.0, 20.0)
@@ -60,27 +61,16 @@ OnEnd: TypeAlias = Callable[[ClientStatement, "Receipt | Definite"], None]
 async def ask(
     cluster: SimulatedCluster, request: Execute | AskOutcome, *, patience_s: float, host: str = CLIENT
 ) -> Receipt | Rows | None:
-    """Asks one coordinator after the other for a definite answer; None when patience ends. Raises the refusal."""
-    give_up_ns = cluster.loop.now_ns() + round(patience_s * SECOND_NS)
-    turn = 0
-    while cluster.loop.now_ns() < give_up_ns:
-        connection = cluster.network.host(host).connect(cluster.addresses[turn % len(cluster.addresses)])
-        try:
-            async with contextlib.aclosing(connection.stream(request, timeout_ns=ATTEMPT_NS)) as messages:
-                async for message in messages:
-                    if not isinstance(message, WaitingFor):
-                        return _answer(message)
-        except (Indefinite, NotInitialised, NotLeader):
-            turn += 1
-            await asyncio.sleep(TURN_S)
-        finally:
-            await connection.close()
-    return None
+    """Asks coordinators until one answers definitely; None when patience ends. Raises the refusal."""
+    client = cluster.client(host, token=request.login)
 
+    async def attempt(address: str, deadline: Deadline) -> Receipt | Rows:
+        return await ask_statement(client, address, request, deadline)
 
-def _answer(message: Message) -> Receipt | Rows:
-    assert isinstance(message, Receipt | Rows)
-    return message
+    try:
+        return await client.until_answered(attempt, OutcomeUnknown, Asking(round(patience_s * SECOND_NS)))
+    except OutcomeUnknown:
+        return None
 
 
 class Client:
@@ -96,6 +86,7 @@ class Client:
     ) -> None:
         self._login = login
         self._cluster = cluster
+        self._client = cluster.client(token=login)
         self._random = random
         self._asked = asked
         self._on_end = on_end
@@ -114,13 +105,12 @@ class Client:
             await asyncio.sleep(self._random.random() * CLIENT_PAUSE_MAX_S)
 
     async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> Receipt | None:
-        """One statement, to its end or until patience ends; its receipt."""
+        """One statement, to its end or until patience ends, or the timeout of the statement; its receipt."""
         cluster = self._cluster
         one = ClientStatement(id=StatementId(cluster.entropy.hex_128()), text=text)
         self._asked.append(one)
-        request = Execute(cluster_id=None, statement=one.id, text=text, timeout_ns=timeout_ns, login=self._login)
         try:
-            answer = await ask(cluster, request, patience_s=patience_s)
+            answer = await self._run(one.id, text, patience_s, timeout_ns)
         except Definite as error:
             if error.code == ErrorCode.INTERNAL:
                 raise CheckFailed(f"the coordinator failed on {text}: {error}") from error
@@ -153,9 +143,16 @@ class Client:
                 await self._question(f"CANCEL PROCEDURE {self._random.choice(numbers)}", patience_s)
 
     async def _question(self, text: str, patience_s: float) -> Receipt | Rows | None:
-        statement = StatementId(self._cluster.entropy.hex_128())
-        request = Execute(cluster_id=None, statement=statement, text=text, login=self._login)
-        return await ask(self._cluster, request, patience_s=patience_s)
+        return await self._run(StatementId(self._cluster.entropy.hex_128()), text, patience_s)
+
+    async def _run(
+        self, statement: StatementId, text: str, patience_s: float, timeout_ns: int | None = None
+    ) -> Receipt | Rows | None:
+        asking = Asking(timeout_ns or round(patience_s * SECOND_NS))
+        try:
+            return await run_statement(self._client, text, statement, asking, has_timeout=timeout_ns is not None)
+        except Indefinite:
+            return None
 
 
 # ---------------------------------------------------------------- what it must come to

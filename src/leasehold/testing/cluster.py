@@ -1,38 +1,44 @@
 """A whole simulated cluster: production coordinators and agents on virtual time, network, disks and clocks."""
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.core.data.asking import Asking
+from leasehold.core.data.coordinator_client import CoordinatorClient
+from leasehold.core.data.statement_calls import run_statement
 from leasehold.core.words.messages import (
     AskStatus,
+    ClientRequest,
+    ClusterFacts,
     ClusterStatus,
-    Execute,
     Initialise,
+    Message,
     Receipt,
     Rows,
-    WaitingFor,
 )
 from leasehold.core.words.records import SettingsRecord
-from leasehold.errors import Indefinite, NotInitialised, NotLeader, Unreachable
-from leasehold.ids import ClusterId, StatementId
-from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.errors import OutcomeUnknown
+from leasehold.ids import ClusterId, LoginToken, StatementId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.coordinator_calls import Account, coordinator_client
 from leasehold.testing.machines import SimulatedCoordinator, SimulatedNode
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.site import Site
-from leasehold.wire.ports import Connection
+from leasehold.testing.steps import TaskRuntime
 
-T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 COORDINATOR = "c1"
 ADDRESS = "c1:7000"
 """The first coordinator; the only one unless more are asked for."""
 CLIENT = "client"
+AT_LENGTH: Final = Asking(3_600 * SECOND_NS)
+"""For as long as a run may take."""
 
 
 class SimulatedCluster(Site):
@@ -59,6 +65,7 @@ class SimulatedCluster(Site):
             for number in range(1, coordinators + 1)
         ]
         self.addresses = tuple(one.address for one in self.coordinators)
+        self._client = self.client()
 
     @property
     def leading(self) -> SimulatedCoordinator | None:
@@ -88,42 +95,30 @@ class SimulatedCluster(Site):
 
     # ------------------------------------------------------------ a client
 
+    def client(
+        self, host: str = CLIENT, account: Account | None = None, *, token: LoginToken | None = None
+    ) -> CoordinatorClient:
+        """A client at a host, which asks as the user of `account`, or with a `token`."""
+        runtime = TaskRuntime(SimulatedClock(self.loop))
+        return coordinator_client(self.network.host(host), self.addresses, runtime, account, token=token)
+
     async def initialise(self) -> None:
         """Gives the meta storage its cluster id."""
-        request = Initialise(cluster_id=ClusterId(self.entropy.hex_128()))
-        await self.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
+        await self.ask(Initialise(cluster_id=ClusterId(self.entropy.hex_128())), ClusterFacts)
 
     async def sql(self, text: str, statement: StatementId | None = None) -> Receipt | Rows:
         """Runs a statement to its answer, asking again by its id when an answer is lost."""
         chosen = statement or StatementId(self.entropy.hex_128())
-        request = Execute(cluster_id=None, statement=chosen, text=text)
-
-        async def ask(connection: Connection) -> Receipt | Rows:
-            async for message in connection.stream(request, timeout_ns=CALL_TIMEOUT_NS):
-                if not isinstance(message, WaitingFor):
-                    assert isinstance(message, Receipt | Rows)
-                    return message
-            raise Unreachable("the stream ended without an answer")
-
-        return await self.ask_a_leader(ask)
+        return await run_statement(self._client, text, chosen, AT_LENGTH)
 
     async def status(self) -> ClusterStatus:
         """The cluster as its leader sees it."""
-        answer = await self.ask_a_leader(lambda one: one.call(AskStatus(), timeout_ns=CALL_TIMEOUT_NS))
-        assert isinstance(answer, ClusterStatus)
-        return answer
+        return await self.ask(AskStatus(), ClusterStatus)
 
-    async def ask_a_leader(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+    async def ask(self, request: Message, kind: type[M]) -> M:
         """Asks one coordinator after the other until one answers definitely."""
-        for turn in itertools.count():
-            connection = self.network.host(CLIENT).connect(self.addresses[turn % len(self.addresses)])
-            try:
-                return await ask(connection)
-            except (Indefinite, NotInitialised, NotLeader):
-                await asyncio.sleep(0.1 if len(self.addresses) == 1 else 0.02)
-            finally:
-                await connection.close()
-        raise AssertionError("it counts for ever")
+        client = self.client(token=request.login) if isinstance(request, ClientRequest) else self._client
+        return await client.until_answered(client.question(request, kind), OutcomeUnknown, AT_LENGTH)
 
     async def wait_for(self, holds: Callable[[], object], *, at_most_ns: int = 60 * SECOND_NS) -> None:
         """Lets virtual time pass until `holds()`; an assertion fails if it does not in time."""

@@ -6,12 +6,13 @@ A row is its id. What is here is which scans it makes, and whom it tells of them
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final, NoReturn, TypeAlias
 
 import msgspec
 
-from leasehold.core.data.asking import Asking as Patient
+from leasehold.core.data.asking import Asking
 from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
 from leasehold.core.words.messages import AgreeCutoff, BatchMark, Cutoff, PlanScan, Receipt, ScanPlan
@@ -21,7 +22,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.clients import SCAN_STREAMS
 from leasehold.limits.units import MILLISECOND_NS
-from leasehold.testing.asking import Account, Asking
+from leasehold.testing.coordinator_calls import Account, coordinator_client
 from leasehold.testing.replicas import ReplicaBatch, SimulatedReplicas
 from leasehold.testing.rows import RowId
 from leasehold.testing.steps import TaskRuntime
@@ -74,7 +75,7 @@ class SimulatedReader:
     ) -> None:
         self._runtime = TaskRuntime(clock, group)
         self._ports = ReaderPorts(self._runtime, SimulatedReplicas(transport), entropy.hex_128)
-        self.asking = Asking(transport, coordinators, self._runtime, account)
+        self.client = coordinator_client(transport, coordinators, self._runtime, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -105,7 +106,7 @@ class SimulatedReader:
         request = PlanScan(cluster_id=None, name=name, columns=columns)
 
         async def plan() -> _Planned:
-            return _Planned(await self.asking.ask(request, ScanPlan))
+            return _Planned(await self.client.look_up(request, ScanPlan, Asking()))
 
         first, attempt = await plan_until_read(plan, 1)
         planned, rows = first, list[RowId]()
@@ -113,7 +114,7 @@ class SimulatedReader:
         async def batches(now: _Planned) -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
             nonlocal planned
             planned = now
-            async with aclosing(self._batches(now, name)) as found:
+            async with aclosing(self._batches(now)) as found:
                 async for batch in found:
                     yield batch
 
@@ -131,14 +132,15 @@ class SimulatedReader:
         self._on_scanned(scanned)
         return scanned
 
-    async def _batches(self, planned: "_Planned", name: str) -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
+    async def _batches(self, planned: "_Planned") -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
         """All batches of a plan; with `tasks` each segment is read alone, by the cutoff of the query."""
         plan = planned.plan
-        places = Places(plan.facts, self.asking.looking_up(name), runtime=self._runtime, known=self.asking.known)
+        look_up = partial(self.client.look_again, plan.facts)
+        places = Places(plan.facts, look_up, runtime=self._runtime, known=self.client.known)
 
         def of(plan: ScanPlan) -> Callable[[SegmentRecord], SegmentReader[ReplicaBatch]]:
-            login = self.asking.login
-            return lambda one: SegmentReader(plan, one, places, self._ports, login=login, asking=Patient())
+            login = self.client.calls.token
+            return lambda one: SegmentReader(plan, one, places, self._ports, login=login, asking=Asking())
 
         if not self._tasks:
             async with aclosing(in_order(plan, of(plan), SCAN_STREAMS)) as found:
@@ -156,12 +158,12 @@ class SimulatedReader:
     async def _agreed(self, plan: ScanPlan, query: str) -> Cutoff:
         """The query's cutoff on the plan's table, as a task of the query gets it."""
         request = AgreeCutoff(cluster_id=plan.facts.cluster_id, table=plan.facts.table, query=query)
-        return await self.asking.ask(request, Cutoff)
+        return await self.client.agree_cutoff(request, Asking())
 
     async def _run(self, take: Take, name: str) -> None:
         receipt = await take(name)
         if receipt is not None:
-            self.asking.known.heard(receipt)
+            self.client.known.heard(receipt)
             self._returned = max(self._returned, receipt.revision or self._returned)
 
 

@@ -4,25 +4,20 @@ for good, and a new one takes its name.
 At most one machine of a run, since a commit is promised to survive the loss of (min_in_sync - 1) nodes.
 """
 
-from typing import TYPE_CHECKING
-
-from leasehold.core.words.messages import NodeRemoved, RemoveNode
+from leasehold.core.data.node_removal import remove_node
 from leasehold.errors import Refused
 from leasehold.ids import LoginToken
-from leasehold.limits.clients import CALL_TIMEOUT_NS
+from leasehold.testing.cluster import AT_LENGTH, SimulatedCluster
 from leasehold.testing.disk import SegmentDisk
 from leasehold.testing.machines import SimulatedNode
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.vault import VaultDisk
 
-if TYPE_CHECKING:
-    from leasehold.testing.cluster import SimulatedCluster
-
 
 class Replacing:
     """Exchanges machines that no process runs on."""
 
-    def __init__(self, cluster: "SimulatedCluster", oracle: Oracle) -> None:
+    def __init__(self, cluster: SimulatedCluster, oracle: Oracle) -> None:
         self.login: LoginToken | None = None
         """Of somebody who may remove nodes, where users exist."""
         self._cluster = cluster
@@ -47,12 +42,10 @@ class Replacing:
         """Removes it by a client, who asks until there is an answer; what became of it. An empty machine has its name
         then, unless the removal was refused."""
         assert node.task is None, "its process has ended for good"
-        request = RemoveNode(cluster_id=None, name=node.calls_itself, login=self.login)
         try:
-            answer = await self._cluster.ask_a_leader(lambda one: one.call(request, timeout_ns=CALL_TIMEOUT_NS))
+            await remove_node(self._cluster.client(token=self.login), node.calls_itself, AT_LENGTH)
         except Refused as error:
             return f"{node.name} is not removed: {error.text} ({error.code})"
-        assert isinstance(answer, NodeRemoved)
         self.wipe(node)
         node.disk = VaultDisk(node.disk.latency_ns)
         self._oracle.nodes.pop(node.name, None)

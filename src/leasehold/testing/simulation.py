@@ -17,18 +17,19 @@ import msgspec
 
 from leasehold.coordinator.runtime import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.data.asking import Asking
 from leasehold.core.lease.holder import Pass
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.messages import ReadTicket, Receipt
+from leasehold.core.words.messages import AskReceipts, ReadTicket, Receipt, Receipts
 from leasehold.errors import CheckFailed, Definite, LeaseholdError, gravest
 from leasehold.ids import LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.asking import Account, Asking
 from leasehold.testing.availability import Availability
 from leasehold.testing.clients import TIMEOUTS_NS, Client, ClientStatement, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
-from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
+from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
+from leasehold.testing.coordinator_calls import Account
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.invariants.liveness import healed
 from leasehold.testing.loop import VirtualLoop, run_virtual
@@ -52,7 +53,6 @@ from leasehold.testing.statements import (
     taking_kept,
     ways_to_take,
 )
-from leasehold.testing.steps import TaskRuntime
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 
 SECONDS: Final = 80
@@ -165,7 +165,7 @@ class Simulation:
         await cluster.start(group, late=random.choice((0, 1)) if len(cluster.nodes) > 2 else 0)
         first = Client(cluster, self._fork(), self.asked, self._on_end)
         if self._people:
-            self._login = nemesis.replacing.login = await self._first_users(first, group)
+            self._login = nemesis.replacing.login = await self._first_users(first)
             first = Client(cluster, self._fork(), self.asked, self._on_end, self._login)
         for database in DATABASES:
             await first.ask(f"CREATE DATABASE {database}", patience_s=SETUP_S)
@@ -184,12 +184,13 @@ class Simulation:
                 task.cancel()
         await self._end_well()
 
-    async def _first_users(self, first: Client, group: asyncio.TaskGroup) -> LoginToken:
+    async def _first_users(self, first: Client) -> LoginToken:
         """Makes an administrator, who goes on to ask for everything, and the users who write and read."""
         await first.ask(f"CREATE USER {ADMINISTRATOR} PASSWORD '{PASSWORDS[0]}'", patience_s=SETUP_S)
-        runtime = TaskRuntime(SimulatedClock(self.cluster.loop), group)
-        account, transport = Account(ADMINISTRATOR, PASSWORDS), self.cluster.network.host(CLIENT)
-        login = await Asking(transport, self.cluster.addresses, runtime, account).log_in()
+        client = self.cluster.client(account=Account(ADMINISTRATOR, PASSWORDS))
+        await client.look_up(AskReceipts(after=0, limit=1), Receipts, Asking())
+        login = client.calls.token
+        assert login is not None, "it had to log in"
         administrator = Client(self.cluster, self._fork(), self.asked, self._on_end, login)
         texts = [f"CREATE USER {user} PASSWORD '{PASSWORDS[0]}'" for user in USERS]
         texts += [f"GRANT ALL ON CLUSTER TO {user}" for user in USERS if user != READER]

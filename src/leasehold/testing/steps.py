@@ -11,9 +11,9 @@ from leasehold.wire.ports import Clock
 
 class TaskRuntime:
     """Implements `core.data.runtime.Runtime`. `group` ends with the process, and its `clock` stands while it is
-    paused: so whatever waits here goes on only once the process does."""
+    paused: so whatever waits here goes on only once the process does. Without a group nothing starts."""
 
-    def __init__(self, clock: Clock, group: asyncio.TaskGroup) -> None:
+    def __init__(self, clock: Clock, group: asyncio.TaskGroup | None = None) -> None:
         self._clock = clock
         self._group = group
 
@@ -36,6 +36,7 @@ class TaskRuntime:
     def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
         """Runs `work` as a task, which ends with the process. Nothing starts in a process that ends."""
         del daemon
+        assert self._group is not None, "these steps start nothing"
         try:
             self._group.create_task(work, name=name)
         except RuntimeError:

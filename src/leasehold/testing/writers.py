@@ -8,13 +8,16 @@ the buckets.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final, NoReturn, TypeVar, assert_never
 
 import msgspec
 
 from leasehold.client.append import FINAL
+from leasehold.core.data.asking import Asking
 from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Pause, Wait
 from leasehold.core.data.places import Places, silent
 from leasehold.core.words.messages import (
@@ -34,7 +37,7 @@ from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
 from leasehold.limits.clients import CLIENT_PATIENCE_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.asking import Account, Asking
+from leasehold.testing.coordinator_calls import Account, coordinator_client
 from leasehold.testing.rows import RowId, rows_message
 from leasehold.testing.steps import TaskRuntime
 from leasehold.wire.ports import Clock, Duplex, Entropy, Transport
@@ -43,6 +46,8 @@ T = TypeVar("T")
 
 CHUNK_ROWS: Final = 4
 """Rows in one message of a stage."""
+ABORT_NS: Final = 10 * SECOND_NS
+"""For how long a refused write is aborted."""
 
 
 class WriteFate(Enum):
@@ -106,7 +111,7 @@ class SimulatedWriter:
     ) -> None:
         self._transport = transport
         self._runtime = TaskRuntime(clock, group)
-        self._asking = Asking(transport, coordinators, self._runtime, account)
+        self._client = coordinator_client(transport, coordinators, self._runtime, account)
         self._clock = clock
         self._entropy = entropy
         self._random = random
@@ -130,26 +135,25 @@ class SimulatedWriter:
 
     async def write(self, name: str, count: int) -> Written:
         """Appends so many new rows to a table; how that ended. Raises what stands against opening it."""
-        facts = await self._asking.ask(AskTable(cluster_id=None, name=name), TableFacts)
+        facts = await self._client.look_up(AskTable(cluster_id=None, name=name), TableFacts, Asking())
         transaction = TransactionId(self._entropy.hex_128())
-        opened = await self._asking.ask(
-            OpenTransaction(
-                cluster_id=facts.cluster_id,
-                transaction=transaction,
-                table=facts.table,
-                schema_version=facts.schema_version,
-                generation=facts.generation,
-            ),
-            TransactionFacts,
+        request = OpenTransaction(
+            cluster_id=facts.cluster_id,
+            transaction=transaction,
+            table=facts.table,
+            schema_version=facts.schema_version,
+            generation=facts.generation,
         )
+        opened = await self._client.resolve(request, Asking())
         rows = tuple(RowId(next(self._rows)) for _ in range(count))
         written = Written(transaction=transaction, table=facts.table, name=name, rows=rows, fate=WriteFate.DIED)
         try:
             segments = await self._stage_all(facts, transaction, opened.revision, rows)
         except LeaseholdError as error:
             written = msgspec.structs.replace(written, fate=WriteFate.ABORTED, error=error.code)
-            # Once, as a courtesy: what is not aborted expires by itself.
-            await self._abort(facts, transaction, patience_ns=0)
+            with suppress(LeaseholdError):  # as a courtesy: what is not aborted expires by itself
+                abort = AbortTransaction(cluster_id=facts.cluster_id, transaction=transaction)
+                await self._client.ask_once(abort, TransactionFacts)
         else:
             if self._random.random() >= self._habits.dies:
                 self._on_commit(transaction, facts.table, rows)
@@ -159,8 +163,8 @@ class SimulatedWriter:
 
     async def resolve(self, written: Written, *, patience_ns: int = 60 * SECOND_NS) -> Written:
         """Learns what became of an unknown one, by aborting it unless it is committed. Raises `OutcomeUnknown`."""
-        facts = await self._asking.ask(AskTable(cluster_id=None, name=written.name), TableFacts)
-        answer = await self._abort(facts, written.transaction, patience_ns=patience_ns)
+        facts = await self._client.look_up(AskTable(cluster_id=None, name=written.name), TableFacts, Asking())
+        answer = await self._abort(facts, written.transaction, Asking(patience_ns))
         return written if answer is None else _ended(written, answer)
 
     # ------------------------------------------------------------ the driver
@@ -168,22 +172,20 @@ class SimulatedWriter:
     async def _commit(self, facts: TableFacts, written: Written, segments: tuple[StagedSegment, ...]) -> Written:
         request = CommitTransaction(cluster_id=facts.cluster_id, transaction=written.transaction, segments=segments)
         try:
-            return _ended(written, await self._asking.ask(request, TransactionFacts))
+            return _ended(written, await self._client.resolve(request, Asking()))
         except Indefinite as error:
             return msgspec.structs.replace(written, fate=WriteFate.UNKNOWN, error=error.code)
         except LeaseholdError as error:
             # As Spark does: whatever was refused is aborted, and the answer says what it was in truth.
-            answer = await self._abort(facts, written.transaction)
+            answer = await self._abort(facts, written.transaction, Asking(ABORT_NS))
             if answer is None:
                 return msgspec.structs.replace(written, fate=WriteFate.UNKNOWN, error=error.code)
             return msgspec.structs.replace(_ended(written, answer), error=error.code)
 
-    async def _abort(
-        self, facts: TableFacts, transaction: TransactionId, *, patience_ns: int = 10 * SECOND_NS
-    ) -> TransactionFacts | None:
+    async def _abort(self, facts: TableFacts, transaction: TransactionId, asking: Asking) -> TransactionFacts | None:
         request = AbortTransaction(cluster_id=facts.cluster_id, transaction=transaction)
         try:
-            return await self._asking.ask(request, TransactionFacts, patience_ns=patience_ns)
+            return await self._client.resolve(request, asking)
         except LeaseholdError:
             return None
 
@@ -216,8 +218,8 @@ class SimulatedWriter:
 
     async def _attempt(self, task: "_Task") -> "Attempted":
         """One attempt of a task: a segment for each bucket that it has rows for, or why not."""
-        look_up = self._asking.looking_up(task.facts.name)
-        places = Places(task.facts, look_up, runtime=self._runtime, known=self._asking.known)
+        look_up = partial(self._client.look_again, task.facts)
+        places = Places(task.facts, look_up, runtime=self._runtime, known=self._client.known)
         await self._pause()
         try:
             return [await self._stage(task, bucket, share, places) for bucket, share in task.shares]
@@ -296,7 +298,7 @@ class SimulatedWriter:
             bucket=bucket,
             schema_version=task.facts.schema_version,
             revision=max(task.revision, revision),
-            login=self._asking.login,
+            login=self._client.calls.token,
         )
         connection = self._transport.connect(address)
         try:

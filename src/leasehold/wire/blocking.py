@@ -5,7 +5,7 @@ The channel is made at the first use and again in a child process, since gRPC's 
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import grpc
@@ -43,7 +43,7 @@ class BlockingConnection:
             raise self._unreachable(error, timeout_ns) from error
         return read_answer(answer)
 
-    def stream(self, request: Message, timeout_ns: int) -> Iterator[Message]:
+    def stream(self, request: Message, timeout_ns: int) -> Generator[Message]:
         """One question, several answers; `timeout_ns` bounds all of them together. Errors as of `call`."""
         channel = self._open()
         sent = tuple(frames(encode_bounded(request)))

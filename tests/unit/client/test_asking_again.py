@@ -85,7 +85,7 @@ class Hanging(Cluster):
         self.asked: list[tuple[Message, int]] = []
         self._connection.call = self.answer
 
-    def answer(self, request: Message, timeout_ns: int) -> Message:
+    async def answer(self, _address: str, request: Message, timeout_ns: int) -> Message:
         self.asked.append((request, timeout_ns))
         if isinstance(request, WhoAreYou):
             return FACTS
@@ -128,7 +128,7 @@ def test_a_caller_is_told_that_it_is_asked_again_and_that_it_has_answered() -> N
     plan = QueryPlan(revision=Revision(1), plans=(), views=(), needed=())
 
     class Refusing(Hanging):
-        def answer(self, request: Message, timeout_ns: int) -> Message:
+        async def answer(self, _address: str, request: Message, timeout_ns: int) -> Message:
             for one in refusals:
                 raise one
             return plan

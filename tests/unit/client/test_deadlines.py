@@ -1,5 +1,6 @@
 """What a client does while no coordinator answers: it asks again until the caller's deadline, whatever it was asked."""
 
+import itertools
 import socket
 from collections.abc import Callable, Iterable
 
@@ -8,7 +9,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from leasehold.client import coordinators
 from leasehold.client.append import stage
 from leasehold.client.cluster import Cluster, Table, connect
 from leasehold.client.insert import insert
@@ -22,6 +22,7 @@ from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.failures import plainly
+from leasehold.wire.steps import ThreadRuntime
 from tests.unit.client.test_places import pair  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture
 from tests.unit.node.cluster import Cluster as Nodes
 from tests.unit.node.cluster import rows
@@ -129,16 +130,9 @@ def test_an_insert_names_its_text_whenever_it_asks_for_more_time(
     pair: Nodes,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Leaping(BoottimeClock):
-        """Whenever it is looked at, it is time to ask for more."""
-
-        at_ns = 0
-
-        def now_ns(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] - as all others call it
-            self.at_ns += TRANSACTION_RENEW_NS
-            return self.at_ns
-
-    monkeypatch.setattr(coordinators, "BoottimeClock", Leaping)
+    # Whenever the clock is looked at, it is time to ask for more.
+    leaping = ThreadRuntime(itertools.count(0, TRANSACTION_RENEW_NS).__next__)
+    monkeypatch.setattr("leasehold.client.rows.THREADS", leaping)
     cluster, text = Answering(pair), "INSERT INTO db.t (k) VALUES (7)"
     insert(cluster, text)
     assert cluster.texts == [hash_text(text)] * 2

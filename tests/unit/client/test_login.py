@@ -21,6 +21,7 @@ from leasehold.core.words.messages import (
     Receipts,
     WhoAreYou,
 )
+from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
     BadSettings,
     Forbidden,
@@ -32,6 +33,7 @@ from leasehold.errors import (
 )
 from leasehold.ids import LoginToken, Revision, StatementId
 from leasehold.limits.units import SECOND_NS
+from leasehold.wire.steps import iterate, run
 
 QUESTION = AskReceipts(after=0, limit=1)
 ANSWER = Receipts(barriers=(), next_after=None)
@@ -85,60 +87,84 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEASEHOLD_PASSWORD", raising=False)
 
 
-def connection(to: Coordinator, user: str | None = "u", password: str | None = "right", **more) -> LoginConnection:
-    return LoginConnection(to, Credentials(user, password), **more)
+class Client:
+    """Calls one coordinator."""
+
+    def __init__(
+        self,
+        to: Coordinator,
+        user: str | None = "u",
+        password: str | None = "right",
+        *,
+        token: LoginToken | None = None,
+        check: "Check | None" = None,
+    ) -> None:
+        checks = {} if check is None else {"c:1": check}
+        self._connection = LoginConnection({"c:1": to}, Credentials(user, password), token, checks=checks)
+        self.hand_on = self._connection.hand_on
+        self.close = self._connection.close
+
+    @property
+    def token(self) -> LoginToken | None:
+        return self._connection.calls.token
+
+    def call(self, request: Message) -> Message:
+        return run(self._connection.calls.call("c:1", request, 1))
+
+    def stream(self, request: Message) -> list[Message]:
+        return list(iterate(self._connection.calls.stream("c:1", request, 1)))
 
 
 def test_where_nobody_asks_who_one_is_nothing_is_said() -> None:
     there = Coordinator(users=False)
-    assert connection(there).call(QUESTION, 1) == ANSWER
+    assert Client(there).call(QUESTION) == ANSWER
     assert there.asked == [QUESTION]
 
 
 def test_it_logs_in_once_and_shows_the_token_from_then_on() -> None:
     there = Coordinator()
-    mine = connection(there)
+    mine = Client(there)
     for _ in range(3):
-        assert mine.call(QUESTION, 1) == ANSWER
-    assert list(mine.stream(QUESTION, 1)) == [ANSWER, ANSWER]
+        assert mine.call(QUESTION) == ANSWER
+    assert mine.stream(QUESTION) == [ANSWER, ANSWER]
     assert there.logins == 1
     assert mine.token in there.good
 
 
 def test_a_stream_logs_in_too() -> None:
     there = Coordinator()
-    assert list(connection(there).stream(QUESTION, 1)) == [ANSWER, ANSWER]
+    assert Client(there).stream(QUESTION) == [ANSWER, ANSWER]
     assert there.logins == 1
 
 
 def test_a_login_that_has_ended_is_made_again() -> None:
     there = Coordinator()
-    mine = connection(there)
-    mine.call(QUESTION, 1)
+    mine = Client(there)
+    mine.call(QUESTION)
     there.good.clear()
-    assert mine.call(QUESTION, 1) == ANSWER
+    assert mine.call(QUESTION) == ANSWER
     there.good.clear()
-    assert list(mine.stream(QUESTION, 1)) == [ANSWER, ANSWER]
+    assert mine.stream(QUESTION) == [ANSWER, ANSWER]
     assert there.logins == 3
 
 
 def test_a_token_alone_is_shown_and_its_end_told() -> None:
     there = Coordinator()
     there.good = {LoginToken("9" * 32)}
-    worker = connection(there, None, None, token=LoginToken("9" * 32))
-    assert worker.call(QUESTION, 1) == ANSWER
+    worker = Client(there, None, None, token=LoginToken("9" * 32))
+    assert worker.call(QUESTION) == ANSWER
     there.good.clear()
     with pytest.raises(Unauthenticated):
-        worker.call(QUESTION, 1)
+        worker.call(QUESTION)
     with pytest.raises(Unauthenticated):
-        list(worker.stream(QUESTION, 1))
+        worker.stream(QUESTION)
     assert there.logins == 0
 
 
 def test_closing_gives_back_the_login_that_it_made() -> None:
     there = Coordinator()
-    mine, other = connection(there), connection(there)
-    mine.call(QUESTION, 1)
+    mine, other = Client(there), Client(there)
+    mine.call(QUESTION)
     token = mine.token
     assert token is not None
     there.asked.clear()
@@ -154,12 +180,12 @@ def test_closing_gives_back_the_login_that_it_made() -> None:
 
 def test_a_login_is_not_given_back_by_who_was_handed_it_nor_by_who_handed_it_on() -> None:
     there = Coordinator()
-    driver = connection(there)
-    driver.call(QUESTION, 1)
+    driver = Client(there)
+    driver.call(QUESTION)
     token = driver.hand_on()
     driver.close()
-    worker = connection(there, None, None, token=token)
-    assert worker.call(QUESTION, 1) == ANSWER
+    worker = Client(there, None, None, token=token)
+    assert worker.call(QUESTION) == ANSWER
     worker.close()
     assert not any(isinstance(one, LogOut) for one in there.asked)
     assert there.good == {token}
@@ -167,27 +193,29 @@ def test_a_login_is_not_given_back_by_who_was_handed_it_nor_by_who_handed_it_on(
 
 def test_a_login_made_in_place_of_one_that_was_handed_to_it_is_given_back() -> None:
     there = Coordinator()
-    mine = connection(there, token=LoginToken("9" * 32))
-    mine.call(QUESTION, 1)
+    mine = Client(there, token=LoginToken("9" * 32))
+    mine.call(QUESTION)
     mine.close()
     assert LogOut(cluster_id=None, token=LoginToken(f"{1:032x}")) in there.asked
 
 
 def test_a_child_process_does_not_give_its_parents_login_back(monkeypatch: pytest.MonkeyPatch) -> None:
     there = Coordinator()
-    mine = connection(there)
-    mine.call(QUESTION, 1)
+    mine = Client(there)
+    mine.call(QUESTION)
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)
     mine.close()
     assert not any(isinstance(one, LogOut) for one in there.asked)
 
 
-@pytest.mark.parametrize("error", [Unreachable("gone"), Refused("no", code="BAD_MESSAGE"), Unauthenticated("who?")])
+@pytest.mark.parametrize(
+    "error", [Unreachable("gone"), Refused("no", code=ErrorCode.BAD_MESSAGE), Unauthenticated("who?")]
+)
 def test_closing_takes_no_notice_of_a_coordinator_that_does_not_log_it_out(error: LeaseholdError) -> None:
     there = Coordinator()
-    mine = connection(there)
-    mine.call(QUESTION, 1)
+    mine = Client(there)
+    mine.call(QUESTION)
     there.error = error
     mine.close()
     assert [type(one) for one in there.asked[-2:]] == [LogOut, WhoAreYou], "asked once, then closed"
@@ -195,7 +223,7 @@ def test_closing_takes_no_notice_of_a_coordinator_that_does_not_log_it_out(error
 
 def test_closing_does_not_wait_for_a_login_under_way() -> None:
     there, began, go_on = Coordinator(), threading.Event(), threading.Event()
-    mine, plain = connection(there), there.call
+    mine, plain = Client(there), there.call
 
     def call(request: Message, timeout_ns: int) -> Message:
         if isinstance(request, Login):
@@ -205,7 +233,7 @@ def test_closing_does_not_wait_for_a_login_under_way() -> None:
 
     there.call = call  # pyright: ignore[reportAttributeAccessIssue]
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(mine.call, QUESTION, 1)
+        asking = pool.submit(mine.call, QUESTION)
         assert began.wait(10)
         mine.close()
         go_on.set()
@@ -214,10 +242,10 @@ def test_closing_does_not_wait_for_a_login_under_way() -> None:
 
 def test_a_wrong_password_is_tried_once() -> None:
     there = Coordinator()
-    for ask in (lambda one: one.call(QUESTION, 1), lambda one: list(one.stream(QUESTION, 1))):
+    for ask in (lambda one: one.call(QUESTION), lambda one: one.stream(QUESTION)):
         there.asked.clear()
         with pytest.raises(WrongPassword):
-            ask(connection(there, password="wrong"))
+            ask(Client(there, password="wrong"))
         assert there.logins == 1
 
 
@@ -225,13 +253,13 @@ def test_a_lack_of_rights_is_no_reason_to_log_in_again() -> None:
     there = Coordinator()
     there.error = Forbidden("no")
     with pytest.raises(Forbidden):
-        connection(there).call(QUESTION, 1)
+        Client(there).call(QUESTION)
     assert there.logins == 1
 
 
 def test_threads_that_are_refused_together_log_in_once() -> None:
     there, together = Coordinator(), threading.Barrier(4)
-    mine = connection(there)
+    mine = Client(there)
     lock, plain = threading.Lock(), there.call
 
     def call(request: Message, timeout_ns: int) -> Message:
@@ -242,7 +270,7 @@ def test_threads_that_are_refused_together_log_in_once() -> None:
 
     there.call = call  # pyright: ignore[reportAttributeAccessIssue]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda _: mine.call(QUESTION, 1), range(4))) == [ANSWER] * 4
+        assert list(pool.map(lambda _: mine.call(QUESTION), range(4))) == [ANSWER] * 4
     assert there.logins == 1
 
 
@@ -264,9 +292,9 @@ def test_a_password_shows_in_no_words() -> None:
 
 def test_what_carries_no_login_is_left_as_it_is() -> None:
     there = Coordinator()
-    mine = connection(there, token=LoginToken("9" * 32))
-    mine.call(WhoAreYou(), 1)
-    mine.call(AskStatus(), 1)
+    mine = Client(there, token=LoginToken("9" * 32))
+    mine.call(WhoAreYou())
+    mine.call(AskStatus())
     assert there.asked == [WhoAreYou(), AskStatus(login=LoginToken("9" * 32))]
 
 
@@ -280,19 +308,19 @@ class Check:
     def ask(self, _connection: object, _timeout_ns: int = 0) -> None:
         self.asked += 1
         if not self.proven:
-            raise Refused("not proven", code="COORDINATOR_UNPROVEN")
+            raise Refused("not proven", code=ErrorCode.COORDINATOR_UNPROVEN)
 
 
 def test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself() -> None:
     there, check = Coordinator(), Check(proven=False)
-    mine = connection(there, check=check)
+    mine = Client(there, check=check)
     statement = Execute(cluster_id=None, statement=StatementId("s"), text="CREATE USER u PASSWORD 'secret'")
     for ask in (
-        lambda: mine.call(QUESTION, 1),
-        lambda: list(mine.stream(QUESTION, 1)),
-        lambda: mine.call(statement, 1),
-        lambda: list(mine.stream(statement, 1)),
-        lambda: connection(there, check=check, token=LoginToken("t" * 32)).call(QUESTION, 1),
+        lambda: mine.call(QUESTION),
+        lambda: mine.stream(QUESTION),
+        lambda: mine.call(statement),
+        lambda: mine.stream(statement),
+        lambda: Client(there, check=check, token=LoginToken("t" * 32)).call(QUESTION),
     ):
         with pytest.raises(Refused) as caught:
             ask()
@@ -300,7 +328,7 @@ def test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself() -> No
     assert set(map(type, there.asked)) == {AskReceipts}
     assert {one.login for one in there.asked if isinstance(one, AskReceipts)} == {None}
     check.proven = True
-    assert mine.call(QUESTION, 1) == ANSWER
+    assert mine.call(QUESTION) == ANSWER
     check.proven = False
     mine.close()
     assert not any(isinstance(one, LogOut) for one in there.asked)
@@ -308,13 +336,25 @@ def test_nothing_secret_goes_to_a_coordinator_that_does_not_prove_itself() -> No
 
 def test_it_is_proven_anew_after_a_request_without_an_answer() -> None:
     there, check = Coordinator(), Check(proven=True)
-    mine = connection(there, check=check)
-    assert mine.call(QUESTION, 1) == ANSWER
+    mine = Client(there, check=check)
+    assert mine.call(QUESTION) == ANSWER
     there.error = Unreachable("gone")
     with pytest.raises(Unreachable):
-        mine.call(QUESTION, 1)
+        mine.call(QUESTION)
     there.error, check.proven = None, False
     before = len(there.asked)
     with pytest.raises(Refused):
-        mine.call(QUESTION, 1)
+        mine.call(QUESTION)
     assert there.asked[before:] == []
+
+
+def test_it_is_proven_anew_for_each_password() -> None:
+    there, check = Coordinator(), Check(proven=True)
+    mine = Client(there, check=check)
+    assert mine.call(QUESTION) == ANSWER
+    there.good.clear()
+    check.proven = False
+    with pytest.raises(Refused) as caught:
+        mine.call(QUESTION)
+    assert caught.value.code == "COORDINATOR_UNPROVEN"
+    assert there.logins == 1

@@ -15,4 +15,6 @@ names for peers and replicas.
 | in which order a scan, an append, its forwarding, a copy proceed | `scans`, `appends`, `forwarding`, `fetches` |
 | which peers are silent | `peers` |
 | which replica a client asks, and when it asks another one as well | `hedging` |
+| how a client asks coordinators: calls, logins, deadlines | `coordinator_calls`, `coordinator_client` |
+| what it asks them in several steps | `statement_calls`, `node_removal` |
 """

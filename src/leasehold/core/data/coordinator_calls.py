@@ -1,0 +1,118 @@
+"""Calls to coordinators: the port that carries them, and the login that they show.
+
+Where nobody has to say who asks, nothing is sent. A login is made once a coordinator asks for it. One that has ended
+(another password, a day's age) is made again where the password is known.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from leasehold.core.data.runtime import Runtime
+from leasehold.core.words.messages import ClientRequest, LoggedIn, Login, Message
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused, Unauthenticated
+from leasehold.ids import LoginToken
+from leasehold.limits.clients import CALL_TIMEOUT_NS
+
+M = TypeVar("M", bound=Message)
+
+
+class CoordinatorCalls(Protocol):
+    """Carries requests to coordinators, each to one address and once."""
+
+    async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
+        """One question, one answer. Raises `Unreachable` (indefinite) where none came within `timeout_ns`, and the
+        error that a `Failure` describes."""
+        ...
+
+    def stream(self, address: str, request: Message, timeout_ns: int) -> AsyncGenerator[Message, None]:
+        """One question, several answers; `timeout_ns` bounds all of them together. Errors as of `call`."""
+        ...
+
+
+Credentials: TypeAlias = Callable[[], tuple[str, str] | None]
+"""The user and the password to log in with; None if nobody was named. May wait for a person."""
+
+
+class LoginCalls:
+    """The calls of one client, by several steps at once: their requests say who asks.
+
+    `token` is of a login that was made elsewhere. `on_login` is told of each login that is made here, and of the
+    coordinator that made it.
+    """
+
+    def __init__(
+        self,
+        calls: CoordinatorCalls,
+        runtime: Runtime,
+        credentials: Credentials,
+        *,
+        token: LoginToken | None = None,
+        on_login: Callable[[str, LoginToken], None] = lambda *_: None,
+    ) -> None:
+        self._calls = calls
+        self._credentials = credentials
+        self._on_login = on_login
+        self._lock = runtime.condition()
+        self._is_logging_in = False
+        self.token = token
+        """Of the last login, None before the first; a secret."""
+
+    async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
+        """As `CoordinatorCalls.call`; raises `Unauthenticated` too."""
+        token = self.token
+        try:
+            return await self._calls.call(address, _signed(request, token), timeout_ns)
+        except Unauthenticated as error:
+            await self._log_in(address, token, error, timeout_ns)
+        return await self._calls.call(address, _signed(request, self.token), timeout_ns)
+
+    async def stream(self, address: str, request: Message, timeout_ns: int) -> AsyncGenerator[Message, None]:
+        """As `CoordinatorCalls.stream`; raises `Unauthenticated` too."""
+        token = self.token
+        try:
+            # Nothing has been answered where it is raised: who asks is decided first.
+            async with aclosing(self._calls.stream(address, _signed(request, token), timeout_ns)) as messages:
+                async for message in messages:
+                    yield message
+        except Unauthenticated as error:
+            await self._log_in(address, token, error, timeout_ns)
+        else:
+            return
+        async with aclosing(self._calls.stream(address, _signed(request, self.token), timeout_ns)) as messages:
+            async for message in messages:
+                yield message
+
+    async def _log_in(self, address: str, refused: LoginToken | None, error: Unauthenticated, timeout_ns: int) -> None:
+        """Makes another login than the one that was refused; raises `error` where nobody is named."""
+        with self._lock:
+            while self._is_logging_in:
+                await self._lock.wait(None)
+            if self.token != refused:
+                return  # others have just done it
+            self._is_logging_in = True
+        try:
+            await self._try(address, error, timeout_ns)
+        finally:
+            with self._lock:
+                self._is_logging_in = False
+                self._lock.notify_all()
+
+    async def _try(self, address: str, error: Unauthenticated, timeout_ns: int) -> None:
+        known = self._credentials() if error.code == Unauthenticated.default_code else None
+        if known is None:
+            raise error
+        user, password = known
+        login = Login(cluster_id=None, user=user, password=password)
+        answer = await self._calls.call(address, login, min(CALL_TIMEOUT_NS, timeout_ns))
+        if not isinstance(answer, LoggedIn):
+            raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+        self.token = answer.token
+        self._on_login(address, answer.token)
+
+
+def _signed(request: M, token: LoginToken | None) -> M:
+    return msgspec.structs.replace(request, login=token) if isinstance(request, ClientRequest) else request

@@ -1,0 +1,196 @@
+"""One client's requests to the coordinators of a cluster, each asked again until a deadline.
+
+| an attempt ends with | it is asked again | the next attempt asks |
+| --- | --- | --- |
+| `Unreachable`, `NotLeader` | yes | the next coordinator |
+| another `Indefinite`, `NotInitialised` | if it changes something | the next coordinator |
+| `SealUnknown` | if it changes something | the same coordinator |
+| any other error, and code TRANSACTION_FORGOTTEN | no: it is raised | the same coordinator |
+
+A request that changes something may be repeated: it carries an id, by which it happens once. At the deadline such a
+request ends as `OutcomeUnknown`, since an attempt without an answer may have been carried out; as `SealUnknown` if that
+was the last error, and each attempt was answered. A question changes nothing: it ends as `Unreachable`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from leasehold.core.data.asking import Asking
+from leasehold.core.data.coordinator_calls import LoginCalls
+from leasehold.core.data.known import Known
+from leasehold.core.data.runtime import Runtime
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AgreeCutoff,
+    AskTable,
+    CommitTransaction,
+    Cutoff,
+    Message,
+    OpenTransaction,
+    TableFacts,
+    TransactionFacts,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import (
+    Indefinite,
+    LeaseholdError,
+    NotInitialised,
+    NotLeader,
+    OutcomeUnknown,
+    Refused,
+    SealUnknown,
+    Unreachable,
+)
+from leasehold.ids import ClusterId
+from leasehold.limits.clients import CALL_TIMEOUT_NS, PLACES_TIMEOUT_NS, RETRY_PAUSE_NS
+
+A = TypeVar("A")
+M = TypeVar("M", bound=Message)
+
+Errors: TypeAlias = tuple[type[LeaseholdError], ...]
+
+QUESTION_AGAIN: Final[Errors] = (Unreachable, NotLeader)
+"""After these a question is asked again."""
+CHANGE_AGAIN: Final[Errors] = (Indefinite, NotInitialised, NotLeader, SealUnknown)
+"""After these a request is asked again that changes something and is harmless to repeat."""
+ELSEWHERE: Final[Errors] = (Indefinite, NotInitialised, NotLeader)
+"""After these the next coordinator is asked."""
+
+unreachable = partial(
+    Unreachable, hint="see that a coordinator runs: `leasehold status` shows what this machine reaches"
+)
+"""No coordinator has answered, and nothing was sent that could change anything."""
+
+
+class Deadline:
+    """Until when something is asked again."""
+
+    def __init__(self, now_ns: Callable[[], int], for_ns: int) -> None:
+        self._now_ns = now_ns
+        self._for_ns = for_ns
+        self.at_ns = now_ns() + for_ns
+
+    def renew(self) -> None:
+        """Counts anew: somebody has answered."""
+        self.at_ns = self._now_ns() + self._for_ns
+
+    def left_ns(self) -> int:
+        """How long that is from now; 0 or less once it has passed."""
+        return self.at_ns - self._now_ns()
+
+    def within(self, timeout_ns: int) -> int:
+        """`timeout_ns`, but at most what is left."""
+        return max(1, min(timeout_ns, self.left_ns()))
+
+
+Attempt: TypeAlias = Callable[[str, Deadline], Awaitable[A]]
+"""Asks the coordinator at an address, within the deadline."""
+
+
+class CoordinatorClient:
+    """Several steps at once may use it. A coordinator is asked until it fails, then the next one of `addresses`."""
+
+    def __init__(
+        self, calls: LoginCalls, addresses: Sequence[str], runtime: Runtime, *, known: Known | None = None
+    ) -> None:
+        assert addresses, "a cluster has a coordinator"
+        self.calls = calls
+        self.known = known or Known(runtime)
+        """One client is one causal history."""
+        self.cluster_id: ClusterId | None = None
+        """As the first statement has learned it; None before."""
+        self._addresses = tuple(addresses)
+        self._runtime = runtime
+        self._lock = runtime.condition()
+        self._turn = 0
+
+    def deadline(self, for_ns: int) -> Deadline:
+        """That passes `for_ns` from now."""
+        return Deadline(self._runtime.now_ns, for_ns)
+
+    # ------------------------------------------------------------ attempts
+
+    async def until_answered(
+        self,
+        attempt: Attempt[A],
+        unanswered: Callable[[str], LeaseholdError],
+        asking: Asking,
+        *,
+        again: Errors = CHANGE_AGAIN,
+        late_ns: int = 0,
+    ) -> A:
+        """The answer of `attempt`, which is made again after an error of the kinds in `again`. As long and `late_ns`
+        after that as `asking` says; then it raises what `unanswered` makes of the last error, or `SealUnknown` if that
+        was the last and no answer was lost.
+        """
+        deadline, unsure = self.deadline(asking.for_ns + late_ns), False
+        while True:
+            try:
+                answer = await self._attempt(attempt, deadline)
+            except again as error:
+                if error.code == ErrorCode.TRANSACTION_FORGOTTEN:
+                    raise
+                unsure = unsure or isinstance(error, Indefinite)
+                left_ns = deadline.left_ns()
+                if left_ns > 2 * RETRY_PAUSE_NS:
+                    asking.again(error, left_ns)
+                    await self._runtime.sleep_until(self._runtime.now_ns() + RETRY_PAUSE_NS)
+                    continue
+                # An attempt in what is left would be too short, and hide why this one failed.
+                await self._runtime.sleep_until(deadline.at_ns)
+                if isinstance(error, SealUnknown) and not unsure:
+                    raise
+                raise unanswered(f"no answer within {asking.seconds(late_ns)}: {error.text}") from error
+            asking.answered()
+            return answer
+
+    async def _attempt(self, attempt: Attempt[A], deadline: Deadline) -> A:
+        turn = self._turn
+        try:
+            return await attempt(self._addresses[turn % len(self._addresses)], deadline)
+        except ELSEWHERE:
+            with self._lock:
+                if self._turn == turn:  # else another step has met the same
+                    self._turn += 1
+            raise
+
+    def question(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> Attempt[M]:
+        """Asks `request`, whose answer is of `kind`, for `timeout_ns` at most."""
+
+        async def ask(address: str, deadline: Deadline) -> M:
+            answer = await self.calls.call(address, request, deadline.within(timeout_ns))
+            if not isinstance(answer, kind):
+                raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+            self.known.heard(answer)
+            return answer
+
+        return ask
+
+    # ------------------------------------------------------------ requests
+
+    async def ask_once(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> M:
+        """The answer of one attempt, or its error."""
+        return await self._attempt(self.question(request, kind), self.deadline(timeout_ns))
+
+    async def look_up(self, request: Message, kind: type[M], asking: Asking) -> M:
+        """Asks until a coordinator answers: a question changes nothing."""
+        return await self.until_answered(self.question(request, kind), unreachable, asking, again=QUESTION_AGAIN)
+
+    async def look_again(self, facts: TableFacts) -> TableFacts:
+        """For readers and writers under way: the table as of now. Asks once, for PLACES_TIMEOUT_NS at most."""
+        request = AskTable(cluster_id=facts.cluster_id, name=facts.name)
+        return await self.ask_once(request, TableFacts, PLACES_TIMEOUT_NS)
+
+    async def agree_cutoff(self, request: AgreeCutoff, asking: Asking) -> Cutoff:
+        """Asks until a cutoff is agreed: the same for all who ask for one query."""
+        unanswered = partial(Unreachable, hint="run the query again")
+        return await self.until_answered(self.question(request, Cutoff), unanswered, asking)
+
+    async def resolve(
+        self, request: OpenTransaction | CommitTransaction | AbortTransaction, asking: Asking
+    ) -> TransactionFacts:
+        """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
+        hint = f"ask again for write transaction {request.transaction} before you write the rows again"
+        unanswered = partial(OutcomeUnknown, hint=hint)
+        return await self.until_answered(self.question(request, TransactionFacts), unanswered, asking)

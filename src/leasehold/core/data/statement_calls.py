@@ -1,0 +1,104 @@
+"""Statements, as a client asks for them: by an id, so that one whose answer is lost happens once.
+
+A statement that has to wait is joined by its id, to hear how it goes on. Rows that do not fit into one message come in
+pages, all of one catalog.
+"""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from functools import partial
+from typing import TypeAlias
+
+from leasehold.core.data.asking import Asking
+from leasehold.core.data.coordinator_client import QUESTION_AGAIN, CoordinatorClient, Deadline, unreachable
+from leasehold.core.words.messages import (
+    AskOutcome,
+    ClusterFacts,
+    Execute,
+    Message,
+    Receipt,
+    Rows,
+    WaitingFor,
+    WhoAreYou,
+)
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import OutcomeUnknown, Refused, Unreachable
+from leasehold.ids import StatementId
+from leasehold.limits.clients import CONNECT_TIMEOUT_NS, LATE_ANSWER_NS, STATEMENT_RESOLVE_NS
+
+OnWait: TypeAlias = Callable[[WaitingFor], None]
+"""Is told whom a statement waits for."""
+
+
+async def run_statement(
+    client: CoordinatorClient,
+    text: str,
+    statement: StatementId,
+    asking: Asking,
+    *,
+    has_timeout: bool = False,
+    may_be_sent: bool = False,
+    on_wait: OnWait | None = None,
+) -> Receipt | Rows:
+    """Asks for a statement until it is known how it ended.
+
+    With `has_timeout` coordinators end it after as long as `asking` says, and it is asked for LATE_ANSWER_NS longer.
+    `may_be_sent`: an earlier call may have sent it. Raises the refusal, `Unreachable` if it was never sent, and
+    `OutcomeUnknown`.
+    """
+    hint = f"ask again with the same statement id, {statement}: it is never run twice"
+    unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
+    if client.cluster_id is None:
+        who = client.question(WhoAreYou(), ClusterFacts, CONNECT_TIMEOUT_NS)
+        unanswered = unknown if may_be_sent else unreachable
+        facts = await client.until_answered(who, unanswered, asking, again=QUESTION_AGAIN)
+        client.cluster_id = facts.cluster_id
+    cluster_id, ends = client.cluster_id, client.deadline(asking.for_ns)
+
+    async def ask(address: str, deadline: Deadline) -> Receipt | Rows:
+        # Each leader counts from when it is asked.
+        left_ns = ends.within(asking.for_ns) if has_timeout else None
+        request = Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
+        return await ask_statement(client, address, request, deadline, on_wait)
+
+    return await client.until_answered(ask, unknown, asking, late_ns=LATE_ANSWER_NS if has_timeout else 0)
+
+
+async def ask_statement(
+    client: CoordinatorClient,
+    address: str,
+    request: Execute | AskOutcome,
+    deadline: Deadline,
+    on_wait: OnWait | None = None,
+) -> Receipt | Rows:
+    """Asks one coordinator once. A SHOW is asked for in pages in the first place."""
+    if isinstance(request, AskOutcome) or request.text.lstrip()[:4].upper() != "SHOW":
+        message = await client.calls.call(address, request, deadline.within(STATEMENT_RESOLVE_NS))
+        answer = _heard(client, message, on_wait)
+        if isinstance(answer, Receipt) or (answer is not None and not answer.more):
+            return answer
+    pages: list[Rows] = []
+    async with aclosing(client.calls.stream(address, request, STATEMENT_RESOLVE_NS)) as messages:
+        async for message in messages:
+            answer = _heard(client, message, on_wait)
+            if isinstance(answer, Receipt):
+                return answer
+            if answer is not None:
+                pages.append(answer)
+                if not answer.more:
+                    rows = tuple(row for page in pages for row in page.rows)
+                    return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
+    raise Unreachable("the answer broke off", hint="ask again with the same statement id")
+
+
+def _heard(client: CoordinatorClient, message: Message, on_wait: OnWait | None) -> Receipt | Rows | None:
+    match message:
+        case WaitingFor():
+            if on_wait is not None:
+                on_wait(message)
+            return None
+        case Receipt() | Rows():
+            client.known.heard(message)
+            return message
+        case _:
+            raise Refused(f"answered with {type(message).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")

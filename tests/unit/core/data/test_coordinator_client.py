@@ -1,0 +1,229 @@
+"""How coordinators are asked, in virtual time: whom, for how long, and what is known in the end."""
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from leasehold.core.data.coordinator_client import CoordinatorClient
+from leasehold.core.words.messages import (
+    AgreeCutoff,
+    AskReceipts,
+    AskTable,
+    CommitTransaction,
+    LoggedIn,
+    Login,
+    Message,
+    Receipts,
+    TableFacts,
+    TransactionFacts,
+)
+from leasehold.core.words.records import TransactionState
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import (
+    Indefinite,
+    LeaseholdError,
+    NotFound,
+    NotInitialised,
+    NotLeader,
+    OutcomeUnknown,
+    Refused,
+    SealUnknown,
+    Unauthenticated,
+    Unreachable,
+    WrongPassword,
+)
+from leasehold.ids import Generation, LoginToken, ObjectId, Revision, SchemaVersion, TransactionId
+from leasehold.limits.clients import PLACES_TIMEOUT_NS, RETRY_PAUSE_NS
+from leasehold.limits.units import SECOND_NS
+from tests.unit.core.data.coordinator_words import CALL_NS, CLUSTER, SECONDS, Answer, Steps, ask, in_order
+
+QUESTION = AskReceipts(after=0, limit=1)
+ANSWER = Receipts(barriers=(), next_after=None)
+COMMIT = CommitTransaction(cluster_id=CLUSTER, transaction=TransactionId("4" * 32), segments=())
+COMMITTED = TransactionFacts(
+    transaction=COMMIT.transaction, state=TransactionState.COMMITTED, rows=0, revision=Revision(7)
+)
+
+
+def question(client: CoordinatorClient) -> Awaitable[object]:
+    return client.look_up(QUESTION, Receipts, SECONDS)
+
+
+def change(client: CoordinatorClient) -> Awaitable[object]:
+    return client.resolve(COMMIT, SECONDS)
+
+
+# ---------------------------------------------------------------- whom
+
+
+@pytest.mark.parametrize("error", [Unreachable("gone"), NotLeader("no")])
+def test_the_next_coordinator_is_asked_after_one_that_can_not_answer_and_then_stays(error: LeaseholdError) -> None:
+    async def twice(client: CoordinatorClient) -> object:
+        await question(client)
+        return await question(client)
+
+    port, end, took_ns = ask(lambda address, _: error if address == "a:1" else ANSWER, twice)
+    assert end == ANSWER
+    assert port.addresses == ["a:1", "b:1", "b:1"]
+    assert took_ns == 3 * CALL_NS + RETRY_PAUSE_NS
+
+
+def test_a_request_that_is_sent_once_has_the_next_one_sent_elsewhere() -> None:
+    async def once_each(client: CoordinatorClient) -> object:
+        with pytest.raises(Unreachable):
+            await client.ask_once(QUESTION, Receipts)
+        return await client.ask_once(QUESTION, Receipts)
+
+    port, end, took_ns = ask(lambda address, _: Unreachable("gone") if address == "a:1" else ANSWER, once_each)
+    assert end == ANSWER
+    assert port.addresses == ["a:1", "b:1"]
+    assert took_ns == 2 * CALL_NS
+
+
+def test_steps_that_fail_together_move_on_together() -> None:
+    async def both(client: CoordinatorClient) -> object:
+        return await asyncio.gather(question(client), question(client))
+
+    port, _, _ = ask(lambda address, _: NotLeader("no") if address == "a:1" else ANSWER, both)
+    assert port.addresses == ["a:1", "a:1", "b:1", "b:1"]
+
+
+def test_a_leader_that_lacks_a_seal_is_asked_again() -> None:
+    port, end, _ = ask(in_order([SealUnknown("not yet"), COMMITTED]), change)
+    assert end == COMMITTED
+    assert port.addresses == ["a:1", "a:1"]
+
+
+# ---------------------------------------------------------------- again, or not
+
+
+@pytest.mark.parametrize(
+    ("steps", "error"),
+    [
+        (question, NotFound("no")),
+        (question, NotInitialised("no")),
+        (question, Indefinite("perhaps")),
+        (change, NotFound("no")),
+        (change, Refused("forgotten", code=ErrorCode.TRANSACTION_FORGOTTEN)),
+        (change, Unreachable("forgotten", code=ErrorCode.TRANSACTION_FORGOTTEN)),
+    ],
+)
+def test_what_asking_again_would_not_change_is_raised_at_once(steps: Steps, error: LeaseholdError) -> None:
+    port, end, took_ns = ask(in_order([error]), steps)
+    assert end is error
+    assert (len(port.asked), took_ns) == (1, CALL_NS)
+
+
+@pytest.mark.parametrize("error", [Indefinite("perhaps"), Unreachable("gone"), NotInitialised("no"), NotLeader("no")])
+def test_a_change_is_asked_for_again_after_whatever_says_nothing_of_it(error: LeaseholdError) -> None:
+    _, end, _ = ask(in_order([error, COMMITTED]), change)
+    assert end == COMMITTED
+
+
+@pytest.mark.parametrize(
+    ("steps", "answers", "kind"),
+    [
+        (question, [Unreachable("gone")], Unreachable),
+        (question, [NotLeader("no")], Unreachable),
+        (change, [Unreachable("gone")], OutcomeUnknown),
+        (change, [NotLeader("no")], OutcomeUnknown),
+        (change, [SealUnknown("not yet")], SealUnknown),
+        (change, [Unreachable("gone"), SealUnknown("not yet")], OutcomeUnknown),
+        (change, [SealUnknown("not yet"), NotLeader("no")], OutcomeUnknown),
+    ],
+)
+def test_at_the_deadline_it_ends_as_what_is_known(
+    steps: Steps, answers: list[Answer], kind: type[LeaseholdError]
+) -> None:
+    port, end, took_ns = ask(in_order(answers), steps)
+    assert type(end) is kind
+    assert isinstance(end, LeaseholdError)
+    assert "no answer within 2 s" in end.text or kind is SealUnknown
+    assert took_ns == 2 * SECOND_NS
+    *_, (_, _, last_ns) = port.asked
+    assert last_ns <= 2 * SECOND_NS - RETRY_PAUSE_NS, "an attempt has some time"
+    assert port.timeouts_ns[-1] < port.timeouts_ns[0] == 2 * SECOND_NS, "what is left"
+
+
+def test_a_cutoff_that_nobody_agrees_changes_nothing() -> None:
+    request = AgreeCutoff(cluster_id=CLUSTER, table=ObjectId(1), query="6" * 32)
+    _, end, _ = ask(in_order([Unreachable("gone")]), lambda client: client.agree_cutoff(request, SECONDS))
+    assert isinstance(end, Unreachable)
+    assert end.hint == "run the query again"
+
+
+def test_a_table_is_looked_up_again_in_its_own_cluster_once_and_soon() -> None:
+    facts = TableFacts(
+        cluster_id=CLUSTER,
+        generation=Generation(1),
+        table=ObjectId(1),
+        name="d.t",
+        schema_version=SchemaVersion(1),
+        fields=(),
+        cluster_by=None,
+        buckets=(),
+        places=(),
+        revision=Revision(7),
+    )
+
+    async def look(client: CoordinatorClient) -> object:
+        assert await client.look_again(facts) == facts
+        assert client.known.revision == 7
+        return await client.look_again(facts)
+
+    port, end, _ = ask(in_order([facts, Unreachable("gone")]), look)
+    assert isinstance(end, Unreachable)
+    assert [request for _, request, _ in port.asked] == [AskTable(cluster_id=CLUSTER, name="d.t")] * 2
+    assert port.timeouts_ns == [PLACES_TIMEOUT_NS] * 2
+
+
+# ---------------------------------------------------------------- who asks
+
+
+class Doorkeeper:
+    """A script: answers those who show the token of the last login."""
+
+    def __init__(self) -> None:
+        self.good: LoginToken | None = None
+        self.logins = 0
+
+    def __call__(self, _address: str, request: Message) -> Answer:
+        if isinstance(request, Login):
+            if request.password != "right":
+                return WrongPassword("no")
+            self.logins += 1
+            self.good = LoginToken(f"{self.logins:032x}")
+            return LoggedIn(token=self.good, revision=Revision(1))
+        assert isinstance(request, AskReceipts)
+        return Unauthenticated("who?") if request.login != self.good or self.good is None else ANSWER
+
+
+def test_steps_that_are_refused_together_log_in_once() -> None:
+    async def four(client: CoordinatorClient) -> object:
+        return await asyncio.gather(*(question(client) for _ in range(4)))
+
+    door = Doorkeeper()
+    _, end, _ = ask(door, four, password=("u", "right"))
+    assert end == [ANSWER] * 4
+    assert door.logins == 1
+
+
+@pytest.mark.parametrize("password", [None, ("u", "wrong")])
+def test_who_can_not_log_in_is_told_at_once(password: tuple[str, str] | None) -> None:
+    port, end, _ = ask(Doorkeeper(), question, password=password)
+    assert type(end) is (Unauthenticated if password is None else WrongPassword)
+    assert len(port.asked) == (1 if password is None else 2)
+
+
+def test_a_login_counts_into_the_deadline() -> None:
+    before = [Unreachable("gone")] * 12
+
+    def script(_address: str, request: Message) -> Answer:
+        if before:
+            return before.pop()
+        return Unreachable("gone") if isinstance(request, Login) else Unauthenticated("who?")
+
+    _, end, took_ns = ask(script, question, password=("u", "right"))
+    assert isinstance(end, Unreachable)
+    assert took_ns == 2 * SECOND_NS
