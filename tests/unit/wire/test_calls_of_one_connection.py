@@ -24,7 +24,8 @@ from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import AskStatus, Message
 from leasehold.limits.requests import CALLS_PER_CONNECTION_MAX, REQUESTS_UNREAD_MAX
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.rpc import CALL, GrpcServer, GrpcTransport, serve
+from leasehold.wire.rpc import CALL, GrpcServer, serve
+from leasehold.wire.rpc_client import GrpcTransport
 
 MAX_CONCURRENT_STREAMS = 3
 UNLIMITED = 2**31 - 1
