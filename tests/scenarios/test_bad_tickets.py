@@ -11,7 +11,7 @@ from pyarrow import flight
 
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import (
-    Base,
+    BaseMessage,
     FetchTicket,
     ForwardTicket,
     Message,
@@ -102,7 +102,7 @@ def test_garbled_tickets_are_refused_and_change_nothing(pair: data_nodes.Cluster
 
 @pytest.mark.parametrize("kind", get_args(Message), ids=lambda kind: kind.__name__)
 def test_I11_a_ticket_of_another_cluster_and_every_message_that_is_no_ticket_is_refused(
-    pair: data_nodes.Cluster, kind: type[Base]
+    pair: data_nodes.Cluster, kind: type[BaseMessage]
 ) -> None:
     message = example(kind, full=False)
     for way in ("get", "put"):
