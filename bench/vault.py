@@ -225,7 +225,9 @@ async def opened(directory: Path) -> tuple[float, float]:
     vault = await SqliteVault.open(directory)
     catalog = Catalog.reopened(await vault.reopened())
     ready = time.perf_counter()
-    assert catalog.bucket_segments(ObjectId(1), BucketNumber(0))
+    bucket = (ObjectId(1), BucketNumber(0))
+    assert bucket in catalog.buckets
+    assert vault.manifest.bucket(bucket).segments
     first = time.perf_counter()
     await vault.close()
     return ready - began, first - ready

@@ -21,6 +21,7 @@ from leasehold.node.disk.disk_port import LocalDisk
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.dataplane import DataNode, DataService
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
+from leasehold.testing.filled import CatalogManifest
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
 from leasehold.testing.rows import FOOTER, RowId, content_of, row_bytes
@@ -174,6 +175,7 @@ class Simulated(Ground):
             self._there,
             address=self.peer_address,
             disk=self._peer_files,
+            manifest=CatalogManifest(lambda: self._peer.view),
             published=self._peer,
             clock=self.clock,
             group=self.group,

@@ -266,8 +266,8 @@ MUTANTS = (
         rule="the guard runs again before each batch",
         fact="guard only at the start",
         edits=(
-            Edit("Scans._batches", "table: TableRecord | None = None", "...; passed = None"),
-            Edit("Scans._batches", "self._requests.guarded((ticket.table, ticket.bucket))", "passed or ..."),
+            Edit("_Looking.passed", "return (passed, self.entry)", "self.first = passed; ..."),
+            Edit("_Looking.passed", "self._requests.guarded(self._bucket)", "vars(self).get('first') or ..."),
         ),
         hunters=("tests/unit/node/serving/test_scans.py::test_a_fence_ends_a_scan_at_the_batch_whose_guard_it_meets",),
     ),
@@ -306,7 +306,55 @@ MUTANTS = (
         ),
         unseen="no random cluster loses its meta storage",
     ),
+    Mutant(
+        name="a segment as a later view has it",
+        invariant="INV-REC-2",
+        rule="a vault that has applied what a view does not show says nothing for it",
+        edits=(
+            Edit("_Looking.look", "stored.applied <= view.revision", "True"),
+            Edit(
+                "entry_at",
+                "assert stored.applied <= view.revision, 'the vault holds nothing that the view does not show'",
+                "",
+            ),
+        ),
+        hunters=(
+            "tests/unit/node/serving/test_scans.py::test_a_view_that_does_not_follow_its_vault_in_time_is_behind",
+        ),
+        unseen="in a random cluster it would have to differ between two steps of one scan",
+    ),
+    Mutant(
+        name="an entry remembered for a whole scan",
+        invariant="INV-REC-2",
+        rule="what a view says of a segment is read again once its bucket has changed",
+        edits=(
+            Edit(
+                "_Looking.knows",
+                "self._marks is not None and self._marks[0] is segments and self._marks[1] is replaced",
+                "self._marks is not None",
+            ),
+        ),
+        hunters=("tests/unit/node/serving/test_scans.py::test_a_segment_that_leaves_the_manifest_ends_a_running_scan",),
+        unseen="what a scan reads is kept for longer than a random cluster runs",
+    ),
+    Mutant(
+        name="a view that forgets what its vault lacks",
+        invariant="INV-REC-2",
+        rule="a view remembers each change of a segment until it is durable",
+        edits=(Edit("StoredShelf.trimmed", "change.number <= durable._number", "True"),),
+        hunters=("tests/unit/core/catalog/test_stored_shelf.py",),
+    ),
     # ------------------------------------------------------------ files
+    Mutant(
+        name="a bucket compared by two catalogs",
+        invariant="INV-REC-1",
+        rule="a bucket that has changed since its disk was listed is compared by a new listing",
+        edits=(Edit("Comparing._stored", "newest.segments.mark(key) is durable.segments.mark(key)", "True"),),
+        hunters=(
+            "tests/unit/node/disk/test_reconciler_rounds.py::test_a_change_in_the_middle_of_a_round_is_seen_by_the_next_one",
+        ),
+        unseen="a file that is fetched for nothing is there already",
+    ),
     Mutant(
         name="a reconciler that deletes what is not decided",
         invariant="INV-DROP-1",

@@ -22,6 +22,7 @@ from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
 from leasehold.testing.cluster import COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
+from leasehold.testing.vault import MemoryManifest
 
 COLUMN = "b"
 
@@ -87,6 +88,7 @@ class Doors:
         self.flight = NodeFlight(
             published=node.published,
             files=files,
+            manifest=MemoryManifest(lambda: node.disk.state),
             serve_log=ServeLog(root / node.name / "servelog"),
             now_ns=node.clock.now_ns,
         )

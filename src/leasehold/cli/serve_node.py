@@ -75,7 +75,14 @@ async def _node(config: NodeConfig, key: bytes | None) -> None:
     files = SegmentFiles(directory)
     files.open()
     serve_log = ServeLog(directory / "servelog")
-    flight = NodeFlight(published=published, files=files, serve_log=serve_log, now_ns=clock.now_ns, listen=listen)
+    flight = NodeFlight(
+        published=published,
+        files=files,
+        manifest=vault.manifest,
+        serve_log=serve_log,
+        now_ns=clock.now_ns,
+        listen=listen,
+    )
     try:
         service = config.advertised(flight.address)
         agent = Agent(

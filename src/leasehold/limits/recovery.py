@@ -27,7 +27,5 @@ SNAPSHOT_BUSY_REST_NS: Final = SECOND_NS
 """A leader that sends as many snapshots as it can is asked again after so long."""
 COMPARISON_POLL_NS: Final = 20 * MILLISECOND_NS
 """How often a node that starts looks whether its disk can be compared already."""
-LEAP_CHANGES_DECODED_MAX: Final = 20_000
-"""A leap that changes more is followed by reading the vault anew, which leaves segments where they are."""
 RECOVERY_ASK_AGAIN_NS: Final = 5 * SECOND_NS
 """A node that has said that its recovery is finished says it again after so long without an answer."""

@@ -17,9 +17,10 @@ VAULT_STAGED_KEYS_MAX: Final = 16_000_000
 VAULT_WHOLE_BYTES_MAX: Final = 16 * 1024 * 1024
 """A vault of up to so many bytes is checked whole when it is opened."""
 VAULT_BUCKETS_CACHED_MAX: Final = 65_536
-"""Buckets whose segments a process has read from its vault and keeps at hand, though they could be read again."""
+"""Buckets whose segments a process has read from its vault and keeps decoded: of those that it reads again, it decodes
+what has changed."""
 BUCKET_PATCH_KEYS_MAX: Final = 256
-"""Segments of a bucket that change before a process reads the bucket by itself; they are kept apart until then."""
+"""Segments of a bucket that change before a leader decodes the bucket by itself; they are kept apart until then."""
 VAULT_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Of the vault's file that its database keeps in memory: keys of segments and transactions are random."""
 VAULT_LOG_PAGES: Final = 4_096

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
+from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Peers
 from leasehold.core.data.requests import Requests
 from leasehold.core.data.scans import Scans
@@ -112,7 +113,15 @@ class DataNode:
                 threads=NoThreads(),
             )
             async with asyncio.TaskGroup() as group:
-                service = DataService(self, address=address, disk=disk, published=published, clock=clock, group=group)
+                service = DataService(
+                    self,
+                    address=address,
+                    disk=disk,
+                    manifest=vault.manifest,
+                    published=published,
+                    clock=clock,
+                    group=group,
+                )
                 server = await self.host.serve(address, service, on_fault=on_fault)
                 try:
                     await reconciler.run()
@@ -131,6 +140,7 @@ class DataService:
         *,
         address: str,
         disk: MemoryDisk,
+        manifest: Manifest,
         published: Published,
         clock: Clock,
         group: asyncio.TaskGroup,
@@ -142,7 +152,7 @@ class DataService:
         runtime = TaskRuntime(clock, group)
         requests = Requests(published, runtime)
         segments = _Segments(disk, node, clock, self._to_its_end)
-        self._scans = Scans(requests, segments)
+        self._scans = Scans(requests, manifest, segments)
         self._fetches = Fetches(requests, segments)
         self._appends = Appends(requests, disk, RowEncoder, Peers(runtime, SimulatedPeers(node.host)))
 

@@ -4,20 +4,28 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import Generic
 
 import msgspec
-from rpds import HashTrieMap
 
-from leasehold.core.catalog.shelf import REPLACED, SEGMENTS, BucketKey, Family, R, Reopened, Shelf, on_demand
+from leasehold.core.catalog.shelf import BucketKey, Holding, Shelf, on_demand
+from leasehold.core.catalog.stored_shelf import StoredBucket
+from leasehold.core.data.manifest import StoredSegment
 from leasehold.core.recovery.staging import Staged, check_same
 from leasehold.core.words.codec import decode_record, encode
 from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, Record
+from leasehold.core.words.records import (
+    Allocated,
+    Claiming,
+    IdentityRecord,
+    Joining,
+    Record,
+    ReplacedRecord,
+    SegmentRecord,
+)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, OutcomeUnknown, Refused
-from leasehold.ids import LineageHash, ObjectId, Revision, SegmentId
+from leasehold.ids import LineageHash, Revision, SegmentId
 from leasehold.limits.units import SECOND_NS
 
 
@@ -139,6 +147,7 @@ class MemoryVault:
         self._disk = disk
         self._gone = False
         self._closed = False
+        self.manifest = MemoryManifest(self._state)
         self._turn = asyncio.Lock()
         self._staged = Staged()
         self._pages: tuple[Change, ...] = ()
@@ -193,18 +202,12 @@ class MemoryVault:
         items = tuple(Change(key, state.items[key]) for key in sorted(state.items))
         return StoredProjection(applied=state.applied, lineage=state.lineage, items=items)
 
-    async def reopened(self) -> Reopened:
-        """What a process goes on from: all but the segments, and those on demand."""
+    async def reopened(self) -> StoredProjection:
+        """What a process goes on from: every item but segments."""
         self._check()
         state = self._disk.state
         items = tuple(Change(key, state.items[key]) for key in sorted(state.items) if not on_demand(key))
-        return Reopened(
-            applied=state.applied,
-            lineage=state.lineage,
-            items=items,
-            segments=Shelf(MemoryBase(SEGMENTS, state.items)),
-            replaced=Shelf(MemoryBase(REPLACED, state.items)),
-        )
+        return StoredProjection(applied=state.applied, lineage=state.lineage, items=items)
 
     async def verify(self, rows_max: int) -> bool:
         """Nothing here is ever damaged under a process."""
@@ -278,6 +281,10 @@ class MemoryVault:
             await asyncio.sleep(latency_ns / 2 / SECOND_NS)
             self._check()
 
+    def _state(self) -> VaultState:
+        self._check()
+        return self._disk.state
+
     def _check(self) -> None:
         if self._gone:
             raise OutcomeUnknown("the process that held this vault is gone", code=ErrorCode.DISK)
@@ -285,46 +292,32 @@ class MemoryVault:
             raise Refused("the vault is closed", code=ErrorCode.CLOSED)
 
 
-class MemoryBase(Generic[R]):
-    """Implements `core.catalog.shelf.Base` on the items of one state, which never change."""
+class MemoryManifest:
+    """Implements `core.data.manifest.Manifest` on the items of a state, whichever it is when it is asked."""
 
-    def __init__(self, family: Family[R], items: Mapping[bytes, bytes]) -> None:
-        self._family = family
-        self._items = items
-        self._keys: dict[BucketKey, list[bytes]] | None = None
-        self._read: dict[BucketKey, HashTrieMap[SegmentId, R] | None] = {}
+    def __init__(self, state: Callable[[], VaultState]) -> None:
+        self._state = state
+        self._items: dict[bytes, bytes] = {}
+        self._shelves: tuple[Shelf[SegmentRecord], Shelf[ReplacedRecord]] = (Shelf(), Shelf())
+        """Of these items."""
 
-    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":
-        """The map of one bucket, read when it is first asked for; None rather than an empty one."""
-        if bucket not in self._read:
-            found = self._sorted().get(bucket, ())
-            self._read[bucket] = self._family.decoded((key, self._items[key]) for key in found)
-        return self._read[bucket]
+    def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment:
+        """One segment."""
+        applied, segments, replaced = self._read()
+        return StoredSegment(applied, segments.one(bucket, segment), replaced.one(bucket, segment))
 
-    def has(self, bucket: BucketKey) -> bool:
-        """Whether it is not empty."""
-        return bucket in self._sorted()
+    def bucket(self, bucket: BucketKey) -> StoredBucket:
+        """One bucket."""
+        applied, segments, replaced = self._read()
+        return StoredBucket(applied, segments.get(bucket, {}), replaced.get(bucket, {}))
 
-    def lacks(self, bucket: BucketKey) -> bool:
-        """Whether it lies behind all that are there."""
-        last = next(reversed(self._sorted()), None)
-        return last is None or bucket > last
-
-    def tables(self) -> list[ObjectId]:
-        """The tables that have any, in order."""
-        return sorted({table for table, _ in self._sorted()})
-
-    def buckets(self, table: ObjectId) -> list[BucketKey]:
-        """The buckets of one of them that have any, in order."""
-        return sorted(one for one in self._sorted() if one[0] == table)
-
-    def _sorted(self) -> dict[BucketKey, list[bytes]]:
-        if self._keys is None:
-            self._keys = {}
-            for key in sorted(self._items):
-                if key.startswith(self._family.prefix):
-                    self._keys.setdefault(self._family.bucket_of(key), []).append(key)
-        return self._keys
+    def _read(self) -> tuple[Revision, Shelf[SegmentRecord], Shelf[ReplacedRecord]]:
+        state = self._state()
+        if state.items is not self._items:
+            held = Holding()
+            held.taking(Change(key, value) for key, value in state.items.items())
+            self._items, self._shelves = state.items, (held.segments, held.replaced)
+        return state.applied, *self._shelves
 
 
 def _differences(held: Mapping[bytes, bytes], items: Mapping[bytes, bytes]) -> tuple[Change, ...]:

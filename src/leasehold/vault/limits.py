@@ -3,7 +3,6 @@
 from typing import Final, NamedTuple
 
 from leasehold.limits.vault import (
-    BUCKET_PATCH_KEYS_MAX,
     VAULT_BUCKETS_CACHED_MAX,
     VAULT_BUSY_WAIT_MS,
     VAULT_FULL_RETRY_NS,
@@ -17,7 +16,6 @@ class VaultLimits(NamedTuple):
     whole_bytes_max: int = VAULT_WHOLE_BYTES_MAX
     busy_wait_ms: int = VAULT_BUSY_WAIT_MS
     full_retry_ns: int = VAULT_FULL_RETRY_NS
-    patch_keys_max: int = BUCKET_PATCH_KEYS_MAX
     buckets_cached_max: int = VAULT_BUCKETS_CACHED_MAX
 
 

@@ -8,8 +8,8 @@
   hashes of all items, the hash of the identity, and a seal, the hash of the row: whatever is damaged, lost or mixed
   up is found, and an identity that was lost is never taken for a first start.
 - A small vault is checked whole when it is opened. Of a large one only what every start needs is read and checked
-  then; segments are read on demand (`vault/ondemand.py`), each row checked by its own hash, and `verify` goes through
-  the whole in small steps while the node works.
+  then; segments are read when they are needed (`vault/manifest.py`), each row checked by its own hash, and `verify`
+  goes through the whole in small steps while the node works.
 - The file is made under another name, synced and renamed. So a `vault.db` that is empty or does not open is damage,
   never a first start, and no new identity is taken in its place.
 """
@@ -25,7 +25,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.core.catalog.shelf import Reopened
 from leasehold.core.recovery.staging import Staged, check_same
 from leasehold.core.words.codec import encode
 from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
@@ -46,7 +45,7 @@ from leasehold.vault.format import FILE_NAME, AppliedMark, check_structure, cont
 from leasehold.vault.limits import VAULT_LIMITS, VaultLimits
 from leasehold.vault.lock import DirectoryLock
 from leasehold.vault.logfile import log_kept
-from leasehold.vault.ondemand import Reader
+from leasehold.vault.manifest import FileManifest
 
 T = TypeVar("T")
 
@@ -67,7 +66,7 @@ class SqliteVault:
         self._limits = limits
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vault")
         self._database: sqlite3.Connection | None = None
-        self._reader = Reader(self._path, self._failed, self._limits)
+        self.manifest: Final = FileManifest(self._path, self._failed, limits)
         self._applied = AppliedMark()
         self._durable = 0
         self._syncs = 0
@@ -129,13 +128,13 @@ class SqliteVault:
         """The whole projection as of its applied revision, every item verified. Raises `Corrupt`."""
         return await self._run(self._read_projection)
 
-    async def reopened(self) -> Reopened:
-        """What a process goes on from: all but the segments, verified, and those on demand. Raises `Corrupt`."""
+    async def reopened(self) -> StoredProjection:
+        """What a process goes on from: every item but segments, verified. Raises `Corrupt`."""
         return await self._run(self._reopen)
 
     async def verify(self, rows_max: int) -> bool:
         """Checks some more items, at the end also the file's structure; True once all has been checked since the first
-        call, or the last True. Raises `Corrupt`, also for damage that a base has met.
+        call, or the last True. Raises `Corrupt`, also for damage that a reader has met.
 
         A check of the structure that an identity had to interrupt leaves it False: all is gone through anew."""
         done = await self._run(
@@ -292,7 +291,7 @@ class SqliteVault:
         database, self._database = self._database, None
         if self._fault is None:
             self._fault = disk(self._path, "it was closed")
-        self._reader.close()
+        self.manifest.close()
         if database is not None:
             # Closing writes too, and may fail on the same disk; what counts has been synced before.
             with suppress(*SQLITE_ERRORS), log_kept(self._path, damaged=isinstance(self._fault, Corrupt)):
@@ -320,23 +319,17 @@ class SqliteVault:
         self._durable = self._applied.revision
 
     def _begin_anew(self, database: sqlite3.Connection, record: IdentityRecord) -> None:
-        self._reader.close()
         self._write_identity(database, record, anew=True)
         self._staged = Staged()
-        self._reader = Reader(self._path, self._failed, self._limits)
         self._scrub = rows.Scrub()
 
     def _read_projection(self, database: sqlite3.Connection) -> StoredProjection:
         items = rows.read_all(database, self._path, self._applied)
         return StoredProjection(applied=self._applied.revision, lineage=self._applied.lineage, items=items)
 
-    def _reopen(self, database: sqlite3.Connection) -> Reopened:
+    def _reopen(self, database: sqlite3.Connection) -> StoredProjection:
         items = rows.read_eager(database, self._path, self._applied)
-        segments, replaced = self._reader.made()
-        applied = self._applied
-        return Reopened(
-            applied=applied.revision, lineage=applied.lineage, items=items, segments=segments, replaced=replaced
-        )
+        return StoredProjection(applied=self._applied.revision, lineage=self._applied.lineage, items=items)
 
     def _apply(self, database: sqlite3.Connection, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> None:
         if not batches:
@@ -347,7 +340,6 @@ class SqliteVault:
                 raise Refused(f"revision {batch.revision} comes after {revision}", code=ErrorCode.NOT_ASCENDING)
             revision = batch.revision
         changes = rows.merged(batches)
-        self._reader.keep(changes)
         with self._transaction():
             with leap.following(database, self._staged.last, changes):
                 applied = rows.put(database, self._applied, changes, self._scrub)
@@ -375,7 +367,6 @@ class SqliteVault:
             changes = leap.differences(database, staged.last)
             if revision == held[0]:
                 check_same(changes)
-            self._reader.keep(one.key for one in changes)
             leap.replace(database)
             applied.write(database)
         self._applied = applied
@@ -412,7 +403,7 @@ class SqliteVault:
         assert self._database is not None
         self._database.execute(f"PRAGMA busy_timeout = {wait_ms}")
         # Nobody here reads meanwhile: a reader would keep it from emptying the log.
-        with self._reader.lock:
+        with self.manifest.lock:
             (busy, _log, _moved) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._database.execute(f"PRAGMA busy_timeout = {self._limits.busy_wait_ms}")
         if busy and self._syncs < VAULT_SYNCS_PER_CHECKPOINT:

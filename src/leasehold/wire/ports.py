@@ -7,7 +7,7 @@ from one seed, in the simulator.
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from leasehold.core.catalog.shelf import Reopened
+from leasehold.core.data.manifest import Manifest
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
 from leasehold.core.words.messages import Message
 from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
@@ -139,6 +139,11 @@ class Service(Protocol):
 class Vault(Protocol):
     """A node's durable local state. Every write is one transaction, durable as its method says when it returns."""
 
+    @property
+    def manifest(self) -> Manifest:
+        """Its segments, as of the applied revision."""
+        ...
+
     async def identity(self) -> IdentityRecord | None:
         """The identity record, or None on a new vault. Raises `Corrupt`."""
         ...
@@ -149,7 +154,7 @@ class Vault(Protocol):
 
     async def begin_anew(self, record: IdentityRecord) -> None:
         """Forgets the projection and replaces the identity record, in one transaction: nothing is applied any more.
-        Synced to disk when this returns. Bases made before refuse from then on."""
+        Synced to disk when this returns."""
         ...
 
     async def coordinators(self) -> tuple[str, ...]:
@@ -164,15 +169,14 @@ class Vault(Protocol):
         """The whole projection as of its applied revision. Raises `Corrupt`."""
         ...
 
-    async def reopened(self) -> Reopened:
+    async def reopened(self) -> StoredProjection:
         """What a process goes on from, which does not take longer the more segments there are: every other item as of
-        the applied revision, verified, and bases that read segments on demand. Those stay exact whatever is applied
-        later, and may be asked from any thread until `close`. Raises `Corrupt`; so do the bases."""
+        the applied revision, verified. Raises `Corrupt`."""
         ...
 
     async def verify(self, rows_max: int) -> bool:
         """Goes on checking what is stored for up to `rows_max` items; True when all has been, and then it starts over.
-        Raises `Corrupt`, also for damage that a base has met: with 0 items for that alone."""
+        Raises `Corrupt`, also for damage that `manifest` has met: with 0 items for that alone."""
         ...
 
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:

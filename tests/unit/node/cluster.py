@@ -72,6 +72,7 @@ from leasehold.node.serving.flight_service import SERVING_LIMITS, NodeFlight, Se
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.schema import FIELD_ID_KEY
 from leasehold.storage.servelog import ServeLog
+from leasehold.testing.filled import CatalogManifest
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.entropy import SystemEntropy
 
@@ -110,6 +111,8 @@ class Node:
     fence_after: int | None = None
     before_reading: list[tuple[int, Callable[[], object]]] = dataclasses.field(default_factory=list)
     readings: int = 0
+    stored: Catalog | None = None
+    """What its vault holds, where that is not what it shows."""
 
     @property
     def id(self) -> NodeId:
@@ -192,6 +195,7 @@ class Cluster:
         node.flight = NodeFlight(
             published=node.published,
             files=node.files,
+            manifest=CatalogManifest(lambda: node.stored or node.published.view),
             serve_log=ServeLog(node.root / "servelog"),
             now_ns=node.now_ns,
             on_fault=self.faults.append,

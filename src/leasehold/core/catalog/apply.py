@@ -51,7 +51,7 @@ class Draft:
         return self.fields[name] if name in self.fields else getattr(self.before, name)
 
     def shelf(self, name: str) -> Shelf[Any]:
-        """A map of maps that is not all in memory."""
+        """A map of segments."""
         shelf: Any = self[name]
         return shelf
 
@@ -126,8 +126,9 @@ def _table(draft: Draft, rest: bytes, value: bytes | None) -> None:
             draft.drop("leftovers", key)
     elif old is not None:
         draft.drop("tables", key)
-        for number in range(old.buckets):
-            _leave(draft, (key, BucketNumber(number)))
+        if draft.shelf("segments").is_whole:
+            for number in range(old.buckets):
+                _leave(draft, (key, BucketNumber(number)))
 
 
 def _name_relation(draft: Draft, old: TableRecord | ViewRecord | None, record: TableRecord | ViewRecord | None) -> None:
@@ -265,7 +266,7 @@ def _by_bucket(name: str, kind: type[Record]) -> Any:
     def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
         table, number, segment = rest.split(b"/")
         key = (ObjectId(int(table)), BucketNumber(int(number)))
-        is_gone = key[0] not in draft["tables"]
+        is_gone = draft.shelf(name).is_whole and key[0] not in draft["tables"]
         had = is_gone and key in draft[name]
         record = None if value is None else decode_record(kind, value)
         draft.fields[name] = draft.shelf(name).setting(key, SegmentId(segment.decode()), record)

@@ -12,11 +12,12 @@ import msgspec
 from rpds import HashTrieMap
 
 from leasehold.core.catalog.apply import COLLECTIONS, SINGLES, Draft
-from leasehold.core.catalog.shelf import BucketKey, Holding, Reopened, Shelf
+from leasehold.core.catalog.shelf import BucketKey, Holding, Shelf, on_demand
+from leasehold.core.catalog.stored_shelf import StoredShelf
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.lineage import GENESIS, next_lineage
-from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
 from leasehold.core.words.records import (
     BucketRecord,
     ClusterRecord,
@@ -113,7 +114,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     logins_of: "HashTrieMap[PrincipalId, tuple[tuple[int, bytes], ...]]" = HashTrieMap()
     """The logins of each user, as their order and the hash of the token, the oldest first."""
     leftovers: "HashTrieMap[ObjectId, HashTrieMap[BucketNumber, None]]" = HashTrieMap()
-    """Of tables that are gone: the buckets that have segments still, in the manifest or replaced."""
+    """Of tables that are gone: the buckets that have segments still, in the manifest or replaced. For the leader, which
+    removes them: a node, whose catalog holds no segments, does not know them."""
     rights_of: "HashTrieMap[PrincipalId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
     """What each user or role has rights on; some that are gone have theirs still, see `ownerless`."""
     ownerless: "HashTrieMap[PrincipalId, None]" = HashTrieMap()
@@ -200,14 +202,6 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         found = self.segments.get((table, bucket))
         return [] if found is None else sorted(found.values(), key=lambda one: one.id)
 
-    def readable_segment(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> SegmentRecord | None:
-        """A segment that scans may read: of the manifest, or replaced not long ago."""
-        found = self.segments.get((table, bucket), {}).get(segment)
-        if found is None:
-            replaced = self.replaced.get((table, bucket), {}).get(segment)
-            return None if replaced is None else replaced.segment
-        return found
-
     # ------------------------------------------------------------ moving on
 
     def applying(self, batch: RevisionChanges) -> "Catalog":
@@ -223,10 +217,19 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.changed(batch.changes), revision=batch.revision, lineage=lineage)
 
     def leaping(self, revision: Revision, lineage: LineageHash, changes: Iterable[Change]) -> "Catalog":
-        """The catalog of a later revision, by all that differs there: the revisions between are not seen, so their
-        chain can't be followed. Who leaps has compared the items themselves (`Vault.leap`)."""
+        """The catalog of a later revision of a node, by all that differs there: the revisions between are not seen, so
+        their chain can't be followed. The vault has compared the items themselves, and has leapt (`Vault.leap`)."""
         assert revision > self.revision, "a leap leads forward"
-        return msgspec.structs.replace(self.changed(changes), revision=revision, lineage=lineage)
+        before = msgspec.structs.replace(self, segments=StoredShelf(), replaced=StoredShelf())
+        after = before.changed(one for one in changes if not on_demand(one.key))
+        return msgspec.structs.replace(after, revision=revision, lineage=lineage)
+
+    def trimmed(self, durable: "Catalog") -> "Catalog":
+        """The same, without what needs not be remembered of segments once the vault holds `durable`."""
+        segments, replaced = self.segments.trimmed(durable.segments), self.replaced.trimmed(durable.replaced)
+        if segments is self.segments and replaced is self.replaced:
+            return self
+        return msgspec.structs.replace(self, segments=segments, replaced=replaced)
 
     def changed(self, changes: Iterable[Change]) -> "Catalog":
         """With these changes, still at the same revision: what a leader decides the next command on."""
@@ -255,10 +258,10 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(catalog, revision=revision, lineage=lineage)
 
     @classmethod
-    def reopened(cls, stored: Reopened) -> "Catalog":
-        """From what a vault gives a process that starts: segments stay where they are until they are asked for."""
-        catalog = cls().changed(stored.items).holding(stored.segments, stored.replaced)
-        return msgspec.structs.replace(catalog, revision=stored.applied, lineage=stored.lineage)
+    def reopened(cls, stored: StoredProjection) -> "Catalog":
+        """From all but the segments of a vault: these stay there (`core/catalog/stored_shelf.py`)."""
+        before = cls(segments=StoredShelf(), replaced=StoredShelf())
+        return msgspec.structs.replace(before.changed(stored.items), revision=stored.applied, lineage=stored.lineage)
 
     def _change(self, fields: dict[str, Any], change: Change) -> None:
         single = SINGLES.get(change.key)

@@ -1,18 +1,17 @@
-"""A map of maps whose buckets are read when somebody asks for them.
+"""A map of maps whose records are decoded when somebody asks for them.
 
 Segments are what grows with a cluster: of the million keys of a large one nearly all are segment records, and a process
 that starts needs few of them soon. So the maps of segments and of replaced segments are `Shelf`s: a persistent map of
-buckets, of which some are unread. A node's lie over a `Base`, its vault, which gives a bucket when it is asked for; a
-leader has read the keys and values of all, and decodes those of a bucket then (`Held`). A change reads nothing: what it
-sets lies over a bucket that is still unread (`Patch`), and a bucket becomes one map when somebody asks for it.
+buckets. What was read of a bucket is held as bytes (`Held`) and decoded when the bucket is asked for. A change decodes
+nothing but itself: it lies over a bucket that is still bytes (`Patch`), until somebody asks for the whole bucket.
 
-Why this is exact: a key that has not changed since the base was made is in the vault as it was then. Before a vault
-changes a key it has every base keep what the key has (`vault/ondemand.py`), so a base answers the same for ever, and a
-view of any age, read on any thread, sees its own revision and nothing of a later one. What is held never changes.
+Everything here is in memory. What is decoded is remembered by a single assignment of a value that does not depend on
+who asks: two threads that ask at once decode twice and find the same. A node holds no segments, they stay in its vault:
+its catalog has a `StoredShelf` instead (`core/catalog/stored_shelf.py`).
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from rpds import HashTrieMap
@@ -22,60 +21,11 @@ from leasehold.core.words.codec import decode_record
 from leasehold.core.words.operations import Change, KeyValue
 from leasehold.core.words.records import ReplacedRecord, SegmentRecord
 from leasehold.errors import Corrupt
-from leasehold.ids import BucketNumber, LineageHash, ObjectId, Revision, SegmentId
+from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 
 BucketKey = tuple[ObjectId, BucketNumber]
 R = TypeVar("R", SegmentRecord, ReplacedRecord)
-R_co = TypeVar("R_co", SegmentRecord, ReplacedRecord, covariant=True)
-
-
-class Base(Protocol[R_co]):
-    """The buckets as they were when it was made; from any thread. Raises `Corrupt` for what is damaged."""
-
-    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R_co] | None":
-        """The map of one bucket; None rather than an empty one."""
-        ...
-
-    def has(self, bucket: BucketKey) -> bool:
-        """Whether it is not empty; costs a look at one key."""
-        ...
-
-    def lacks(self, bucket: BucketKey) -> bool:
-        """Whether it lies behind all that are there, as those of tables made since do: empty, and costs nothing."""
-        ...
-
-    def tables(self) -> list[ObjectId]:
-        """The tables that have any, in order; costs as much as there are tables."""
-        ...
-
-    def buckets(self, table: ObjectId) -> list[BucketKey]:
-        """The buckets of one of them that have any, in order; costs as much as there are of these."""
-        ...
-
-
-class Empty(Generic[R]):
-    """Of a catalog that holds everything itself, as a leader's."""
-
-    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R] | None":  # noqa: ARG002 it has none
-        """None."""
-        return None
-
-    def has(self, bucket: BucketKey) -> bool:  # noqa: ARG002
-        """False."""
-        return False
-
-    def lacks(self, bucket: BucketKey) -> bool:  # noqa: ARG002
-        """True."""
-        return True
-
-    def tables(self) -> list[ObjectId]:
-        """None."""
-        return []
-
-    def buckets(self, table: ObjectId) -> list[BucketKey]:  # noqa: ARG002
-        """None."""
-        return []
 
 
 class Held(Generic[R]):
@@ -93,7 +43,7 @@ class Held(Generic[R]):
         """Its segments, of which it decodes none."""
         return self._found
 
-    def get(self, bucket: BucketKey) -> "HashTrieMap[SegmentId, R]":  # noqa: ARG002 it has one only
+    def whole(self) -> "HashTrieMap[SegmentId, R]":
         """All of it."""
         found = self._found
         if isinstance(found, dict):
@@ -120,63 +70,46 @@ class Patch(Generic[R]):
 
     The map of the whole bucket is made when it is asked for, and kept: on whatever thread, it comes out the same."""
 
-    __slots__ = ("_base", "_bucket", "_changed", "_count", "_whole")
+    __slots__ = ("_changed", "_count", "_held", "_whole")
 
-    def __init__(
-        self,
-        base: Base[R] | Held[R],
-        bucket: BucketKey,
-        changed: "HashTrieMap[SegmentId, R | None]",
-        count: int | None = None,
-    ) -> None:
-        self._base = base
-        self._bucket = bucket
+    def __init__(self, held: Held[R], changed: "HashTrieMap[SegmentId, R | None]", count: int) -> None:
+        self._held = held
         self._changed = changed
         self._count = count
-        """How many segments there are; None where only reading the bucket tells."""
         self._whole: HashTrieMap[SegmentId, R] | None = None
 
     def whole(self) -> "HashTrieMap[SegmentId, R]":
         """The bucket; it may be empty."""
         whole = self._whole
         if whole is None:
-            whole = self._base.get(self._bucket) or HashTrieMap()
+            whole = self._held.whole()
             for segment, record in self._changed.items():
                 whole = whole.discard(segment) if record is None else whole.insert(segment, record)
             self._whole = whole
         return whole
 
-    def has_any(self) -> bool:
-        """Whether the bucket is not empty; reads it only where what has changed does not tell."""
-        if self._count is None and self._whole is None and any(one is not None for one in self._changed.values()):
-            return True
-        return self.count() > 0
-
-    def count(self) -> int:
-        """How many segments it has."""
-        return len(self.whole()) if self._count is None else self._count
+    def __len__(self) -> int:
+        return self._count
 
     def names(self) -> Collection[SegmentId]:
-        """Which they are."""
-        if self._whole is not None or not isinstance(self._base, Held):
-            return self.whole()
-        kept = {one for one in self._base.names if one not in self._changed}
+        """Which segments it has."""
+        if self._whole is not None:
+            return self._whole
+        kept = {one for one in self._held.names if one not in self._changed}
         return kept.union(one for one, record in self._changed.items() if record is not None)
 
     def one(self, segment: SegmentId) -> R | None:
-        """One of its records, without asking for all of it where that can be left."""
-        if self._whole is None and segment in self._changed:
-            return self._changed[segment]
-        if self._whole is None and isinstance(self._base, Held):
-            return self._base.one(segment)
-        return self.whole().get(segment)
+        """One of its records, without decoding another."""
+        if self._whole is not None:
+            return self._whole.get(segment)
+        return self._changed[segment] if segment in self._changed else self._held.one(segment)
 
     def passing(self) -> Iterator[R]:
-        """Its records, without asking for all of it where that can be left."""
-        if self._whole is not None or not isinstance(self._base, Held):
-            yield from self.whole().values()
+        """Its records, without keeping what is decoded for it."""
+        if self._whole is not None:
+            yield from self._whole.values()
         else:
-            yield from self._base.passing(self._changed)
+            yield from self._held.passing(self._changed)
             yield from (record for record in self._changed.values() if record is not None)
 
     def setting(self, segment: SegmentId, record: R | None) -> "Patch[R] | None":
@@ -184,67 +117,76 @@ class Patch(Generic[R]):
         that keys which come and go do not add up."""
         if self._whole is not None or len(self._changed) >= BUCKET_PATCH_KEYS_MAX:
             return None
-        count = self._count
-        if count is not None and isinstance(self._base, Held):
-            before = self._changed[segment] is not None if segment in self._changed else segment in self._base.names
-            count += (record is not None) - before
-        return Patch(self._base, self._bucket, self._changed.insert(segment, record), count)
+        before = self._changed[segment] is not None if segment in self._changed else segment in self._held.names
+        count = self._count + (record is not None) - before
+        return Patch(self._held, self._changed.insert(segment, record), count)
 
 
 class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noqa: PLW1641 no map has a hash
-    """Persistent, as `HashTrieMap`: what changes it answers another one. One bucket costs what it holds, the whole
-    (`len`, iteration, comparison) costs a walk through all buckets."""
+    """Persistent, as `HashTrieMap`: what changes it answers another one. No bucket of it is empty."""
 
-    __slots__ = ("_base", "_changed")
+    __slots__ = ("_held",)
 
-    def __init__(
-        self,
-        base: Base[R] | None = None,
-        changed: "HashTrieMap[BucketKey, HashTrieMap[SegmentId, R] | Patch[R]] | None" = None,
-    ) -> None:
-        self._base: Base[R] = Empty() if base is None else base
-        self._changed: HashTrieMap[BucketKey, HashTrieMap[SegmentId, R] | Patch[R]] = changed or HashTrieMap()
-        """A bucket of the base that has become empty has an empty map here, others that are empty are not here."""
+    is_whole = True
+    """Whether all segments are here."""
+
+    def __init__(self, buckets: "HashTrieMap[BucketKey, HashTrieMap[SegmentId, R] | Patch[R]] | None" = None) -> None:
+        self._held: HashTrieMap[BucketKey, HashTrieMap[SegmentId, R] | Patch[R]] = buckets or HashTrieMap()
 
     @classmethod
     def held(cls, family: "Family[R]", values: Mapping[BucketKey, dict[SegmentId, bytes]]) -> "Shelf[R]":
         """Of buckets that were read, by their values, which nobody else changes; none is empty."""
         none: HashTrieMap[SegmentId, R | None] = HashTrieMap()
-        unread = {key: Patch(Held(family, some), key, none, len(some)) for key, some in values.items()}
-        return cls(None, HashTrieMap(unread))
+        return Shelf(HashTrieMap({key: Patch(Held(family, some), none, len(some)) for key, some in values.items()}))
+
+    @property
+    def _buckets(self) -> "HashTrieMap[BucketKey, HashTrieMap[SegmentId, R] | Patch[R]]":
+        return self._held
 
     def get(self, key: BucketKey, default: Any = None) -> Any:
         """The map of a bucket, which is never empty."""
-        found = self._changed.get(key)
+        found = self._buckets.get(key)
         if found is None:
-            found = self._base.get(key)
-        elif isinstance(found, Patch):
-            found = found.whole()
-        return found or default
+            return default
+        return found.whole() if isinstance(found, Patch) else found
 
     def count(self, key: BucketKey) -> int:
-        """How many segments a bucket has; a leader decodes none for it."""
-        found = self._changed.get(key)
-        return found.count() if isinstance(found, Patch) else len(self.get(key, ()))
+        """How many segments a bucket has; decodes none."""
+        found = self._buckets.get(key)
+        return 0 if found is None else len(found)
 
     def names(self, key: BucketKey) -> Collection[SegmentId]:
-        """Which segments a bucket has; a leader decodes none for it."""
-        found = self._changed.get(key)
-        return found.names() if isinstance(found, Patch) else self.get(key, ())
+        """Which segments a bucket has; decodes none."""
+        found = self._buckets.get(key)
+        if found is None:
+            return ()
+        return found.names() if isinstance(found, Patch) else found
 
     def passing(self, key: BucketKey) -> Iterable[R]:
-        """The records of a bucket, for who looks at each once: what a leader has not decoded stays so."""
-        found = self._changed.get(key)
-        return found.passing() if isinstance(found, Patch) else self.get(key, {}).values()
+        """The records of a bucket, for a caller that looks at each once: keeps nothing of what is decoded for it."""
+        found = self._buckets.get(key)
+        if found is None:
+            return ()
+        return found.passing() if isinstance(found, Patch) else found.values()
 
     def one(self, key: BucketKey, segment: SegmentId) -> R | None:
-        """One record of a bucket, of which a leader decodes no other."""
-        found = self._changed.get(key)
-        return found.one(segment) if isinstance(found, Patch) else self.get(key, {}).get(segment)
+        """One record of a bucket; decodes no other."""
+        found = self._buckets.get(key)
+        if found is None:
+            return None
+        return found.one(segment) if isinstance(found, Patch) else found.get(segment)
 
     def mark(self, key: BucketKey) -> object:
-        """An object that is the same one for as long as the bucket is: to see whether it has changed, unread."""
-        return self._changed.get(key, self._base)
+        """An object that is the same one for as long as the bucket is: to see whether it has changed, undecoded."""
+        return self._buckets.get(key)
+
+    def over(self, key: BucketKey, segment: SegmentId, stored: R | None) -> R | None:  # noqa: ARG002 all is here
+        """One record of a bucket, of which a vault holds `stored`."""
+        return self.one(key, segment)
+
+    def trimmed(self, durable: "Shelf[R]") -> "Shelf[R]":  # noqa: ARG002
+        """Without what a vault holds that holds `durable`: all of it, as no vault is asked."""
+        return self
 
     def __getitem__(self, key: BucketKey) -> "HashTrieMap[SegmentId, R]":
         found = self.get(key)
@@ -253,56 +195,38 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         return found
 
     def __contains__(self, key: object) -> bool:
-        found = self._changed.get(key)  # pyright: ignore[reportArgumentType, reportCallIssue] of another type: None
-        if found is None:
-            return self._base.has(key)  # pyright: ignore[reportArgumentType]
-        return found.has_any() if isinstance(found, Patch) else bool(found)
+        return key in self._buckets
 
     def __iter__(self) -> Iterator[BucketKey]:
-        return self.beside(())
+        return iter(self._buckets)
 
     def beside(self, tables: Container[ObjectId]) -> Iterator[BucketKey]:
         """The buckets of all tables but these."""
-        for table in self._base.tables():
-            if table not in tables:
-                yield from (one for one in self._base.buckets(table) if one not in self._changed)
-        yield from (key for key in self._changed if key[0] not in tables and key in self)
+        return (key for key in self._buckets if key[0] not in tables)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return next(iter(self), None) is not None
+        return len(self._buckets)
 
     def insert(self, key: BucketKey, value: "HashTrieMap[SegmentId, R]") -> "Shelf[R]":
         """With this map for a bucket."""
-        return Shelf(self._base, self._changed.insert(key, value))
+        return Shelf(self._buckets.insert(key, value))
 
     def setting(self, key: BucketKey, segment: SegmentId, record: R | None) -> "Shelf[R]":
-        """With this record in a bucket, or without that segment; what was not read stays unread."""
-        found = self._changed.get(key)
-        if found is None and not self._base.lacks(key):
-            found = Patch(self._base, key, HashTrieMap())
-        if isinstance(found, Patch):
-            patch = found.setting(segment, record)
-            if patch is not None:
-                if isinstance(self._base, Empty) and not patch.has_any():  # what it held goes with it
-                    return Shelf(self._base, self._changed.discard(key))
-                return Shelf(self._base, self._changed.insert(key, patch))
-            found = found.whole()
-        before: HashTrieMap[SegmentId, R] = HashTrieMap() if found is None else found
-        after = before.discard(segment) if record is None else before.insert(segment, record)
-        if not after and not self._base.has(key):
-            return Shelf(self._base, self._changed.discard(key))
-        return self.insert(key, after)
+        """With this record in a bucket, or without that segment; decodes nothing of what is there."""
+        found = self._buckets.get(key)
+        after = found.setting(segment, record) if isinstance(found, Patch) else None
+        if after is None:
+            before: HashTrieMap[SegmentId, R] = self.get(key) or HashTrieMap()
+            after = before.discard(segment) if record is None else before.insert(segment, record)
+        return Shelf(self._buckets.insert(key, after) if len(after) else self._buckets.discard(key))
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Shelf) and self._base is other._base and self._changed is other._changed:
+        if isinstance(other, Shelf) and self._buckets is other._buckets:
             return True
         return super().__eq__(other)
 
     def __repr__(self) -> str:
-        return f"Shelf({dict(self._changed.items())!r} over {self._base!r})"
+        return f"Shelf({dict(self.items())!r})"
 
 
 class Family(msgspec.Struct, Generic[R], frozen=True):
@@ -386,14 +310,3 @@ class Holding:
     def replaced(self) -> Shelf[ReplacedRecord]:
         """What was replaced, likewise."""
         return Shelf.held(REPLACED, self._replaced)
-
-
-class Reopened(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process goes on from (`Catalog.reopened`): as `StoredProjection`, with what is read on demand apart."""
-
-    applied: Revision
-    lineage: LineageHash
-    items: tuple[Change, ...]
-    """Every other key with its value, in key order."""
-    segments: Shelf[SegmentRecord]
-    replaced: Shelf[ReplacedRecord]

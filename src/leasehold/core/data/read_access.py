@@ -7,9 +7,10 @@ changes nothing in a running scan, and a drop or a revoked right ends it within 
 
 from leasehold.core.access.request_rights import check_read
 from leasehold.core.catalog.catalog import Catalog, check_through
+from leasehold.core.data.manifest import StoredSegment
 from leasehold.core.data.requests import check_generation, table_in_use
 from leasehold.core.words.messages import ReadTicket
-from leasehold.core.words.records import Field, TableRecord, UseState
+from leasehold.core.words.records import Field, SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import NodeId
@@ -17,8 +18,11 @@ from leasehold.limits.statements import COLUMNS_MAX, LITERAL_CHARACTERS_MAX
 from leasehold.limits.upkeep import DELETES_MAX
 
 
-def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None = None) -> TableRecord:
-    """Whether a view that has passed the guard allows this scan to go on; `authorised` is the last answer.
+def authorise(
+    ticket: ReadTicket, view: Catalog, entry: SegmentRecord | None, authorised: TableRecord | None = None
+) -> TableRecord:
+    """Whether a view that has passed the guard allows this scan to go on; `entry` is what the view says of the segment
+    (`entry_at`), `authorised` the last answer.
 
     Records are immutable: while the view holds the very record that was authorised, nothing of the table has changed.
     Who reads is decided each time: rights lie elsewhere. Raises `Unauthenticated`, `Forbidden`, `NotFound` with code
@@ -27,7 +31,6 @@ def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None 
     check_generation(ticket.generation, view)
     check_read(ticket.login, ticket.table, ticket.through, view)
     check_through(ticket.through, view)
-    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
     if authorised is not None and entry is not None and view.tables.get(ticket.table) is authorised:
         return authorised
     table = table_in_use(view, ticket.table)
@@ -49,9 +52,20 @@ def authorise(ticket: ReadTicket, view: Catalog, authorised: TableRecord | None 
     return table
 
 
-def is_replaceable(ticket: ReadTicket, view: Catalog, node: NodeId) -> bool:
+def entry_at(ticket: ReadTicket, view: Catalog, stored: StoredSegment) -> SegmentRecord | None:
+    """The segment, if scans may read it by this view: it is in the manifest, or was replaced not long ago. `stored` is
+    what a vault holds of it that has applied no more than the view shows."""
+    assert stored.applied <= view.revision, "the vault holds nothing that the view does not show"
+    bucket = (ticket.table, ticket.bucket)
+    found = view.segments.over(bucket, ticket.segment, stored.segment)
+    if found is None:
+        replaced = view.replaced.over(bucket, ticket.segment, stored.replaced)
+        return None if replaced is None else replaced.segment
+    return found
+
+
+def is_replaceable(entry: SegmentRecord | None, node: NodeId) -> bool:
     """Whether a node other than `node` holds the segment too."""
-    entry = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
     return entry is not None and bool(set(entry.holders) - {node})
 
 

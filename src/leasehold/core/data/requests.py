@@ -2,7 +2,8 @@
 
 The guard itself is `core.lease.holder.guard`; here its verdict becomes a view to decide on or an error to answer with.
 All that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
-`docs/protocols.md` has the table of all paths. Whatever else reads `Serving.view` only waits, or words an error.
+`docs/protocols.md` has the table of all paths. Whatever else reads `Serving.view` only waits, reads ahead for
+the guard, or words an error.
 """
 
 from collections.abc import Callable, Generator

@@ -11,6 +11,8 @@ docs/design.md, "Lease", has the reasons.
 
 Authorisation follows the newest view, anew for each batch (`core/data/read_access.py`), on the view of the guard that
 the batch passes. So is decided which of its rows are hidden: expired, or deleted (`core/data/hidden_rows.py`).
+What the view says of the segment is read from the vault (`core/catalog/stored_shelf.py`), and again only once its
+bucket has changed.
 
 Each batch carries the first row after it, counted in the rows of the file whether or not they are hidden, so that a
 reader goes on at any other replica from exactly there, and one whose rows are all hidden is progress as well.
@@ -28,16 +30,17 @@ from typing import Generic, NamedTuple
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.hidden_rows import Hidings
-from leasehold.core.data.read_access import authorise, check_sound, is_replaceable
+from leasehold.core.data.manifest import Manifest
+from leasehold.core.data.read_access import authorise, check_sound, entry_at, is_replaceable
 from leasehold.core.data.requests import Requests, Slots, check_cluster, missing
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.data.segment_files import B, ReadsSegments, Stamp, file_of
-from leasehold.core.lease.holder import guard
+from leasehold.core.lease.holder import Pass, guard
 from leasehold.core.words.messages import BatchMark, ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord, TableRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite
-from leasehold.ids import SegmentId
+from leasehold.ids import Revision, SegmentId
 from leasehold.limits.flight import FLIGHT_READS_MAX
 from leasehold.limits.segments import SEGMENTS_VERIFIED_MAX
 
@@ -49,15 +52,22 @@ class OpenScan(NamedTuple):
     hidings: Hidings
     telling: tuple[Field, ...]
     """The columns that tell which rows are hidden, by the view of its beginning."""
+    looking: "_Looking"
 
 
 class Scans(Generic[B]):
     """Serves read tickets."""
 
     def __init__(
-        self, requests: Requests, files: ReadsSegments[B], *, verified_max: int = SEGMENTS_VERIFIED_MAX
+        self,
+        requests: Requests,
+        manifest: Manifest,
+        files: ReadsSegments[B],
+        *,
+        verified_max: int = SEGMENTS_VERIFIED_MAX,
     ) -> None:
         self._requests = requests
+        self._manifest = manifest
         self._serving = requests.serving
         self._files = files
         self._reading = Slots(requests.runtime, "scans", FLIGHT_READS_MAX)
@@ -69,12 +79,13 @@ class Scans(Generic[B]):
         check_sound(ticket)
         bucket = (ticket.table, ticket.bucket)
         await self._requests.until_shown(ticket.revision, bucket, ticket.generation)
-        view = self._requests.guarded(bucket).view
-        table = authorise(ticket, view)
+        looking = _Looking(self._requests, self._manifest, ticket)
+        passed, entry = await looking.passed()
+        table = authorise(ticket, passed.view, entry)
         if not self._files.exists(file_of(ticket)):
             raise missing(self._serving, ticket.segment)
         hidings = Hidings(ticket.cutoff)
-        return OpenScan(ticket, hidings, hidings.of(table, _segment(ticket, view), view).fields)
+        return OpenScan(ticket, hidings, hidings.of(table, _authorised(entry), passed.view).fields, looking)
 
     async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
         """The batches of a scan."""
@@ -97,7 +108,7 @@ class Scans(Generic[B]):
                 ) from error
 
     async def _batches(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
-        ticket, hidings, telling = scan
+        ticket, hidings, telling, looking = scan
         row = ticket.row_offset
         rest: tuple[Field, ...] | None = telling
         while rest is not None:
@@ -105,9 +116,9 @@ class Scans(Generic[B]):
             async with aclosing(self._files.batches(ticket, telling, row)) as batches:
                 table: TableRecord | None = None
                 async for part in batches:
-                    passed = self._requests.guarded((ticket.table, ticket.bucket))
-                    table = authorise(ticket, passed.view, table)
-                    segment = _segment(ticket, passed.view)
+                    passed, entry = await looking.passed()
+                    table = authorise(ticket, passed.view, entry, table)
+                    segment = _authorised(entry)
                     hiding = hidings.of(table, segment, passed.view)
                     if hiding.fields != telling:
                         rest = hiding.fields  # read again, with the columns that tell by this view
@@ -148,9 +159,54 @@ class Scans(Generic[B]):
 
         A fenced node leaves it where it is: whether another one holds it is a decision like any other.
         """
+        looking = _Looking(self._requests, self._manifest, ticket)
+        looking.look()
         passed = guard(self._serving, self._requests.runtime.now_ns)
-        if passed is not None and is_replaceable(ticket, passed.view, self._serving.node):
+        if passed is not None and looking.knows(passed.view) and is_replaceable(looking.entry, self._serving.node):
             await self._files.trash(file_of(ticket))
+
+
+class _Looking:
+    """What the views that a scan meets say of its segment. The vault is read ahead of the guard, for the newest view;
+    if that guard passes on a view which says something else, all of it is done again."""
+
+    def __init__(self, requests: Requests, manifest: Manifest, ticket: ReadTicket) -> None:
+        self.entry: SegmentRecord | None = None
+        """By each view that it `knows`."""
+        self._requests = requests
+        self._manifest = manifest
+        self._ticket = ticket
+        self._bucket = (ticket.table, ticket.bucket)
+        self._marks: tuple[object, object] | None = None
+        self._applied = Revision(0)
+        """By the vault when it was read."""
+
+    async def passed(self) -> tuple[Pass[Catalog], SegmentRecord | None]:
+        """Passes the guard, and the entry by the view of that; raises as `Requests.guarded` and `until_shown`."""
+        while True:
+            self.look()
+            passed = self._requests.guarded(self._bucket)
+            if self.knows(passed.view):
+                return passed, self.entry
+            await self._requests.until_shown(self._applied, self._bucket, self._ticket.generation)
+
+    def look(self) -> None:
+        """Reads the entry for the newest view, unless it is known or the vault is ahead of that view."""
+        view = self._requests.serving.view
+        if self.knows(view):
+            return
+        stored = self._manifest.segment(self._bucket, self._ticket.segment)
+        self._applied = stored.applied
+        if stored.applied <= view.revision:
+            self.entry, self._marks = entry_at(self._ticket, view, stored), self._marks_of(view)
+
+    def knows(self, view: Catalog) -> bool:
+        """Whether the bucket has not changed between the view for which `entry` was read, and this one."""
+        segments, replaced = self._marks_of(view)
+        return self._marks is not None and self._marks[0] is segments and self._marks[1] is replaced
+
+    def _marks_of(self, view: Catalog) -> tuple[object, object]:
+        return view.segments.mark(self._bucket), view.replaced.mark(self._bucket)
 
 
 class _Verified:
@@ -175,7 +231,6 @@ class _Verified:
                 self._known.popitem(last=False)
 
 
-def _segment(ticket: ReadTicket, view: Catalog) -> SegmentRecord:
-    segment = view.readable_segment(ticket.table, ticket.bucket, ticket.segment)
-    assert segment is not None, "the view was authorised"
-    return segment
+def _authorised(entry: SegmentRecord | None) -> SegmentRecord:
+    assert entry is not None, "the ticket was authorised"
+    return entry

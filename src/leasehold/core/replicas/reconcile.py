@@ -28,6 +28,7 @@ from rpds import HashTrieMap
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.catalog.stored_shelf import StoredBucket
 from leasehold.core.replicas.replication import has_other_holder
 from leasehold.core.words.records import BucketRecord, SegmentRecord, TransactionState
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId, segment_transaction
@@ -178,31 +179,47 @@ def basis_of(durable: Catalog, node: NodeId, key: BucketKey, *, verified: Verifi
     )
 
 
-def compare(
+def waits(
     durable: Catalog,
     node: NodeId,
     key: BucketKey,
     files: frozenset[SegmentId],
     before: ComparedBucket | None,
     *,
+    verified: Verified = None,
+) -> bool:
+    """Whether strays alone keep a bucket from being settled, and nothing else has changed: its segments need not be
+    read to compare it again."""
+    if before is None or before.is_settled or not _same(before.files, files):
+        return False
+    return before.basis.holds(basis_of(durable, node, key, verified=verified))
+
+
+def compare(
+    durable: Catalog,
+    node: NodeId,
+    key: BucketKey,
+    stored: StoredBucket | None,
+    files: frozenset[SegmentId],
+    before: ComparedBucket | None,
+    *,
     since_start: Container[SegmentId] = _NONE,
     verified: Verified = None,
-    anew: bool = False,
 ) -> ComparedBucket:
-    """Compares the `files` of a bucket, listed **before** `durable` was read, with what the catalog says.
+    """Compares the `files` of a bucket, listed **before** `durable` was read, with what the catalog says; `stored` is
+    the bucket as the vault holds it at the revision of `durable`.
 
-    `before`: what the last comparison gave. If strays alone kept it from being settled and nothing else has changed,
-    they alone are looked at again, unless `anew`. `since_start`: files that lay there when the process started, once it
-    has caught up. Where no file is believed by its name, what nobody else holds stays held all the same: each read of
-    it finds out what it is.
+    `before`: what the last comparison gave. Without `stored` its strays alone are looked at again: it `waits`.
+    `since_start`: files that lay there when the process started, once it has caught up. Where no file is believed by
+    its name, what nobody else holds stays held all the same: each read of it finds out what it is.
     """
     basis = basis_of(durable, node, key, verified=verified)
-    waits = before is not None and not before.is_settled and not anew
-    if waits and before is not None and _same(before.files, files) and before.basis.holds(basis):
+    if stored is None:
+        assert before is not None, "it waits"
         strays, manifest = before.strays, before.manifest
     else:
         read = None if verified is None else verified.get(key, _NONE)
-        strays, manifest = _against_manifest(durable, node, key, files, basis, read)
+        strays, manifest = _against_manifest(durable, node, key, stored, files, basis=basis, read=read)
     unknown = frozenset(
         one
         for one in strays
@@ -219,7 +236,9 @@ def _against_manifest(
     durable: Catalog,
     node: NodeId,
     key: BucketKey,
+    stored: StoredBucket,
     files: frozenset[SegmentId],
+    *,
     basis: Basis,
     read: Collection[SegmentId] | None,
 ) -> tuple[tuple[SegmentId, ...], BucketPlan]:
@@ -231,7 +250,7 @@ def _against_manifest(
     report: list[SegmentRecord] = []
     doubted: list[SegmentRecord] = []
     kept: list[SegmentRecord] = []
-    entries, replaced = durable.segments.get(key, {}), durable.replaced.get(key, {})
+    entries, replaced = stored.segments, stored.replaced
     for one in sorted(files):
         entry = entries.get(one)
         if entry is None:

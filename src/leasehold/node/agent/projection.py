@@ -20,7 +20,6 @@ from leasehold.core.words.messages import SnapshotEnd
 from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.errors import Refused
 from leasehold.ids import Revision
-from leasehold.limits.recovery import LEAP_CHANGES_DECODED_MAX
 from leasehold.limits.sessions import WATCH_QUEUE_REVISIONS_MAX
 from leasehold.limits.vault import VAULT_BATCH_REVISIONS_MAX, VAULT_DELAY_NS
 from leasehold.node.agent.published import Published
@@ -35,11 +34,10 @@ class _Leap(msgspec.Struct, eq=False):
 
 
 class ProjectionLimits(NamedTuple):
-    """Bounds of what waits for the vault, and of a leap."""
+    """Bounds of what waits for the vault."""
 
     queue_revisions_max: int = WATCH_QUEUE_REVISIONS_MAX
     batch_revisions_max: int = VAULT_BATCH_REVISIONS_MAX
-    leap_decoded_max: int = LEAP_CHANGES_DECODED_MAX
 
 
 PROJECTION_LIMITS: Final = ProjectionLimits()
@@ -61,6 +59,8 @@ class Projection:
     ) -> None:
         self.durable = Catalog()
         """The newest catalog that the vault holds."""
+        self._trimmed = self.durable
+        """The one without whose segments the view goes on."""
         self._vault = vault
         self._published = published
         self._clock = clock
@@ -75,13 +75,10 @@ class Projection:
         self._leap: _Leap | None = None
 
     async def restore(self) -> Catalog:
-        """Takes up what the vault holds, segments on demand; shows nothing."""
-        self.durable = await self._reopened()
-        return self.durable
-
-    async def _reopened(self) -> Catalog:
+        """Takes up what the vault holds, but for segments, which stay there; shows nothing."""
         stored = await self._vault.reopened()
-        return await self._threads.run(lambda: Catalog.reopened(stored))
+        self.durable = self._trimmed = await self._threads.run(lambda: Catalog.reopened(stored))
+        return self.durable
 
     async def take(self, batch: RevisionChanges) -> Catalog | None:
         """Publishes one revision more, as soon as there is room for what is not saved; None if it was delivered before
@@ -90,6 +87,8 @@ class Projection:
         view = self._published.view
         if batch.revision <= view.revision:
             return None
+        if self._trimmed is not self.durable:
+            view, self._trimmed = view.trimmed(self.durable), self.durable
         view = view.applying(batch)
         self._published.publish(view)
         # With nothing between the two: what is shown is saved, wherever this is cancelled.
@@ -156,14 +155,9 @@ class Projection:
             leap.done.set_result(refused)
             return
         if end.revision > held.revision:
-            # On a thread either way: whoever is overtaken while it serves renews its lease meanwhile.
-            if len(changes) > self._limits.leap_decoded_max:
-                del changes
-                view = await self._reopened()
-                assert (view.revision, view.lineage) == (end.revision, end.lineage), "nobody else writes the vault"
-            else:
-                view = await self._threads.run(lambda: held.leaping(end.revision, end.lineage, changes))
+            # On a thread: whoever is overtaken while it serves renews its lease meanwhile.
+            view = await self._threads.run(lambda: held.leaping(end.revision, end.lineage, changes))
             self._published.publish(view)
-            self.durable = view
+            self.durable = self._trimmed = view
         self._on_leapt(end.revision)
         leap.done.set_result(None)

@@ -3,16 +3,21 @@
 
 A node may hold hundreds of thousands of segments, and its lease is renewed on the same event loop. So a round is cut
 into steps of RECONCILE_SLICE_BUCKETS buckets, each on a thread; all of them go by one listing and one durable catalog,
-which never change. What came of a bucket stands until a round compares it again.
+which never change. The segments of each step are read from the vault (`core/data/manifest.py`), which may have gone on:
+the buckets that have changed meanwhile are compared once more, by a new listing and the durable catalog of then. What
+came of a bucket stands until a round compares it again.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import is_
 from typing import NamedTuple
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.catalog.stored_shelf import StoredBucket
+from leasehold.core.data.manifest import Manifest
 from leasehold.core.replicas.reconcile import (
     BucketPlan,
     ComparedBucket,
@@ -23,17 +28,20 @@ from leasehold.core.replicas.reconcile import (
     compare,
     in_turn,
     outdated,
+    waits,
 )
 from leasehold.core.replicas.replication import has_other_holder
 from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import SegmentId
+from leasehold.limits.recovery import COMPARISON_POLL_NS
 from leasehold.limits.replication import RECONCILE_SLICE_BUCKETS, SIZES_AT_ONCE
 from leasehold.node.agent.published import Published
-from leasehold.wire.ports import Disk, Threads
+from leasehold.wire.ports import Clock, Disk, Threads
 
 log = logging.getLogger(__name__)
 
 _NONE: frozenset[SegmentId] = frozenset()
+_Found = dict[BucketKey, tuple[ComparedBucket, list[SegmentRecord]]]
 
 
 class _Seen(NamedTuple):
@@ -52,14 +60,26 @@ class Comparing:
     """Of one process; one round at a time."""
 
     def __init__(
-        self, *, published: Published, disk: Disk, threads: Threads, slice_buckets: int = RECONCILE_SLICE_BUCKETS
+        self,
+        *,
+        durable: Callable[[], Catalog],
+        published: Published,
+        disk: Disk,
+        manifest: Manifest,
+        clock: Clock,
+        threads: Threads,
+        slice_buckets: int = RECONCILE_SLICE_BUCKETS,
     ) -> None:
         self.since_start: Listing = {}
         """What lay here when the process started, once it has caught up."""
         self.open: dict[BucketKey, BucketPlan] = {}
         """The plans that say to do something."""
+        self._durable = durable
+        """The newest catalog that the vault holds, as far as is known; from any thread."""
         self._published = published
         self._disk = disk
+        self._manifest = manifest
+        self._clock = clock
         self._threads = threads
         self._slice_buckets = slice_buckets
         self._states: dict[BucketKey, ComparedBucket] = {}
@@ -69,27 +89,32 @@ class Comparing:
         self._settled: _Seen | None = None
         """What the last round went by, if it found nothing to do: no bucket is looked at until it changes."""
 
-    async def round(
-        self, durable: Catalog, on_disk: Listing, *, verified: Verified, whole: bool
-    ) -> list[SegmentRecord]:
-        """Brings up to date what came of each bucket that has changed. With `whole` of every bucket, and answers the
-        torn files, which are in the trash then and count as kept until the next round."""
+    async def round(self, on_disk: Listing, *, verified: Verified, whole: bool) -> list[SegmentRecord]:
+        """Brings up to date what came of each bucket that has changed; `on_disk` was listed before. With `whole` of
+        every bucket, and answers the torn files, which are in the trash then and count as kept until the next round."""
         torn: list[SegmentRecord] = []
-        keys = await self._threads.run(lambda: self._due(durable, on_disk, verified, whole=whole))
-        for start in range(0, len(keys), self._slice_buckets):
-            some = keys[start : start + self._slice_buckets]
-            found = await self._threads.run(
-                lambda some=some: self._compared(durable, on_disk, some, verified, whole=whole)
-            )
-            for key, state, _ in found:
-                self._take(key, state)
-            torn.extend(await self._trash_torn([one for _, _, held in found for one in held]))
+        durable = self._durable()
+        keys = await self._threads.run(partial(self._due, durable, on_disk, verified, whole=whole))
+        while keys:
+            changed: list[BucketKey] = []
+            for start in range(0, len(keys), self._slice_buckets):
+                some = keys[start : start + self._slice_buckets]
+                found = await self._threads.run(partial(self._compared, durable, on_disk, some, verified, whole=whole))
+                changed.extend(key for key in some if key not in found)
+                for key, (state, _) in found.items():
+                    self._take(key, state)
+                torn.extend(await self._trash_torn([one for _, held in found.values() for one in held]))
+            if changed:
+                await self._clock.sleep_until(self._clock.now_ns() + COMPARISON_POLL_NS)
+                on_disk = await self._disk.listing()
+                durable = self._durable()
+            keys = changed
         return torn
 
-    def is_current(self, durable: Catalog, key: BucketKey, *, verified: Verified) -> bool:
+    def is_current(self, key: BucketKey, *, verified: Verified) -> bool:
         """Whether a plan still stands: the catalog says of the bucket what it said when the plan was made."""
         state = self._states.get(key)
-        now = basis_of(durable, self._published.node, key, verified=verified)
+        now = basis_of(self._durable(), self._published.node, key, verified=verified)
         return state is not None and state.basis.holds(now)
 
     def put_last(self, key: BucketKey) -> None:
@@ -138,25 +163,34 @@ class Comparing:
         return [*due, *in_turn(self._states, frozenset(due))]
 
     def _compared(
-        self, durable: Catalog, on_disk: Listing, keys: Iterable[BucketKey], verified: Verified, *, whole: bool
-    ) -> list[tuple[BucketKey, ComparedBucket, list[SegmentRecord]]]:
-        """With each, if `whole`, what is kept here and held by others too."""
-        node = self._published.node
-        found: list[tuple[BucketKey, ComparedBucket, list[SegmentRecord]]] = []
+        self, durable: Catalog, on_disk: Listing, keys: Sequence[BucketKey], verified: Verified, *, whole: bool
+    ) -> _Found:
+        """What came of these buckets, without those of which the vault holds something else by now; with each, if
+        `whole`, what is kept here and held by others too."""
+        node, found = self._published.node, _Found()
         for key in keys:
-            state = compare(
-                durable,
-                node,
-                key,
-                on_disk.get(key, _NONE),
-                self._states.get(key),
-                since_start=self.since_start.get(key, _NONE),
-                verified=verified,
-                anew=whole,
-            )
+            files, before = on_disk.get(key, _NONE), self._states.get(key)
+            stored = None
+            if whole or not waits(durable, node, key, files, before, verified=verified):
+                stored = self._stored(key, durable)
+                if stored is None:
+                    continue
+            since_start = self.since_start.get(key, _NONE)
+            state = compare(durable, node, key, stored, files, before, since_start=since_start, verified=verified)
             held = [one for one in state.plan.kept if has_other_holder(one, node, durable)] if whole else []
-            found.append((key, state, held))
+            found[key] = state, held
         return found
+
+    def _stored(self, key: BucketKey, durable: Catalog) -> StoredBucket | None:
+        """The bucket as `durable` has it; None if it has changed, or if the vault holds what is not known yet."""
+        newest = self._durable()
+        stored = self._manifest.bucket(key)
+        same = (
+            stored.applied == newest.revision,
+            newest.segments.mark(key) is durable.segments.mark(key),
+            newest.replaced.mark(key) is durable.replaced.mark(key),
+        )
+        return stored if all(same) else None
 
     # ------------------------------------------------------------ on the event loop
 

@@ -159,7 +159,15 @@ class Reconciler:
         self._threads = threads
         self._since_start = since_start
         self._limits = limits
-        self._comparing = Comparing(published=published, disk=disk, threads=threads, slice_buckets=limits.slice_buckets)
+        self._comparing = Comparing(
+            durable=lambda: agent.durable,
+            published=published,
+            disk=disk,
+            manifest=vault.manifest,
+            clock=clock,
+            threads=threads,
+            slice_buckets=limits.slice_buckets,
+        )
         self._failed = Rests(clock.now_ns, min_ns=RECONCILE_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._peers = Rests(clock.now_ns, min_ns=FETCH_REST_MIN_NS, max_ns=RECONCILE_REST_MAX_NS)
         self._findings = Findings(
@@ -211,7 +219,7 @@ class Reconciler:
             self._comparing.since_start = self._since_start
         durable = self._agent.durable
         due = due if due is None or due.revision <= durable.revision else None
-        torn = await self._comparing.round(durable, on_disk, verified=self._believed, whole=due is not None)
+        torn = await self._comparing.round(on_disk, verified=self._believed, whole=due is not None)
         await self._tell_missing(torn, due)
         if self._comparing.open:
             self._planned.set()
@@ -274,7 +282,7 @@ class Reconciler:
             await self._agent.report_cleaned(table)
 
     async def _trash(self, one: OnDisk) -> None:
-        if not self._comparing.is_current(self._agent.durable, (one.table, one.bucket), verified=self._believed):
+        if not self._comparing.is_current((one.table, one.bucket), verified=self._believed):
             return  # the next round says what becomes of it
         try:
             if await self._disk.trash(one):
@@ -310,12 +318,12 @@ class Reconciler:
 
     async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> None:
         """One step for one segment, as the catalog has it by now; what it found to be here is told soon."""
-        entry = self._entry(record)
+        entry = await self._entry(record)
         if entry is None:
             return
         try:
             here = await step(entry)
-            if here and self._entry(entry) is None:
+            if here and await self._entry(entry) is None:
                 await self._came_too_late(entry)
                 return
         except LeaseholdError as error:
@@ -338,13 +346,15 @@ class Reconciler:
             await self._vault.sync()
             await self._disk.trash(OnDisk(record.table, record.bucket, record.id))
 
-    def _entry(self, record: SegmentRecord) -> SegmentRecord | None:
-        """The manifest entry, if this node should hold the segment."""
+    async def _entry(self, record: SegmentRecord) -> SegmentRecord | None:
+        """The manifest entry as the vault holds it by now, if this node should hold the segment."""
+        key = (record.table, record.bucket)
+        stored = await self._threads.run(lambda: self._vault.manifest.segment(key, record.id))
         durable = self._agent.durable
-        bucket = durable.buckets.get((record.table, record.bucket))
+        bucket = durable.buckets.get(key)
         if bucket is None or self._published.node not in bucket.replicas or record.table in durable.dropped:
             return None
-        return durable.segments.get((record.table, record.bucket), {}).get(record.id)
+        return stored.segment
 
     def _places(self, holders: Iterable[NodeId]) -> list[tuple[NodeId, str]]:
         """The other holders that do not rest."""

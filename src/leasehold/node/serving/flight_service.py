@@ -10,6 +10,7 @@ from leasehold.core.access.rights import user_of
 from leasehold.core.data.appends import Appends
 from leasehold.core.data.fetches import Fetches
 from leasehold.core.data.forwarding import FORWARD_LIMITS, ForwardLimits
+from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Peers
 from leasehold.core.data.requests import Requests, check_node
 from leasehold.core.data.scans import Scans
@@ -68,6 +69,7 @@ class NodeFlight:
         *,
         published: Published,
         files: SegmentFiles,
+        manifest: Manifest,
         serve_log: ServeLog,
         now_ns: Callable[[], int],
         listen: str = "127.0.0.1:0",
@@ -79,7 +81,9 @@ class NodeFlight:
         runtime = ThreadRuntime(now_ns)
         requests = Requests(published, runtime, wait_ns=limits.schema_wait_ns, waits_max=limits.waits_max)
         local = LocalFiles(files)
-        self._scans = Scans(requests, LocalSegments(files, published, serve_log, batch_rows=limits.batch_rows))
+        self._scans = Scans(
+            requests, manifest, LocalSegments(files, published, serve_log, batch_rows=limits.batch_rows)
+        )
         self._appends = Appends(
             requests,
             local,

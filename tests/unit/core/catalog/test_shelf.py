@@ -1,4 +1,4 @@
-"""A catalog whose segments are read on demand says the same as one that holds them all, at every revision of it."""
+"""A catalog whose segments are decoded on demand says the same as one that decoded them all, at every revision."""
 
 from unittest.mock import patch
 
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from leasehold.core.catalog import shelf
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.live_keys import LiveKeys
-from leasehold.core.catalog.shelf import REPLACED, SEGMENTS, Holding, Reopened, Shelf, on_demand, segment_of
+from leasehold.core.catalog.shelf import SEGMENTS, Holding, Shelf, segment_of
 from leasehold.core.replicas.leftovers import count, leftovers
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.operations import Change
+from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import Corrupt
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
-from leasehold.testing.vault import MemoryBase
 from tests.unit.core.catalog.test_catalog_indices import (
     CHANGES,
     as_told_by_the_records,
@@ -25,15 +25,7 @@ from tests.unit.core.catalog.test_catalog_indices import (
     name,
     replaced,
     segment,
-    table,
 )
-
-
-def reopened(items):
-    """As from a vault that holds these keys."""
-    eager = tuple(Change(key, items[key]) for key in sorted(items) if not on_demand(key))
-    shelves = {"segments": Shelf(MemoryBase(SEGMENTS, items)), "replaced": Shelf(MemoryBase(REPLACED, items))}
-    return Catalog.reopened(Reopened(applied=0, lineage=bytes(32), items=eager, **shelves))
 
 
 def held(items, size=3):
@@ -60,13 +52,12 @@ def restored(items):
     st.lists(CHANGES, max_size=30),
     st.lists(st.tuples(st.booleans(), st.lists(CHANGES, max_size=4)), max_size=8),
     st.integers(0, 3),
-    st.sampled_from([reopened, held]),
 )
-def test_it_equals_one_that_holds_everything_at_every_revision(before, batches, unread_max, begun):
+def test_it_equals_one_that_decoded_everything_at_every_revision(before, batches, undecoded_max):
     items = follow({}, before)
-    catalog = begun(items)
+    catalog = held(items)
     seen = [(catalog, items)]
-    with patch.object(shelf, "BUCKET_PATCH_KEYS_MAX", unread_max):
+    with patch.object(shelf, "BUCKET_PATCH_KEYS_MAX", undecoded_max):
         for is_looked_at, batch in batches:
             catalog, items = catalog.changed(batch), follow(items, batch)
             if is_looked_at:
@@ -89,93 +80,25 @@ def told_of(buckets):
     return {key: (buckets.count(key), set(buckets.names(key)), {one.id for one in records[key]}) for key in buckets}
 
 
-class AskedBase(MemoryBase):
-    """Tells what it was asked for."""
-
-    def __init__(self, family, items):
-        super().__init__(family, items)
-        self.asked = []
-
-    def get(self, bucket):
-        self.asked.append(bucket)
-        return super().get(bucket)
-
-
-def test_a_bucket_is_read_when_it_is_asked_for_and_then_only():
-    items = follow({}, [segment(1, 0, 1), segment(1, 1, 2)])
-    base = AskedBase(SEGMENTS, items)
-    buckets = Shelf(base)
-    assert base.asked == []
-    assert set(buckets.get((1, 1))) == {name(2)}
-    assert base.asked == [(1, 1)]
-
-
-def record_of(change):
-    (record,) = SEGMENTS.decoded([(change.key, change.value)]).values()
-    return record
-
-
-def test_a_change_reads_nothing_and_what_it_sets_is_there_once_somebody_asks():
-    base = AskedBase(SEGMENTS, follow({}, [segment(1, 0, 1), segment(1, 0, 2), segment(1, 1, 1)]))
-    record = record_of(segment(1, 0, 3))
-    before = Shelf(base)
-    buckets = before.setting((1, 0), name(3), record).setting((1, 0), name(1), None)
-    assert (1, 0) in buckets
-    assert (1, 1) in buckets
-    assert (2, 0) not in buckets
-    assert base.asked == []
-    assert set(buckets[(1, 0)]) == {name(2), name(3)}
-    again = buckets.setting((1, 0), name(4), record)
-    assert set(again[(1, 0)]) == {name(2), name(3), name(4)}
-    assert base.asked == [(1, 0)]
-    assert set(before[(1, 0)]) == {name(1), name(2)}
-    assert before.mark((1, 0)) is not buckets.mark((1, 0)) is not again.mark((1, 0))
-    assert before.mark((1, 1)) is again.mark((1, 1))
-
-
-def changed_in(buckets):
-    """What it keeps beside its base, as it writes itself down."""
-    return repr(buckets).removeprefix("Shelf(").partition(" over ")[0]
-
-
-def test_what_came_and_went_does_not_add_up():
-    base = AskedBase(SEGMENTS, follow({}, [segment(1, 0, 1)]))
-    record = record_of(segment(1, 0, 2))
-    buckets = Shelf(base)
-    for number in range(2, 2 * BUCKET_PATCH_KEYS_MAX):
+def test_what_came_and_went_does_not_add_up(counting):
+    catalog = held(follow({}, [segment(1, 0, 1)]))
+    record = SegmentRecord(**{**fields(segment(1, 0, 2)), "rows": 5})
+    buckets = catalog.segments
+    counting.decoded = 0
+    for number in range(2, BUCKET_PATCH_KEYS_MAX + 2):
+        assert counting.decoded == 0
         buckets = buckets.setting((1, 0), name(number), record).setting((1, 0), name(number), None)
-    assert base.asked == [(1, 0)], "once, when there were too many"
+    buckets = buckets.setting((1, 0), name(2), record).setting((1, 0), name(2), None)
+    assert counting.decoded == 1, "once, when there were too many"
     assert set(buckets[(1, 0)]) == {name(1)}
 
 
-def test_of_tables_that_came_since_and_went_nothing_is_left():
-    base = AskedBase(SEGMENTS, follow({}, [segment(1, 0, 1)]))
-    record = record_of(segment(2, 0, 2))
-    buckets = Shelf(base)
-    for number in range(2, 10):
-        full = buckets.setting((number, 0), name(2), record).setting((number, 0), name(3), record)
-        assert set(full[(number, 0)]) == {name(2), name(3)}
-        buckets = full.setting((number, 0), name(2), None).setting((number, 0), name(3), None)
-    assert changed_in(buckets) == "{}"
-    assert base.asked == []
-    assert list(buckets) == [(1, 0)]
+def fields(change):
+    return msgspec.structs.asdict(decode_record(SegmentRecord, change.value))
 
 
-def test_what_a_dropped_table_leaves_behind_is_told_without_reading_it():
-    items = follow({}, [table(1, None), segment(1, 0, 1), segment(1, 2, 2)])
-    eager = tuple(Change(key, items[key]) for key in sorted(items) if not on_demand(key))
-    segments, replaced = AskedBase(SEGMENTS, items), AskedBase(REPLACED, items)
-    shelves = {"segments": Shelf(segments), "replaced": Shelf(replaced)}
-    stored = Reopened(applied=0, lineage=bytes(32), items=eager, **shelves)
-    catalog = Catalog.reopened(stored).changed([Change(keys.table(1), None)])
-    assert sorted(catalog.leftovers[1]) == [0, 2]
-    assert segments.asked == replaced.asked == []
-
-
-@pytest.mark.parametrize("begun", [reopened, held])
-def test_a_bucket_that_empties_is_gone_and_its_base_is_not_seen_through(begun):
-    items = follow({}, [segment(1, 0, 1)])
-    full = begun(items)
+def test_a_bucket_that_empties_is_gone():
+    full = held(follow({}, [segment(1, 0, 1)]))
     empty = full.changed([Change(keys.segment(1, 0, name(1)), None)])
     assert (1, 0) not in empty.segments
     assert list(empty.segments) == []
@@ -192,7 +115,12 @@ def test_of_an_empty_one_nothing_is_found():
     assert (1, 0) not in empty
     with pytest.raises(KeyError):
         empty[(1, 0)]
-    assert empty == Shelf(MemoryBase(SEGMENTS, {}))
+    assert empty == Shelf.held(SEGMENTS, {})
+
+
+def changed_in(buckets):
+    """What it keeps, as it writes itself down."""
+    return repr(buckets).removeprefix("Shelf(").removesuffix(")")
 
 
 def test_a_key_that_names_no_bucket_is_damage():
@@ -244,7 +172,7 @@ def test_a_leader_counts_and_names_without_decoding(counting):
     assert counting.decoded == decoded
 
 
-def test_who_passes_through_a_leader_s_segments_leaves_them_unread(counting):
+def test_who_passes_through_a_leader_s_segments_leaves_them_undecoded(counting):
     catalog = held(follow({}, [segment(1, 0, 1), segment(1, 0, 2)]))
     for _ in range(2):
         assert {one.id for one in catalog.segments.passing((1, 0))} == {name(1), name(2)}

@@ -4,7 +4,16 @@ import msgspec
 import pytest
 
 from leasehold.core.catalog.plan import put
-from leasehold.core.replicas.reconcile import BucketPlan, OnDisk, assigned, compare, in_turn, outdated, to_clean
+from leasehold.core.replicas.reconcile import (
+    BucketPlan,
+    OnDisk,
+    assigned,
+    compare,
+    in_turn,
+    outdated,
+    to_clean,
+    waits,
+)
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import (
@@ -15,6 +24,7 @@ from leasehold.core.words.records import (
     TransactionState,
 )
 from leasehold.limits.replication import RECONCILE_ROUNDS_WHOLE
+from leasehold.testing.filled import CatalogManifest
 from leasehold.testing.on_disk import by_bucket
 from tests.unit.core.catalog_words import Ground, hex_128
 from tests.unit.core.replicas.test_replication import segment
@@ -42,6 +52,10 @@ def ground(*, segments=(), state=None, dropped=(), replicas=(1, 3)):
     return base.catalog
 
 
+def stored(durable, key):
+    return CatalogManifest(lambda: durable).bucket(key)
+
+
 def planned(durable, *files, known=(), verified=None):
     """Of all buckets at once; `known` are files that lay here when the process started."""
     on_disk, since_start = by_bucket(files), by_bucket(known)
@@ -52,6 +66,7 @@ def planned(durable, *files, known=(), verified=None):
             durable,
             ME,
             key,
+            stored(durable, key),
             on_disk.get(key, frozenset()),
             None,
             since_start=since_start.get(key, frozenset()),
@@ -69,7 +84,9 @@ def only(**lists):
 
 
 def compared(durable, files=(), before=None, **options):
-    return compare(durable, ME, HERE, frozenset(one.segment for one in files), before, **options)
+    names, verified = frozenset(one.segment for one in files), options.get("verified")
+    there = None if waits(durable, ME, HERE, names, before, verified=verified) else stored(durable, HERE)
+    return compare(durable, ME, HERE, there, names, before, **options)
 
 
 def test_files_of_a_dropped_table_are_cleaned_table_by_table_until_the_leader_has_heard():
@@ -200,7 +217,10 @@ def states(durable, on_disk, before=None, *, verified=None):
     due = outdated(durable, ME, on_disk, assigned(durable, ME), found, verified=verified)
     due += in_turn(found, frozenset(due))
     for key in due:
-        found[key] = compare(durable, ME, key, on_disk.get(key, frozenset()), found.pop(key, None), verified=verified)
+        files = on_disk.get(key, frozenset())
+        last = found.pop(key, None)
+        there = None if waits(durable, ME, key, files, last, verified=verified) else stored(durable, key)
+        found[key] = compare(durable, ME, key, there, files, last, verified=verified)
     return found, due
 
 

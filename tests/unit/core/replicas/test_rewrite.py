@@ -356,7 +356,7 @@ def test_a_rewrite_replaces_segments_and_keeps_them_for_scans_under_way():
     assert (kept.id, kept.sha256, kept.statistics) == (old(1).id, old(1).sha256, ())
     base.commit(changes)
     assert {one.id: one.deletes for one in base.catalog.bucket_segments(TABLE, 0)} == {old(2).id: 0, new(3).id: 1}
-    assert base.catalog.readable_segment(TABLE, 0, old(1).id) == kept
+    assert base.catalog.replaced.one((TABLE, 0), old(1).id).segment == kept
     assert base.catalog == base.restored()
     assert commit(base, new(3), transaction=W2, replaces=replaced(old(1)), deletes=1) == (), "told again"
     assert worth_rewriting(base.catalog.tables[TABLE], base.catalog)[0].id == old(2).id

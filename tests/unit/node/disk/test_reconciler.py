@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,6 +33,7 @@ from leasehold.node.disk.rests import Rests
 from leasehold.node.serving.flight_service import NodeFlight
 from leasehold.storage.files import Folder, SegmentFile, SegmentFiles
 from leasehold.storage.servelog import ServeLog
+from leasehold.testing.filled import CatalogManifest
 from leasehold.testing.vault import VaultDisk
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import calling, reader_to, ticket
@@ -169,12 +171,14 @@ async def reconciling(
     """The second node's reconciler at work."""
     agent, node = agent or Agent(made), made.node(2)
     disk = LocalDisk(files or node.files, node.published, BoottimeClock().now_ns)
+    vault: Any = VaultDisk().open()
+    vault.manifest = CatalogManifest(lambda: agent.durable)
     reconciler = Reconciler(
         agent=agent,
         published=node.published,
         disk=disk,
         since_start=await disk.listing(),
-        vault=VaultDisk().open(),
+        vault=vault,
         clock=BoottimeClock(),
         threads=OneThread(),
         limits=limits,
@@ -293,6 +297,7 @@ def starting(tmp_path: Path) -> Iterator[NodeFlight]:
     flight = NodeFlight(
         published=Published(),
         files=files,
+        manifest=CatalogManifest(Catalog),
         serve_log=ServeLog(tmp_path / "starting" / "servelog"),
         now_ns=BoottimeClock().now_ns,
     )

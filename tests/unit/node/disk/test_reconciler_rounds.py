@@ -23,6 +23,7 @@ from leasehold.node.agent.published import Published
 from leasehold.node.disk import comparison as comparing
 from leasehold.node.disk.reconciler import ReconcileLimits, Reconciler
 from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.filled import CatalogManifest
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.on_disk import by_bucket
 from leasehold.testing.threads import NoThreads
@@ -126,6 +127,8 @@ class Ground:
             )
             words.put(keys.segment(TABLE, number, segment(number).id), segment(number, ME, OTHER, bucket=number))
         self.agent = Agent(words.catalog)
+        self.stored: Catalog | None = None
+        """What the vault holds, where that is not what is known to be durable."""
         self.disk = Disk({self.file(number) for number in range(BUCKETS)})
         self.steps = Steps()
         self.published = Published()
@@ -147,6 +150,7 @@ class Ground:
         vault: Any = VaultDisk().open()
         disk: Any = self.disk
         agent: Any = self.agent
+        vault.manifest = CatalogManifest(lambda: self.stored or agent.durable)
         return Reconciler(
             agent=agent,
             published=self.published,
@@ -195,6 +199,32 @@ def test_a_change_in_the_middle_of_a_round_is_seen_by_the_next_one() -> None:
         assert counts == [0], "nothing of it in the first round"
         assert first.id in ground.disk.fetching
         assert last.id not in ground.disk.fetching, "its file came too"
+
+    simulated(scenario)
+
+
+def test_a_step_waits_until_it_is_known_what_the_vault_holds() -> None:
+    """The vault commits on a thread of its own: a step may read it before the event loop has heard of that."""
+
+    async def scenario(ground: Ground) -> None:
+        late = segment(101, OTHER, bucket=BUCKETS - 1)
+        change = put(keys.segment(TABLE, late.bucket, late.id), late)
+        newer = msgspec.structs.replace(ground.agent.durable.changed([change]), revision=Revision(9))
+        ahead: list[int] = []
+
+        def between(step: int) -> None:
+            if step == 3:
+                ground.stored = newer
+            if step > 3 and ground.stored is not None:
+                ahead.append(step)
+                if len(ahead) == 5:
+                    ground.agent.durable, ground.stored = newer, None
+
+        ground.steps.between = between
+        await rounds(ground, ground.reconciler(), 2)
+        assert len(ahead) == 5
+        assert ground.agent.compared == [(BUCKETS, 0)]
+        assert ground.disk.fetching == [late.id]
 
     simulated(scenario)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put as put_record
 from leasehold.core.data.requests import fenced
 from leasehold.core.words import keys
@@ -33,6 +34,7 @@ from leasehold.node.agent.published import Published
 from leasehold.node.serving.flight_service import NodeFlight
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.servelog import ServeLog
+from leasehold.testing.filled import CatalogManifest
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, descriptor, from_flight, ticket
 from tests.unit.client.flight_errors import as_flight
@@ -186,7 +188,11 @@ def test_a_node_that_has_joined_nothing_serves_nobody(tmp_path: Path) -> None:
     published, files = Published(), SegmentFiles(tmp_path)
     files.open()
     server = NodeFlight(
-        published=published, files=files, serve_log=ServeLog(tmp_path / "log"), now_ns=BoottimeClock().now_ns
+        published=published,
+        files=files,
+        manifest=CatalogManifest(Catalog),
+        serve_log=ServeLog(tmp_path / "log"),
+        now_ns=BoottimeClock().now_ns,
     )
     try:
         reader = flight.FlightClient(f"grpc://{server.address}")
@@ -379,6 +385,7 @@ def test_a_port_in_use_is_named(one: Cluster, tmp_path: Path) -> None:
         NodeFlight(
             published=Published(),
             files=files,
+            manifest=CatalogManifest(Catalog),
             serve_log=ServeLog(tmp_path / "log"),
             now_ns=BoottimeClock().now_ns,
             listen=server.address,
@@ -394,6 +401,7 @@ def test_only_this_machine_may_connect(tmp_path: Path) -> None:
         NodeFlight(
             published=Published(),
             files=files,
+            manifest=CatalogManifest(Catalog),
             serve_log=ServeLog(tmp_path / "log"),
             now_ns=BoottimeClock().now_ns,
             listen="0.0.0.0:0",

@@ -12,6 +12,7 @@ from leasehold.client.append import stage
 from leasehold.core.catalog.plan import put
 from leasehold.core.words import keys
 from leasehold.core.words.messages import BatchMark, ReadTicket, StagedSegment
+from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Field, SegmentRecord, UseState
 from leasehold.errors import LeaseholdError
 from leasehold.ids import FieldId, Generation, Revision, SegmentId
@@ -219,6 +220,31 @@ def test_a_drop_between_admission_and_the_first_batch_releases_nothing(pair: Clu
     request = pair.read_ticket(segment_of(pair))
     pair.node(1).at_reading(2, lambda: pair.hide(DROP_TABLE))
     assert refused(pair.node(1), request) == "TABLE_DROPPED"
+
+
+def released(made: Cluster, *, shown: bool = True) -> None:
+    """The segment is in the manifest no more, nor kept for scans under way."""
+    record = segment_of(made)
+    made.change([Change(keys.segment(record.table, record.bucket, record.id), None)], shown=shown)
+
+
+def test_a_vault_that_is_ahead_of_the_view_is_not_mixed_with_it(pair: Cluster) -> None:
+    """As in a leap: the vault holds it first, then it is shown."""
+    node, request = pair.node(1), pair.read_ticket(segment_of(pair))
+    released(pair, shown=False)
+    node.stored = pair.catalog
+    before = node.readings
+    node.at_reading(2, pair.show)
+    assert refused(node, request) == "SEGMENT_UNKNOWN"
+    assert node.readings > before + 1, "it waited for the newer view"
+
+
+def test_a_view_that_does_not_follow_its_vault_in_time_is_behind(pair: Cluster) -> None:
+    pair.limit(schema_wait_ns=50_000_000)
+    node, request = pair.node(1), pair.read_ticket(segment_of(pair))
+    released(pair, shown=False)
+    node.stored = pair.catalog
+    assert refused(node, request) == "BEHIND"
 
 
 def test_which_rows_have_expired_is_decided_with_the_batch(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""The port by which steps read the segments that a vault holds, to decide on them (`core/catalog/stored_shelf.py`)."""
+
+from typing import NamedTuple, Protocol
+
+from leasehold.core.catalog.shelf import BucketKey
+from leasehold.core.catalog.stored_shelf import StoredBucket
+from leasehold.core.words.records import ReplacedRecord, SegmentRecord
+from leasehold.ids import Revision, SegmentId
+
+
+class StoredSegment(NamedTuple):
+    """What a vault holds of one segment."""
+
+    applied: Revision
+    """By the vault when it was read."""
+    segment: SegmentRecord | None
+    replaced: ReplacedRecord | None
+
+
+class Manifest(Protocol):
+    """The segments in a vault. Reads a disk, and may be asked from any thread until the vault is closed.
+
+    Raises `Corrupt` for what is damaged, which ends the vault, and `Refused` with code CLOSED.
+    """
+
+    def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment:
+        """One segment."""
+        ...
+
+    def bucket(self, bucket: BucketKey) -> StoredBucket:
+        """One bucket."""
+        ...
