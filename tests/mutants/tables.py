@@ -73,20 +73,13 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="of the answers for the same rows one is named in the commit",
         edits=(
+            Edit("RowSender._attempt", "sending.put((node, began_ns, staged))", "...; self.answers.append(staged)"),
+            Edit("RowSender.__init__", "", "self.answers = []"),
             Edit(
-                "SimulatedWriter._carry_out",
-                "sending.arrived(node, began_ns, staged)",
-                "...; task.answers.append(staged)",
+                "RowSender.staged",
+                "tuple(self._staged[number] for number in sorted(self._staged))",
+                "tuple(self.answers)",
             ),
-            Edit(
-                "SimulatedWriter._attempt",
-                "[await self._stage(task, bucket, share, places) for bucket, share in task.shares]",
-                "... and task.answers",
-            ),
-            Edit("_Task", "", "answers: list[StagedSegment] = msgspec.field(default_factory=list)"),
-            Edit("_Sender._start.work", "arrived.put((node, began_ns, result))", "...; self.answers.append(result)"),
-            Edit("_Sender.__init__", "", "self.answers = []"),
-            Edit("append.stage", "tuple(staged)", "tuple(sender.answers)"),
         ),
         hunters=(
             "tests/sim/test_hedged_appends.py::test_every_invariant_holds_of_appends_that_are_hedged_again_and_again",

@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from leasehold.core.data.asking import Asking
 from leasehold.core.replicas.reconcile import OnDisk
-from leasehold.core.words.messages import AskTable, StagedSegment, TableFacts
+from leasehold.core.words.messages import AskTable, Message, StagedSegment, TableFacts
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedNode
@@ -27,26 +28,36 @@ def copies(node: SimulatedNode) -> list[OnDisk]:
     return [one for one in node.data.disk.listing() if one.bucket == 0]
 
 
-@pytest.mark.parametrize("buckets", [1, 2])
-def test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go(buckets: int) -> None:
-    """The first replica and its peer have written the rows when the second one is asked for them as well. The answer
-    of the first comes while the write goes on with other rows, or after that."""
+def answer(bucket: int) -> Callable[[Message], bool]:
+    return lambda message: isinstance(message, StagedSegment) and message.bucket == bucket
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_of_a_hedged_append_one_answer_is_committed_and_the_other_copies_go(goes_on: bool) -> None:
+    """The first replica of a bucket and its peer have written the rows when the second one is asked for them as well.
+    The answer of the first comes after that of the second: while the write goes on with the other bucket, or later."""
 
     async def scenario(ground: Ground) -> None:
-        await ground.create(buckets=buckets)
+        await ground.create(buckets=2)
+        network, nodes = ground.cluster.network, ground.cluster.nodes
         facts = await ground.reader.client.look_up(AskTable(cluster_id=None, name=TABLE), TableFacts, Asking())
         first, second = (ground.node(node) for node in facts.buckets[0].replicas)
-        held = ground.cluster.network.hold(first.name, CLIENT, lambda one: isinstance(one, StagedSegment))
+        late = network.hold(first.name, CLIENT, answer(bucket=0))
+        others = [network.hold(node.name, CLIENT, answer(bucket=1)) for node in nodes] if goes_on else []
         writing = ground.group.create_task(ground.writer().write(TABLE, 8))
         await ground.wait_for(lambda: all(len(copies(node)) == 2 for node in (first, second)))  # its own, and a copy
-        ground.cluster.network.release(held)
+        await asyncio.sleep(1)
+        assert writing.done() is not goes_on
+        network.release(late)
+        await asyncio.sleep(1)
+        for one in others:
+            network.release(one)
         written = await writing
         assert written.fate is WriteFate.COMMITTED
         assert sum(record.rows for record in ground.manifest()) == 8
-        assert len(ground.manifest()) == buckets
+        assert len(ground.manifest()) == 2
         assert await ground.read() == Counter(written.rows)
         named = {on_disk(record) for record in ground.manifest()}
-        nodes = ground.cluster.nodes
         await ground.wait_for(lambda: all(one in named for node in nodes for one in node.data.disk.listing()))
 
     simulate(scenario)

@@ -1,17 +1,20 @@
-"""A scan's calls to replicas over Flight: the port `Replicas` of `core/data/attempts.py`, which blocks."""
+"""Calls of scans and appends to replicas over Flight: the ports `Replicas` of `core/data/attempts.py` and `StagesRows`
+of `core/data/row_sender.py`, which block."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pyarrow as pa
 from pyarrow import flight
 
-from leasehold.core.words.messages import BatchMark, ReadTicket
-from leasehold.wire.flight import calling, expect, reader_to, within
+from leasehold.core.words.codec import encode
+from leasehold.core.words.messages import BatchMark, ReadTicket, RowsEnd, StagedSegment, WriteTicket
+from leasehold.errors import Unreachable
+from leasehold.wire.flight import calling, descriptor, expect, reader_to, send, within, writer_to
 from leasehold.wire.flight import ticket as as_ticket
 
 
 class FlightReplicas:
-    """Calls replicas that have to answer with batches of exactly `schema`."""
+    """Calls replicas that give or take batches of exactly `schema`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -19,6 +22,32 @@ class FlightReplicas:
     def open(self, address: str, ticket: ReadTicket, timeout_ns: int) -> "FlightBatches":
         """A call to the replica at `address`; nothing is sent yet."""
         return FlightBatches(self._schema, address, ticket, within(timeout_ns, ticket))
+
+    async def stage(
+        self,
+        address: str,
+        ticket: WriteTicket,
+        share: Sequence[pa.RecordBatch],
+        timeout_ns: int,
+        on_progress: Callable[[], None],
+    ) -> StagedSegment:
+        """Sends rows to the replica at `address`, and waits for its answer."""
+        with calling(address):
+            writer, answers = writer_to(address).do_put(descriptor(ticket), self._schema, within(timeout_ns, ticket))
+            try:
+                for batch in share:
+                    send(writer, batch)
+                    on_progress()
+                writer.write_metadata(encode(RowsEnd(rows=sum(batch.num_rows for batch in share))))
+                writer.done_writing()
+                answer: pa.Buffer | None = answers.read()
+            finally:
+                # Raises why the node declined, if it did.
+                writer.close()
+        if answer is None:
+            # A connection that was cut may show as an orderly end without an answer.
+            raise Unreachable(f"{address}: the stream ended without an answer", hint="Write the rows again.")
+        return expect(StagedSegment, answer)
 
 
 class FlightBatches:

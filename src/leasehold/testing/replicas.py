@@ -1,14 +1,18 @@
-"""A scan's calls to replicas over the simulated network: the port `Replicas` of `core/data/attempts.py`."""
+"""Calls of scans and appends to replicas over the simulated network: the ports `Replicas` of `core/data/attempts.py`
+and `StagesRows` of `core/data/row_sender.py`."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from leasehold.core.words.messages import BatchMark, ReadTicket
+from leasehold.core.words.messages import BatchMark, ReadTicket, RowsEnd, StagedSegment, WriteTicket
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused, Unreachable
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
-from leasehold.testing.rows import RowId, batch_in, closing
+from leasehold.limits.units import SECOND_NS
+from leasehold.testing.rows import RowId, batch_in, closing, rows_message
 from leasehold.wire.ports import Transport
 
 AHEAD_ROWS: Final = 32
@@ -32,14 +36,47 @@ class ReplicaBatch(msgspec.Struct, frozen=True):
 
 
 class SimulatedReplicas:
-    """The port `core.data.attempts.Replicas`, over the simulated network."""
+    """Calls replicas over the simulated network; rows that are sent have these `columns`."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, columns: tuple[str, ...] = ()) -> None:
         self._transport = transport
+        self._columns = columns
 
     def open(self, address: str, ticket: ReadTicket, timeout_ns: int) -> "SimulatedBatches":
         """A call to the replica at `address`; nothing is sent yet."""
         return SimulatedBatches(self._transport, address, ticket, timeout_ns)
+
+    async def stage(
+        self,
+        address: str,
+        ticket: WriteTicket,
+        share: Sequence[ReplicaBatch],
+        timeout_ns: int,
+        on_progress: Callable[[], None],
+    ) -> StagedSegment:
+        """Sends rows to the replica at `address`, and waits for its answer."""
+        connection = self._transport.connect(address)
+        try:
+            async with asyncio.timeout(timeout_ns / SECOND_NS):
+                duplex = await connection.session()
+                try:
+                    await duplex.send(ticket)
+                    for batch in share:
+                        await duplex.send(rows_message(batch.rows, self._columns))
+                        on_progress()
+                    await duplex.send(RowsEnd(rows=sum(batch.num_rows for batch in share)))
+                except Unreachable:
+                    pass  # the node may have said why before it ended the stream
+                answer = await duplex.receive()
+        except TimeoutError as error:
+            raise Unreachable(f"{address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
+        finally:
+            await connection.close()
+        if answer is None:
+            raise Unreachable(f"{address}: the stream ended without an answer")
+        if not isinstance(answer, StagedSegment):
+            raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
+        return answer
 
 
 class SimulatedBatches:

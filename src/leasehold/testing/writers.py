@@ -1,51 +1,44 @@
 """A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
 
-Where to write, when to try elsewhere and when to ask another replica as well are the rules of `client/append.py`, over
-the same `core.data.hedging` and `core.data.places`; what is sent is rows by their ids. A row's bucket is its id modulo
-the buckets.
+Each task sends its rows by the steps of `core/data/row_sender.py`, as tasks of the simulator. A row is its id, and its
+bucket is its id modulo the buckets. What is here is which writes it makes, and how they end.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
-from typing import Final, NoReturn, TypeVar, assert_never
+from typing import Final, NoReturn
 
 import msgspec
 
-from leasehold.client.append import FINAL
 from leasehold.core.data.asking import Asking
-from leasehold.core.data.hedging import Ask, GiveUp, Hedging, Pause, Wait
-from leasehold.core.data.places import Places, silent
+from leasehold.core.data.places import Places
+from leasehold.core.data.row_sender import RowSender, SenderPorts
 from leasehold.core.words.messages import (
     AbortTransaction,
     AskTable,
     CommitTransaction,
     OpenTransaction,
-    RowsEnd,
     StagedSegment,
     TableFacts,
     TransactionFacts,
-    WriteTicket,
 )
 from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError, Refused, Unreachable
-from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, TransactionId
-from leasehold.limits.clients import CLIENT_PATIENCE_NS, STAGE_CALL_NS, STAGE_PAUSE_NS
+from leasehold.errors import Indefinite, LeaseholdError
+from leasehold.ids import BucketNumber, ObjectId, Revision, TransactionId
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.coordinator_calls import Account, coordinator_client
-from leasehold.testing.rows import RowId, rows_message
+from leasehold.testing.replicas import ReplicaBatch, SimulatedReplicas
+from leasehold.testing.rows import RowId
 from leasehold.testing.steps import TaskRuntime
-from leasehold.wire.ports import Clock, Duplex, Entropy, Transport
+from leasehold.wire.ports import Clock, Entropy, Transport
 
-T = TypeVar("T")
-
-CHUNK_ROWS: Final = 4
-"""Rows in one message of a stage."""
+BATCH_ROWS: Final = 4
+"""Rows in one message to a replica."""
 ABORT_NS: Final = 10 * SECOND_NS
 """For how long a refused write is aborted."""
 
@@ -219,161 +212,27 @@ class SimulatedWriter:
     async def _attempt(self, task: "_Task") -> "Attempted":
         """One attempt of a task: a segment for each bucket that it has rows for, or why not."""
         look_up = partial(self._client.look_again, task.facts)
-        places = Places(task.facts, look_up, runtime=self._runtime, known=self._client.known)
+        sender = RowSender(
+            task.facts,
+            task.transaction,
+            task.revision,
+            Places(task.facts, look_up, runtime=self._runtime, known=self._client.known),
+            SenderPorts(self._runtime, SimulatedReplicas(self._transport, task.columns), self._entropy.hex_128),
+            login=self._client.calls.token,
+            asking=Asking(),
+        )
         await self._pause()
         try:
-            return [await self._stage(task, bucket, share, places) for bucket, share in task.shares]
+            sender.start(task.shares)
+            await sender.sent()
         except LeaseholdError as error:
             return error
-
-    async def _stage(
-        self, task: "_Task", bucket: BucketNumber, share: tuple[RowId, ...], places: Places
-    ) -> StagedSegment:
-        """Sends the rows to the replicas in turn, to another one as well while one is silent, until one has answered;
-        the loop of `client.append`. What was overtaken goes on in the group, as a thread would."""
-        sending = _Sending(places, share=f"bucket {bucket} of {task.facts.name}", clock=self._clock)
-        asking = Hedging(
-            places.in_turn(places.replicas(bucket)), give_up_ns=CLIENT_PATIENCE_NS, pause_ns=STAGE_PAUSE_NS
-        )
-        writes = places.known.writes
-        while True:
-            now_ns = self._clock.now_ns()
-            step = asking.move(now_ns, delay_ns=writes.delay_ns(), may_hedge=writes.may_hedge)
-            match step:
-                case Ask(node=node, also=also):
-                    writes.asked(also=also)
-                    address = places.address(node)
-                    if address is None:
-                        sending.reasons[node] = Unreachable("nobody knows its address", code=ErrorCode.NO_ADDRESS)
-                        asking.failed(node)
-                    else:
-                        self._group.create_task(self._carry_out(task, node, address, bucket, share, sending))
-                case Wait(until_ns=until_ns):
-                    await sending.wait(until_ns)
-                    staged = sending.take(asking)
-                    if staged is not None:
-                        return staged
-                case Pause(until_ns=until_ns):
-                    await self._clock.sleep_until(until_ns)
-                    await places.look_again()
-                    asking.moved(places.in_turn(places.replicas(bucket)))
-                case GiveUp():
-                    raise sending.nobody()
-                case _:
-                    assert_never(step)
-
-    async def _carry_out(
-        self,
-        task: "_Task",
-        node: NodeId,
-        address: str,
-        bucket: BucketNumber,
-        share: tuple[RowId, ...],
-        sending: "_Sending",
-    ) -> None:
-        began_ns = self._clock.now_ns()
-        try:
-            staged = await self._send(
-                task, address, bucket, share, sending.revision, lambda: sending.arrived(node, began_ns, None)
-            )
-        except LeaseholdError as error:
-            sending.arrived(node, began_ns, error)
-        else:
-            sending.arrived(node, began_ns, staged)
-
-    async def _send(
-        self,
-        task: "_Task",
-        address: str,
-        bucket: BucketNumber,
-        share: tuple[RowId, ...],
-        revision: Revision,
-        on_progress: Callable[[], None],
-    ) -> StagedSegment:
-        ticket = WriteTicket(
-            cluster_id=task.facts.cluster_id,
-            transaction=task.transaction,
-            segment=SegmentId(f"{task.transaction}-{self._entropy.hex_128()}"),
-            table=task.facts.table,
-            bucket=bucket,
-            schema_version=task.facts.schema_version,
-            revision=max(task.revision, revision),
-            login=self._client.calls.token,
-        )
-        connection = self._transport.connect(address)
-        try:
-            async with asyncio.timeout(STAGE_CALL_NS / SECOND_NS):
-                staged = await _converse(await connection.session(), ticket, task.columns, share, on_progress)
-        except TimeoutError as error:
-            raise Unreachable(f"{address}: no answer in time", code=ErrorCode.TIMED_OUT) from error
         finally:
-            await connection.close()
-        if (staged.id, staged.bucket, staged.rows) != (ticket.segment, bucket, len(share)) or not staged.holders:
-            raise Refused(f"{address} answered for other rows than it was sent", code=ErrorCode.BAD_ANSWER)
-        return staged
+            sender.stop()
+        return sender.staged
 
 
-class _Sending:
-    """One share on its way: what replicas answered, in the order in which it came."""
-
-    def __init__(self, places: Places, *, share: str, clock: Clock) -> None:
-        self.reasons: dict[NodeId, LeaseholdError] = {}
-        self._places = places
-        self._share = share
-        self._clock = clock
-        self._inbox: deque[tuple[NodeId, int, StagedSegment | LeaseholdError | None]] = deque()
-        self._bell = asyncio.Event()
-
-    @property
-    def revision(self) -> Revision:
-        """The newest that the client has heard of."""
-        return self._places.revision
-
-    def arrived(self, node: NodeId, began_ns: int, what: StagedSegment | LeaseholdError | None) -> None:
-        """An answer, why there is none, or that a replica has taken some of the rows."""
-        self._inbox.append((node, began_ns, what))
-        self._bell.set()
-
-    async def wait(self, until_ns: int) -> None:
-        """Until something has arrived, or until then."""
-        if self._inbox:
-            return
-        self._bell.clear()
-        timer = self._clock.call_at(until_ns, self._bell.set)
-        try:
-            await self._bell.wait()
-        finally:
-            timer.cancel()
-
-    def take(self, asking: Hedging) -> StagedSegment | None:
-        """The first answer, if it has come; the next of what has arrived is looked at. Raises what is final."""
-        if not self._inbox:
-            return None
-        node, began_ns, what = self._inbox.popleft()
-        now_ns = self._clock.now_ns()
-        match what:
-            case None:
-                asking.progressed(node, now_ns)
-            case StagedSegment():
-                for other in asking.heard(node, now_ns):
-                    self._places.failed(other, silent(now_ns - began_ns))
-                self._places.served(node)
-                self._places.known.writes.answered(now_ns - began_ns)
-                return what
-            case LeaseholdError() if what.code not in FINAL:
-                self.reasons[node] = what
-                self._places.failed(node, what)
-                asking.failed(node)
-            case LeaseholdError():
-                raise what
-        return None
-
-    def nobody(self) -> Unreachable:
-        """Why no replica took the rows."""
-        return self._places.nobody(f"no replica takes rows for {self._share}", self.reasons)
-
-
-Attempted = list[StagedSegment] | LeaseholdError
+Attempted = tuple[StagedSegment, ...] | LeaseholdError
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -382,7 +241,7 @@ class _Task(msgspec.Struct, frozen=True):
     facts: TableFacts
     transaction: TransactionId
     revision: Revision
-    shares: list[tuple[BucketNumber, tuple[RowId, ...]]]
+    shares: list[tuple[BucketNumber, tuple[ReplicaBatch, ...]]]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -390,37 +249,16 @@ class _Task(msgspec.Struct, frozen=True):
         return tuple(field.name for field in self.facts.fields)
 
 
-def _by_bucket(rows: Sequence[RowId], buckets: int) -> list[tuple[BucketNumber, tuple[RowId, ...]]]:
-    parted = (
-        (BucketNumber(bucket), tuple(row for row in rows if row % buckets == bucket)) for bucket in range(buckets)
-    )
-    return [(bucket, share) for bucket, share in parted if share]
+def _by_bucket(rows: Sequence[RowId], buckets: int) -> list[tuple[BucketNumber, tuple[ReplicaBatch, ...]]]:
+    parted = ((bucket, tuple(row for row in rows if row % buckets == bucket)) for bucket in range(buckets))
+    return [(BucketNumber(bucket), _batches(share)) for bucket, share in parted if share]
 
 
-async def _converse(
-    duplex: Duplex,
-    ticket: WriteTicket,
-    columns: tuple[str, ...],
-    share: tuple[RowId, ...],
-    on_progress: Callable[[], None],
-) -> StagedSegment:
-    try:
-        await duplex.send(ticket)
-        for start in range(0, len(share), CHUNK_ROWS):
-            await duplex.send(rows_message(share[start : start + CHUNK_ROWS], columns))
-            on_progress()
-        await duplex.send(RowsEnd(rows=len(share)))
-    except Unreachable:
-        pass  # the node may have said why before it ended the stream
-    answer = await duplex.receive()
-    if answer is None:
-        raise Unreachable("the stream ended without an answer")
-    if not isinstance(answer, StagedSegment):
-        raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
-    return answer
+def _batches(rows: tuple[RowId, ...]) -> tuple[ReplicaBatch, ...]:
+    return tuple(ReplicaBatch(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS))
 
 
-async def _first(attempts: Sequence["asyncio.Task[Attempted]"]) -> list[StagedSegment]:
+async def _first(attempts: Sequence["asyncio.Task[Attempted]"]) -> tuple[StagedSegment, ...]:
     """What the first attempt to succeed has staged; raises what the last one failed with."""
     waiting = list(attempts)
     while True:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyarrow.flight import FlightClient
 
-from leasehold.client import append as client_append
 from leasehold.client import replicas
 from leasehold.client.append import stage
 from leasehold.client.cluster import Table
@@ -261,10 +260,10 @@ def test_a_coordinator_that_could_not_be_asked_is_told_too(pair: Cluster) -> Non
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses that clients read from and write to, each time that they do; nodes that forward don't count."""
     addresses: list[str] = []
-    for module, name in ((replicas, "reader_to"), (client_append, "writer_to")):
+    for name in ("reader_to", "writer_to"):
         connect = getattr(flight, name)
         monkeypatch.setattr(
-            module, name, lambda address, connect=connect: addresses.append(address) or connect(address)
+            replicas, name, lambda address, connect=connect: addresses.append(address) or connect(address)
         )
     return addresses
 
@@ -311,7 +310,7 @@ def test_an_append_leaves_a_fenced_replica_at_once_and_does_not_ask_it_for_every
         asked.append(address)
         return flight.writer_to(address)
 
-    monkeypatch.setattr(client_append, "writer_to", writer_to)
+    monkeypatch.setattr(replicas, "writer_to", writer_to)
     pair.node(number).fence()
     batches = [rows(100_000 + start, 100) for start in range(0, 2000, 100)]
     staged = append(pair, *batches, buffer_bytes=3_000, runtime=paced(never, stopped))  # so it rests all the while

@@ -14,6 +14,8 @@ names for peers and replicas.
 | what every request goes through: cluster, revision, guard | `requests` |
 | in which order a scan, an append, its forwarding, a copy proceed | `scans`, `appends`, `forwarding`, `fetches` |
 | which peers are silent | `peers` |
+| in which order a client reads a plan, and sends the rows of a write | `reader`, `row_sender` |
+| where a client's replicas are, and which of them to ask last | `places`, `known` |
 | which replica a client asks, and when it asks another one as well | `hedging` |
 | how a client asks coordinators: calls, logins, deadlines | `coordinator_calls`, `coordinator_client` |
 | what it asks them in several steps | `statement_calls`, `node_removal` |
