@@ -8,10 +8,10 @@ import pytest
 
 from leasehold.limits.metastorage import COMPACTION_SLICE_ROWS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.metastorage.campaign import TIMING
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.metastorage.database import DatabaseLimits
 from leasehold.metastorage.sqlite import SqliteMetaStorage
+from leasehold.testing.campaign import TIMING
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
 from leasehold.wire.clock import BoottimeClock
 from tests.conformance.metastorage_life_suite import LifeSuite

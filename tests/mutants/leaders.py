@@ -37,14 +37,14 @@ MUTANTS = (
                 "standing.record.duration_ns",
             ),
         ),
-        hunters=("tests/unit/core/lease/test_leadership.py", "tests/sim/test_leaders.py"),
+        hunters=("tests/sim/test_leadership.py", "tests/sim/test_leaders.py"),
     ),
     Mutant(
         name="a beat counts from its answer",
         invariant="INV-LEASE-3",
         rule="a reign lasts from when its last successful beat was sent",
         edits=(Edit("Reign.beaten", "sent_ns + standing.record.duration_ns", "now_ns + standing.record.duration_ns"),),
-        hunters=("tests/unit/core/lease/test_leadership.py",),
+        hunters=("tests/sim/test_leadership.py",),
     ),
     Mutant(
         name="LM read before winning",

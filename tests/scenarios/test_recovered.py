@@ -158,7 +158,7 @@ def test_R6_the_process_of_a_lost_incarnation_is_superseded_and_no_number_is_giv
                 node.start(own)
                 await cluster.wait_for(node.guard)
                 await cluster.sql("CREATE DATABASE lost")
-                lost, term = node.published.view.counters, cluster.leading.leader.term
+                lost, term = node.published.view.counters, cluster.leading.leader.grantor.term
                 await cluster.kill_coordinator()
                 await recover(cluster, backup, longest_lease_ns=3 * SECOND_NS)
                 await cluster.start_coordinator(group)
@@ -167,7 +167,7 @@ def test_R6_the_process_of_a_lost_incarnation_is_superseded_and_no_number_is_giv
         counters = decode_record(CountersRecord, cluster.store.get(keys.COUNTERS, None).value)
         assert counters.next_object > lost.next_object
         assert counters.next_procedure > lost.next_procedure
-        assert cluster.leading.leader.term > term
+        assert cluster.leading.leader.grantor.term > term
 
     simulate(scenario)
 

@@ -13,7 +13,7 @@ from leasehold.testing.leases.ground import SETTINGS, Parts
 
 def refused_wrongly(renewal: Renewal, code: str) -> RefuseRenewal:
     """A refusal that ends the process, for no reason."""
-    return RefuseRenewal(node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text="wrongly"))
+    return RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text="wrongly"))
 
 
 class StampsOnReceipt(Holder):

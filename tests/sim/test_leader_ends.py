@@ -10,8 +10,8 @@ from leasehold.core.words.messages import Execute, OpenSession, Receipt, Rows
 from leasehold.core.words.records import Outcome
 from leasehold.errors import LeaseholdError, Refused
 from leasehold.ids import StatementId
-from leasehold.limits.lease import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.testing.campaign import LEADERSHIP_DURATION_NS
 from leasehold.testing.cluster import SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.metastorage import LATE_S, RequestFate
 from tests.sim.data_words import Ground as Tables

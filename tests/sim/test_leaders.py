@@ -10,8 +10,8 @@ from leasehold.core.words.messages import AskStatus, JoinAnswer, Receipt, Recove
 from leasehold.core.words.records import Outcome
 from leasehold.errors import NotLeader
 from leasehold.limits.clients import CALL_TIMEOUT_NS
-from leasehold.limits.lease import LEADERSHIP_DURATION_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.testing.campaign import LEADERSHIP_DURATION_NS
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator
 from leasehold.testing.loop import run_virtual
 from tests.sim import recovery_words as recovery
@@ -61,7 +61,7 @@ async def ask_status(cluster: SimulatedCluster, coordinator: SimulatedCoordinato
 
 def term_of(cluster: SimulatedCluster) -> int:
     leading = cluster.leading
-    return 0 if leading is None or leading.leader is None else leading.leader.term
+    return 0 if leading is None or leading.leader is None else leading.leader.grantor.term
 
 
 def all_serve_under(cluster: SimulatedCluster, term: int) -> bool:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from leasehold.core.lease.drift import lasts_ns, outlast_ns
-from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS, LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
+from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.sql.front import GRAMMAR
+from leasehold.testing.campaign import LEADERSHIP_DURATION_NS, LEADERSHIP_MARGIN_NS
 from leasehold.testing.invariants import INVARIANTS
 from tests.documents import PAGES, ROOT, rows, section
 
@@ -95,7 +96,9 @@ def test_the_layers_and_the_folders_of_the_core_are_told() -> None:
 
 
 def test_the_states_are_those_of_the_code() -> None:
-    parts = re.split(r"^`(core/[\w/]+\.py)`$", section("docs/protocols.md", "States"), flags=re.MULTILINE)[1:]
+    parts = re.split(r"^`((?:core|testing)/[\w/]+\.py)`$", section("docs/protocols.md", "States"), flags=re.MULTILINE)[
+        1:
+    ]
     told = dict(zip(parts[::2], map(rows, parts[1::2]), strict=True))
     for name, table in told.items():
         head = ast.get_docstring(ast.parse((ROOT / "src/leasehold" / name).read_text()))

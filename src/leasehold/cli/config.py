@@ -28,22 +28,21 @@ PORT_MAX: Final = 65_535
 
 
 class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One key of the file. It has a flag and a variable too, by other names where a list is given one by one."""
+    """One key of the file. It has a flag and a variable too, by other names where a list is given one by one.
+
+    docs/configuration.md says what each is for, and what counts where it is not given.
+    """
 
     name: str
     kind: Literal["path", "name", "address", "addresses"]
     flag: str
     variable: str
-    default: str
-    meaning: str
 
 
 def _key(
     name: str,
     kind: Literal["path", "name", "address", "addresses"],
-    meaning: str,
     *,
-    default: str = "none",
     flag: str = "",
     variable: str = "",
 ) -> ConfigKey:
@@ -52,39 +51,25 @@ def _key(
         kind=kind,
         flag=flag or f"--{name.replace('_', '-')}",
         variable=variable or f"LEASEHOLD_{name.upper()}",
-        default=default,
-        meaning=meaning,
     )
 
 
 _COMMON: Final = (
-    _key("listen", "address", "`host:port` to serve on; port 0 takes a free one", default=f"`{ANY_PORT}`"),
-    _key(
-        "advertise",
-        "address",
-        "`host:port` that others are told; port 0 in it stands for the one it listens on",
-        default="the one it listens on",
-    ),
-    _key("seeds", "addresses", "gossip addresses of members to ask first", flag="--seed"),
-    _key(
-        "cluster_key",
-        "path",
-        "the file with the cluster's secret: nodes prove it when they join, and it seals the gossip",
-    ),
-    _key("gossip", "address", "`host:port` of its gossip, over UDP", default=f"`{ANY_PORT}` with a `cluster_key`"),
+    _key("listen", "address"),
+    _key("advertise", "address"),
+    _key("seeds", "addresses", flag="--seed"),
+    _key("cluster_key", "path"),
+    _key("gossip", "address"),
 )
 NODE_KEYS: Final = (
-    _key("dir", "path", "where its vault, segments and serve log are", variable="LEASEHOLD_NODE_DIR"),
-    _key("name", "name", "what it is called in the cluster", default="the directory's name"),
-    _key("coordinators", "addresses", "`host:port` of coordinators; those it knows come after", flag="--coordinator"),
+    _key("dir", "path", variable="LEASEHOLD_NODE_DIR"),
+    _key("name", "name"),
+    _key("coordinators", "addresses", flag="--coordinator"),
     *_COMMON,
 )
+COORDINATOR_KEYS: Final = (_key("dir", "path", variable="LEASEHOLD_COORDINATOR_DIR"), *_COMMON)
 _EVERYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 never listened on
 """All addresses of a machine, for who listens there; for others they are addresses of their own machine."""
-COORDINATOR_KEYS: Final = (
-    _key("dir", "path", "where the meta storage is", variable="LEASEHOLD_COORDINATOR_DIR"),
-    *_COMMON,
-)
 
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):

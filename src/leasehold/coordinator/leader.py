@@ -69,7 +69,7 @@ from leasehold.core.words.messages import (
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, Refused
-from leasehold.ids import ClusterId, NodeId, Term
+from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
 from leasehold.wire.peer import PEER
@@ -185,11 +185,6 @@ class Leader:
         self._group.create_task(scrub(self._writer.catalog, self._clock, self._threads))
         self._procedures.resume()
         self._membership.warn()
-
-    @property
-    def term(self) -> Term:
-        """The term it leads."""
-        return self._term
 
     @property
     def grantor(self) -> Grantor:

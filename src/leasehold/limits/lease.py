@@ -1,4 +1,4 @@
-"""Bounds of leases and of the leadership (docs/protocols.md, "Lease")."""
+"""Bounds of leases and of leaders (docs/protocols.md, "Lease")."""
 
 from typing import Final
 
@@ -17,10 +17,6 @@ LEASE_MARGIN_MIN_NS: Final = 100 * MILLISECOND_NS
 LEASE_MARGIN_MAX_NS: Final = 10 * SECOND_NS
 RENEWALS_OUTSTANDING_MAX: Final = 64
 """A grant for a renewal older than the last so many is ignored."""
-LEADERSHIP_DURATION_NS: Final = 3 * SECOND_NS
-LEADERSHIP_BEAT_NS: Final = 500 * MILLISECOND_NS
-LEADERSHIP_MARGIN_NS: Final = 500 * MILLISECOND_NS
-"""Added to a challenger's wait, for timers that fire late."""
 LEADER_POLL_NS: Final = 500 * MILLISECOND_NS
 """How often a coordinator that stands by looks at the leader record."""
 LEADER_RETRY_NS: Final = 200 * MILLISECOND_NS

@@ -25,7 +25,6 @@ from leasehold.limits import (
 assert lease.LEASE_DURATION_MIN_NS < lease.LEASE_DURATION_NS < lease.LEASE_DURATION_MAX_NS
 assert lease.RENEWAL_INTERVAL_NS * 3 < lease.LEASE_DURATION_MIN_NS, "a lease must outlast two lost renewals"
 assert lease.LEASE_MARGIN_MIN_NS < lease.LEASE_MARGIN_NS < lease.LEASE_MARGIN_MAX_NS
-assert lease.LEADERSHIP_BEAT_NS * 3 < lease.LEADERSHIP_DURATION_NS, "a leadership must outlast two lost beats"
 
 assert (
     10 * statements.COLUMNS_MAX + statements.PROPERTIES_MAX * statements.PROPERTY_CHARACTERS_MAX

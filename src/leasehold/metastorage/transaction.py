@@ -45,7 +45,6 @@ class Delete(msgspec.Struct, frozen=True):
     """A key that was there and goes."""
 
     key: bytes
-    revision: Revision
 
 
 Write: TypeAlias = Put | Delete
@@ -110,7 +109,7 @@ def evaluate(
         if change.value is not None:
             writes.append(Put(_next_version(standing, change.key, change.value, revision)))
         elif standing is not None:
-            writes.append(Delete(change.key, revision))
+            writes.append(Delete(change.key))
     return succeeded, tuple(writes)
 
 

@@ -71,7 +71,7 @@ class SimulatedCluster(Site):
     def leading(self) -> SimulatedCoordinator | None:
         """The coordinator that leads the newest term, among those that believe they lead."""
         leaders = [one for one in self.coordinators if one.leader is not None]
-        return max(leaders, key=lambda one: one.leader.term if one.leader else 0, default=None)
+        return max(leaders, key=lambda one: one.leader.grantor.term if one.leader else 0, default=None)
 
     # ------------------------------------------------------------ processes
 

@@ -12,14 +12,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import Enum, auto
 from typing import Final, TypeAlias, TypeVar
 
-from leasehold.core.lease.leadership import LeadershipTiming
 from leasehold.core.words import keys
 from leasehold.core.words.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import RANGE_PAGE_MAX, REPLAY_REVISIONS_MAX
-from leasehold.metastorage.campaign import TIMING, Time, campaign
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
 from leasehold.metastorage.leadership import Election, ExclusiveLeadership, Succession
 from leasehold.metastorage.transaction import (
@@ -35,6 +33,8 @@ from leasehold.metastorage.transaction import (
     readable,
 )
 from leasehold.metastorage.watch import Fanout, HistoryPart
+from leasehold.testing.campaign import TIMING, Time, campaign
+from leasehold.testing.leadership import LeadershipTiming
 
 T = TypeVar("T")
 

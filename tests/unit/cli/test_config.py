@@ -234,11 +234,8 @@ def test_every_key_has_its_flag_and_its_variable(role: str, words: list[str]) ->
 
 def test_every_key_is_told_in_the_document() -> None:
     lines = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
-    told = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in lines]
-    expected = [
-        (f"`{key.name}`", who, f"`{key.flag}`", f"`{key.variable}`", key.default, key.meaning)
-        for key, who in documented()
-    ]
+    told = [tuple(cell.strip() for cell in line.strip("| ").split(" | "))[:4] for line in lines]
+    expected = [(f"`{key.name}`", who, f"`{key.flag}`", f"`{key.variable}`") for key, who in documented()]
     assert told == expected
 
 

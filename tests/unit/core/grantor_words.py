@@ -64,7 +64,7 @@ def granted(sequence, *, node=1, request=1, duration_ns=3_000, floor=7):
 
 
 def refused(code, text, *, node=1, request=1):
-    return RefuseRenewal(node=node, refused=RenewalRefused(request=request, code=code, text=text))
+    return RefuseRenewal(refused=RenewalRefused(request=request, code=code, text=text))
 
 
 def held(bound_ns=SEED_BOUND, *, applied=None, closed=None, incarnation=3, session_hash=b"s3", required=0):

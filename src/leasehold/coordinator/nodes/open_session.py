@@ -13,7 +13,7 @@ from leasehold.core.words.messages import (
     Renewal,
 )
 from leasehold.errors import LeaseholdError
-from leasehold.ids import Incarnation, Session
+from leasehold.ids import Incarnation
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 class OpenedSession(msgspec.Struct):
     """What the leader keeps of the stream of one node process while it is open."""
 
-    session: Session
     incarnation: Incarnation
     heard_ns: int
     outbox: Outbox

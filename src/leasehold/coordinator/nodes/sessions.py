@@ -125,7 +125,6 @@ class Sessions:
         opening = await self._opening(duplex)
         check_speaker(opening, self._catalog())
         one = OpenedSession(
-            session=opening.session,
             incarnation=opening.incarnation,
             heard_ns=self._clock.now_ns(),
             outbox=Outbox(),

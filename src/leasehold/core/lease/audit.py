@@ -39,11 +39,10 @@ class StaleBecause(StrEnum):
 
 
 class StaleServe(msgspec.Struct, frozen=True, kw_only=True):
-    """A serve that broke the rule; `revision` is the floor that its view missed, if that was it."""
+    """A serve that broke the rule."""
 
     serve: ServeRecord
     because: StaleBecause
-    revision: Revision | None = None
 
 
 class StaleServeRule:
@@ -63,5 +62,5 @@ class StaleServeRule:
             return StaleServe(serve=serve, because=StaleBecause.AFTER_DEADLINE)
         earlier = bisect_left(self._raised_at, (serve.term, serve.sequence))
         if earlier and serve.view < self._floors[earlier - 1]:
-            return StaleServe(serve=serve, because=StaleBecause.OLD_VIEW, revision=self._floors[earlier - 1])
+            return StaleServe(serve=serve, because=StaleBecause.OLD_VIEW)
         return None

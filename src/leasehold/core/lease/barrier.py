@@ -44,7 +44,6 @@ class KeepWaiting(msgspec.Struct, frozen=True, kw_only=True):
 class Fail(msgspec.Struct, frozen=True, kw_only=True):
     """The statement's own timeout came first."""
 
-    receipt: BarrierReceipt
     pending: tuple[NodeId, ...]
 
 
@@ -96,7 +95,7 @@ class Barrier:
         if not self._pending:
             return Proceed(receipt=self._receipt())
         if self._give_up_ns is not None and now_ns >= self._give_up_ns:
-            return Fail(receipt=self._receipt(), pending=tuple(sorted(self._pending)))
+            return Fail(pending=tuple(sorted(self._pending)))
         return None
 
     def waits(self) -> KeepWaiting:

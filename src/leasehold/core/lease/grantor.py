@@ -205,9 +205,7 @@ class Grantor:
         refusal = self._refusal(renewal, held, now_ns)
         if refusal is not None or held is None:
             code, text = refusal or (ErrorCode.NOT_JOINED, "this node has not joined")
-            return RefuseRenewal(
-                node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text=text)
-            )
+            return RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text=text))
         for barrier in self._barriers.values():
             barrier.reported(renewal.node, renewal.incarnation, renewal.applied, now_ns)
         applied = renewal.applied if held.applied is None else max(held.applied, renewal.applied)
@@ -215,9 +213,7 @@ class Grantor:
         if refusal is not None:
             self._held[renewal.node] = msgspec.structs.replace(held, applied=applied)
             code, text = refusal
-            return RefuseRenewal(
-                node=renewal.node, refused=RenewalRefused(request=renewal.request, code=code, text=text)
-            )
+            return RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text=text))
         duration_ns = self._settings.lease_duration_ns
         bound_ns = now_ns + grant_bound_ns(self._settings, duration_ns)
         self._held[renewal.node] = msgspec.structs.replace(held, applied=applied, bound_ns=max(held.bound_ns, bound_ns))
@@ -265,7 +261,7 @@ class Grantor:
             self._held[surrender.node] = msgspec.structs.replace(held, closed=SettledHow.SURRENDERED)
             for barrier in self._barriers.values():
                 barrier.closed(surrender.node, surrender.incarnation, SettledHow.SURRENDERED, now_ns)
-        return (AcceptSurrender(node=surrender.node),)
+        return (AcceptSurrender(),)
 
     def _close(self, node: NodeId, incarnation: Incarnation, now_ns: int) -> None:
         held = self._held[node]

@@ -116,14 +116,11 @@ class SendGrant(msgspec.Struct, frozen=True, kw_only=True):
 class RefuseRenewal(msgspec.Struct, frozen=True, kw_only=True):
     """Answer a renewal with the reason why there is no grant."""
 
-    node: NodeId
     refused: RenewalRefused
 
 
 class AcceptSurrender(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the node that its incarnation is closed."""
-
-    node: NodeId
 
 
 class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):

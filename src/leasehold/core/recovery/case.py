@@ -31,16 +31,13 @@ class FromVault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """Case b: the watch brings what is missing, up to `through` and beyond."""
-
-    through: Revision
+    """Case b: the watch brings what is missing."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Case c: take a snapshot. `verify`: nothing on the disk is to be believed before its checksum was read."""
+    """Case c: take a snapshot."""
 
     why: str
-    verify: bool
 
 
 class Ahead(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,14 +55,14 @@ def decide(
     if latest < applied:
         return Ahead()
     if not history_known and applied > 0:
-        return Snapshot(why=f"the history at revision {applied} is not kept any more", verify=True)
+        return Snapshot(why=f"the history at revision {applied} is not kept any more")
     if latest == applied:
         return FromVault()
     if minimum > applied + 1:
-        return Snapshot(why=f"revision {applied + 1} is compacted, the oldest kept is {minimum}", verify=False)
+        return Snapshot(why=f"revision {applied + 1} is compacted, the oldest kept is {minimum}")
     if not leapt and latest - applied > live_keys:
-        return Snapshot(why=f"{latest - applied} revisions are more than {live_keys} keys", verify=False)
-    return Replay(through=latest)
+        return Snapshot(why=f"{latest - applied} revisions are more than {live_keys} keys")
+    return Replay()
 
 
 def letter(case: Case) -> str:

@@ -95,11 +95,6 @@ class Swim:
     # ------------------------------------------------------------ what is known
 
     @property
-    def me(self) -> MemberClaim:
-        """What this member says of itself now."""
-        return self._mine
-
-    @property
     def health(self) -> int:
         """0 is well; the worse, the longer it waits for others."""
         return self._probing.health

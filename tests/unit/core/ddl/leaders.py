@@ -225,7 +225,7 @@ class Leader:
         proved = BarrierReceipt(revision=effect.revision, term=Term(self.world.term), sequence=0, settled=())
         if effect.give_up_ns is not None and self.world.is_silent:
             self.world.now_ns = max(self.world.now_ns, effect.give_up_ns)
-            return BarrierEnded(verdict=Fail(receipt=proved, pending=(2,)))
+            return BarrierEnded(verdict=Fail(pending=(2,)))
         return BarrierEnded(verdict=Proceed(receipt=proved))
 
     def cancel(self):

@@ -51,7 +51,7 @@ def proceeded(revision, *nodes):
 
 
 def timed_out(revision, *pending):
-    return Fail(receipt=barrier(revision), pending=pending)
+    return Fail(pending=pending)
 
 
 class Life:

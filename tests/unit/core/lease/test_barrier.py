@@ -93,7 +93,7 @@ def test_the_statements_own_timeout_comes_first():
     assert one.next_deadline_ns() == 2_000
     assert one.judge(2_999) == KeepWaiting(pending=(2,), until_ns=5_000)
     assert one.next_deadline_ns() == 3_000
-    assert one.judge(3_000) == Fail(receipt=receipt((1, SettledHow.FENCED, 1_000)), pending=(2,))
+    assert one.judge(3_000) == Fail(pending=(2,))
 
 
 def test_all_settled_at_the_timeout_proceeds():

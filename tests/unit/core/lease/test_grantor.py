@@ -159,12 +159,12 @@ def test_older_grants_count_until_the_last_of_them_has_ended():
 def test_a_surrender_closes():
     leader = grantor()
     leader.step(renewal(), 2_000)
-    assert leader.step(surrender(), 2_100) == (AcceptSurrender(node=1),)
+    assert leader.step(surrender(), 2_100) == (AcceptSurrender(),)
     assert leader.held(1) == held(5_500, applied=7, closed=SettledHow.SURRENDERED)
     answer = refused("SUPERSEDED", "incarnation 3 is closed (surrendered)", request=2)
     assert leader.step(renewal(request=2), 2_200) == (answer,)
     # Doubled: accepted again, nothing changes.
-    assert leader.step(surrender(), 2_300) == (AcceptSurrender(node=1),)
+    assert leader.step(surrender(), 2_300) == (AcceptSurrender(),)
     assert leader.held(1) == held(5_500, applied=7, closed=SettledHow.SURRENDERED)
 
 

@@ -13,7 +13,7 @@ from leasehold.core.lease.grantor import (
     RemovalCommitted,
     ReportVerdict,
 )
-from leasehold.core.words.records import BarrierReceipt, SettledHow
+from leasehold.core.words.records import SettledHow
 from leasehold.core.words.time_passed import TimePassed
 from tests.unit.core.grantor_words import (
     SEED_BOUND,
@@ -95,7 +95,7 @@ def test_a_surrender_settles():
     leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     verdict = proceeded(1, 8, (1, SettledHow.SURRENDERED, 100))
-    assert leader.step(surrender(), 2_100) == (AcceptSurrender(node=1), verdict)
+    assert leader.step(surrender(), 2_100) == (AcceptSurrender(), verdict)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,7 @@ def test_giving_up_leaves_the_floor():
     leader = grantor(registered={1: member(3, b"s3")})
     leader.step(BarrierRequested(number=1, revision=8, give_up_ns=3_000), 2_000)
     assert leader.next_deadline_ns() == 3_000
-    receipt = BarrierReceipt(revision=8, term=4, sequence=0, settled=())
-    failed = ReportVerdict(number=1, verdict=Fail(receipt=receipt, pending=(1,)))
+    failed = ReportVerdict(number=1, verdict=Fail(pending=(1,)))
     assert leader.step(TimePassed(), 3_000) == (failed,)
     assert leader.floor == 8
     assert leader.step(TimePassed(), 10_000) == ()
@@ -197,7 +196,7 @@ def test_an_ended_leadership_lets_no_barrier_proceed_and_asks_for_no_timer(event
     leader = grantor(registered={1: member(3, b"s3")}, leads_until_ns=4_000)
     leader.step(BarrierRequested(number=1, revision=8), 2_000)
     effects = leader.step(event, SEED_BOUND)
-    assert effects == ((AcceptSurrender(node=1),) if event == surrender() else ())
+    assert effects == ((AcceptSurrender(),) if event == surrender() else ())
     assert leader.next_deadline_ns() is None
     assert isinstance(leader.verdict(1, SEED_BOUND + 1), KeepWaiting)
     assert leader.step(TimePassed(), 10**9) == ()

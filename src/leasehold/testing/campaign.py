@@ -1,4 +1,4 @@
-"""Campaigns over a store that several processes share: drives `core/lease/leadership.py` with transactions and a clock.
+"""Campaigns over a store that several processes share: drives `testing/leadership.py` with transactions and a clock.
 
 A leadership is beaten by `hold`, in a task of whoever leads; it ends by raising, and with it all that runs beside it.
 """
@@ -6,25 +6,26 @@ A leadership is beaten by `hold`, in a task of whoever leads; it ends by raising
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 import msgspec
 
-from leasehold.core.lease.leadership import Challenger, LeadershipTiming, Reign, Standing, first_record, resigned
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record, encode
 from leasehold.core.words.operations import Change, Compare, KeyValue, Missing, ModifiedAt, Txn, TxnResult
 from leasehold.core.words.records import ClusterRecord, LeaderRecord
 from leasehold.errors import Indefinite, LeaseholdError
 from leasehold.ids import Generation, Term
-from leasehold.limits.lease import (
-    DRIFT_PPM,
-    LEADER_POLL_NS,
-    LEADERSHIP_BEAT_NS,
-    LEADERSHIP_DURATION_NS,
-    LEADERSHIP_MARGIN_NS,
-)
+from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.contract import LeadershipLost
+from leasehold.testing.leadership import Challenger, LeadershipTiming, Reign, Standing, first_record, resigned
+
+LEADERSHIP_DURATION_NS: Final = 3 * SECOND_NS
+LEADERSHIP_BEAT_NS: Final = 500 * MILLISECOND_NS
+LEADERSHIP_MARGIN_NS: Final = 500 * MILLISECOND_NS
+"""Added to a challenger's wait, for timers that fire late."""
+assert LEADERSHIP_BEAT_NS * 3 < LEADERSHIP_DURATION_NS, "a leadership must outlast two lost beats"
 
 TIMING = LeadershipTiming(
     duration_ns=LEADERSHIP_DURATION_NS,

@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
-from leasehold.core.lease.leadership import (
+from leasehold.core.words.records import LeaderRecord
+from leasehold.ids import Generation, Revision, Term
+from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.testing.leadership import (
     Challenger,
     LeadershipTiming,
     Reign,
@@ -11,9 +14,6 @@ from leasehold.core.lease.leadership import (
     first_record,
     resigned,
 )
-from leasehold.core.words.records import LeaderRecord
-from leasehold.ids import Generation, Revision, Term
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 TIMING = LeadershipTiming(
     duration_ns=3 * SECOND_NS, beat_every_ns=SECOND_NS // 2, margin_ns=SECOND_NS // 2, drift_ppm=10_000
