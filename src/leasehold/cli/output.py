@@ -18,6 +18,8 @@ RULED_ROWS_MAX = 1_000
 """Drawing rules takes about a millisecond for each row."""
 LINE_WIDTH_MAX = 1_000
 """Of a table with rules that no terminal shows."""
+_DUMB: Final = frozenset({"dumb", "unknown"})
+"""Terminals on which nothing can be written over, as rich has them."""
 EXIT_NOT_READ = 141
 """As the shell counts a program that ends because nobody reads its output any more (`| head`)."""
 _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
@@ -152,7 +154,7 @@ class Line:
     manager that ends the line."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._terminal = sys.stderr.isatty() and os.environ.get("TERM") not in _DUMB
         self._said: object = None
         self._open = False
 
@@ -166,9 +168,7 @@ class Line:
         """Shows it; elsewhere than on a terminal only if `change`, by default the line, is not what it was."""
         said = line if change is None else change
         if self._terminal:
-            with contextlib.suppress(OSError):
-                sys.stderr.write("\r\x1b[K" + line)
-                sys.stderr.flush()
+            _redraw(line)
             self._open = True
         elif said != self._said:
             note(line)
@@ -177,10 +177,21 @@ class Line:
     def done(self) -> None:
         """Ends the line."""
         if self._open:
-            with contextlib.suppress(OSError):
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+            _redraw("")
             self._open = False
+
+
+def _redraw(line: str) -> None:
+    """Replaces the line at the cursor of the terminal on stderr, cut to its width."""
+    from rich.console import Console
+    from rich.control import Control
+    from rich.segment import ControlType
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    with contextlib.suppress(OSError):
+        console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 0)))
+        console.print(Text(line), end="", no_wrap=True, overflow="ellipsis")
 
 
 class Retrying(Line):

@@ -121,9 +121,22 @@ def test_progress_is_a_line_for_each_change_where_nobody_watches(capsys: pytest.
 def test_progress_is_one_line_on_a_terminal_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "8")
     line = Line()
     line.show("a: 1")
-    line.show("a: 2")
+    line.show("a: wider than that")
     line.done()
     line.done()
-    assert terminal.getvalue() == "\r\x1b[Ka: 1\r\x1b[Ka: 2\r\x1b[K"
+    assert terminal.getvalue() == "\r\x1b[0Ka: 1\r\x1b[0Ka: wide…\r\x1b[0K"
+
+
+def test_a_terminal_that_can_write_nothing_over_gets_a_line_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    line = Line()
+    for text in ("a: 1", "a: 1", "a: 2"):
+        line.show(text)
+    line.done()
+    assert terminal.getvalue() == "a: 1\na: 2\n"
