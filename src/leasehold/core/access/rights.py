@@ -25,6 +25,8 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 No answer is remembered: each request, each batch and each append is decided on the catalog of its moment.
 """
 
+from typing import assert_never
+
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.records import (
@@ -47,30 +49,25 @@ from leasehold.core.words.statements import (
     AlterProperties,
     Comment,
     CreateDatabase,
-    CreateRole,
     CreateTable,
-    CreateUser,
     CreateView,
     Definition,
     DeleteRows,
     DropColumn,
     DropDatabase,
-    DropPrincipal,
     DropTable,
     DropView,
-    GrantRights,
-    GrantRole,
     MoveColumn,
+    OfPrincipals,
+    On,
+    OnCluster,
     OnDatabase,
     OnTable,
     OnView,
     Question,
     RenameColumn,
-    RenamePrincipal,
     RenameTable,
     RenameView,
-    Revoke,
-    RevokeRole,
     SetDefault,
     SetPassword,
     ShowHistory,
@@ -88,6 +85,21 @@ LOG_IN = "connect with user=.. and password=.., on the command line `--user` wit
 
 Path = tuple[ObjectId, ...]
 """An object and what it lies in: a right on any of them holds for it."""
+
+
+def object_of(on: On, catalog: Catalog) -> ObjectId:
+    """What a right is on, among the grants; raises `NotFound`."""
+    match on:
+        case OnCluster():
+            return CLUSTER
+        case OnDatabase(name=name):
+            return catalog.database(name).id
+        case OnTable(table=table):
+            return catalog.table(table).id
+        case OnView(view=view):
+            return catalog.view(view).id
+        case _:
+            assert_never(on)
 
 
 # ---------------------------------------------------------------- who asks
@@ -261,19 +273,7 @@ def _needs(statement: Definition, catalog: Catalog) -> Needs:
             return _needs_of_cluster(statement)
 
 
-def _needs_of_cluster(
-    _statement: AlterCluster
-    | Comment
-    | CreateUser
-    | SetPassword
-    | CreateRole
-    | RenamePrincipal
-    | DropPrincipal
-    | GrantRights
-    | Revoke
-    | GrantRole
-    | RevokeRole,
-) -> Needs:
+def _needs_of_cluster(_statement: AlterCluster | Comment | OfPrincipals) -> Needs:
     return [(Right.ALTER, (CLUSTER,))]
 
 

@@ -22,17 +22,3 @@ from leasehold.core.ddl.procedure import (
     record_of,
     roll_back,
 )
-
-__all__ = [
-    "Begun",
-    "Request",
-    "begin",
-    "close",
-    "ended",
-    "finish",
-    "leader_changes",
-    "leave_pending",
-    "procedure_to_cancel",
-    "record_of",
-    "roll_back",
-]

@@ -33,6 +33,7 @@ from leasehold.core.words.statements import (
     GrantRights,
     GrantRole,
     MoveColumn,
+    OfPrincipals,
     On,
     OnCluster,
     OnDatabase,
@@ -111,17 +112,7 @@ def claims(statement: Definition) -> dict[str, Claim]:  # noqa: PLR0911 - one fo
             return _of_principals(statement)
 
 
-def _of_principals(
-    statement: CreateUser
-    | SetPassword
-    | CreateRole
-    | RenamePrincipal
-    | DropPrincipal
-    | GrantRights
-    | Revoke
-    | GrantRole
-    | RevokeRole,
-) -> dict[str, Claim]:
+def _of_principals(statement: OfPrincipals) -> dict[str, Claim]:
     match statement:
         case CreateUser(name=name) | SetPassword(name=name) | CreateRole(name=name) | DropPrincipal(name=name):
             return {principal_name(name): Claim.EXCLUSIVE}

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from leasehold.core.access.rights import object_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import GrantRecord, PrincipalKind, PrincipalRecord, UseState
-from leasehold.core.words.statements import On, OnCluster, OnDatabase, OnTable, OnView, ShowGrants, ShowPrincipals
+from leasehold.core.words.statements import ShowGrants, ShowPrincipals
 from leasehold.errors import NotFound
 from leasehold.ids import ObjectId, PrincipalId
 
@@ -36,7 +37,7 @@ def principals(question: ShowPrincipals, catalog: Catalog, failed_logins: Callab
 def grants(question: ShowGrants, catalog: Catalog) -> Rows:
     """SHOW GRANTS: the rights of each user and role; of one user, those of its roles too."""
     who = None if question.principal is None else _with_roles(question.principal, catalog)
-    objects = catalog.grants if question.on is None else (_object(question.on, catalog),)
+    objects = catalog.grants if question.on is None else (object_of(question.on, catalog),)
     names = {one.id: one for one in _principals(catalog)}
     rows: list[Row] = []
     for object_id in objects:
@@ -66,18 +67,6 @@ def _with_roles(name: str, catalog: Catalog) -> set[PrincipalId]:
 
 def _held(grant: GrantRecord) -> str:
     return ", ".join(one.value for one in grant.rights if one not in grant.leaving)
-
-
-def _object(on: On, catalog: Catalog) -> ObjectId:
-    match on:
-        case OnCluster():
-            return ObjectId(0)
-        case OnDatabase(name=name):
-            return catalog.database(name).id
-        case OnTable(table=name):
-            return catalog.table(name).id
-        case OnView(view=name):
-            return catalog.view(name).id
 
 
 def _object_named(object_id: ObjectId, catalog: Catalog) -> tuple[str, str]:

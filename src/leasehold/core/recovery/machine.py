@@ -49,7 +49,8 @@ from leasehold.core.recovery.events import (
     StreamBroken,
     TakeSnapshot,
 )
-from leasehold.core.recovery.progress import Progress, Tally
+from leasehold.core.recovery.progress import Tally
+from leasehold.core.words.messages import NodeRecovery
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.ids import RequestNumber, Revision
 from leasehold.limits.recovery import RECOVERY_ASK_AGAIN_NS
@@ -100,7 +101,7 @@ class Recovery:
         """Taken of the newest snapshot."""
         return self._tally.keys
 
-    def progress(self, now_ns: int) -> Progress:
+    def progress(self, now_ns: int) -> NodeRecovery:
         """How far it is."""
         return self._tally.progress(
             self._durable,

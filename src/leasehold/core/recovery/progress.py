@@ -1,29 +1,11 @@
 """What is counted of a recovery, for people: how far it is, and a guess of how long the rest takes."""
 
-from typing import TypeAlias
-
 import msgspec
 
 from leasehold.core.words.messages import NodeRecovery
 from leasehold.ids import Revision
 from leasehold.limits.recovery import FETCH_STALLED_NS, RECOVERY_LEFT_MAX_NS
 from leasehold.limits.units import SECOND_NS
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a recovery is; as `RecoveryProgress` has it."""
-
-    case: str
-    why: str
-    applied: Revision
-    target: Revision
-    keys: int
-    keys_total: int
-    segments_kept: int
-    segments_fetched: int
-    segments_missing: int
-    segments_evicted: int
-    left_ns: int | None
 
 
 class _Pace(msgspec.Struct, frozen=True):
@@ -110,7 +92,9 @@ class Tally:
     def _begin_fetching(self, now_ns: int) -> None:
         self._fetch_pace, self._fetched_ns = _Pace(now_ns, self._fetched), now_ns
 
-    def progress(self, applied: Revision, target: Revision, now_ns: int, *, leaping: bool, replaying: bool) -> Progress:
+    def progress(
+        self, applied: Revision, target: Revision, now_ns: int, *, leaping: bool, replaying: bool
+    ) -> NodeRecovery:
         """How far it is; `leaping` and `replaying` say what is under way."""
         if leaping:
             left_ns = self._pace.left_ns(self._taken, max(self._total, self._taken + 1), now_ns)
@@ -120,7 +104,7 @@ class Tally:
             left_ns = None
         else:
             left_ns = self._fetch_pace.left_ns(self._fetched, self._fetched + self._missing, now_ns)
-        return Progress(
+        return NodeRecovery(
             case=self._case,
             why=self._why,
             applied=applied,
@@ -135,11 +119,7 @@ class Tally:
         )
 
 
-ToldProgress: TypeAlias = Progress | NodeRecovery
-"""The same, as a node counts it and as its leader has heard it."""
-
-
-def in_words(told: ToldProgress) -> str:
+def in_words(told: NodeRecovery) -> str:
     """All of it, as `case b: revisions 3 to 9 are kept; revision 5 of 9; 7 segments kept; about 3 s left`."""
     if not told.case:  # nothing has begun
         return f"{told.why}; {left_in_words(told)}"
@@ -153,7 +133,7 @@ def in_words(told: ToldProgress) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def segments_in_words(told: ToldProgress) -> str:
+def segments_in_words(told: NodeRecovery) -> str:
     """As `24 segments kept, 480 fetched, 3 to fetch, 12 evicted`; empty where there is none."""
     counts = (
         (told.segments_kept, "kept"),
@@ -169,6 +149,6 @@ def segments_in_words(told: ToldProgress) -> str:
     return ", ".join((first, *(f"{count:,} {what}" for count, what in parts[1:])))
 
 
-def left_in_words(told: ToldProgress) -> str:
+def left_in_words(told: NodeRecovery) -> str:
     """As `about 3 s left`, in whole seconds rounded up; empty where nothing is left, or there is no guess."""
     return f"about {-(-told.left_ns // SECOND_NS)} s left" if told.left_ns else ""

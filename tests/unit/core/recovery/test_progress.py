@@ -1,11 +1,12 @@
 """What is counted of a recovery: the guess of what is left, and its words."""
 
-from leasehold.core.recovery.progress import Progress, Tally, in_words
+from leasehold.core.recovery.progress import Tally, in_words
+from leasehold.core.words.messages import NodeRecovery
 from leasehold.limits.recovery import FETCH_STALLED_NS
 from leasehold.limits.units import SECOND_NS
 
 
-def fetching(tally: Tally, now_ns: int) -> Progress:
+def fetching(tally: Tally, now_ns: int) -> NodeRecovery:
     return tally.progress(9, 9, now_ns, leaping=False, replaying=False)
 
 

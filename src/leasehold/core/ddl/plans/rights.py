@@ -1,11 +1,10 @@
 """Rights, and who has which role."""
 
 from collections.abc import Iterable
-from typing import assert_never
 
 import msgspec
 
-from leasehold.core.access.rights import CLUSTER, keeps_administrator
+from leasehold.core.access.rights import keeps_administrator, object_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, put
 from leasehold.core.words import keys
@@ -21,11 +20,6 @@ from leasehold.core.words.records import (
 from leasehold.core.words.statements import (
     GrantRights,
     GrantRole,
-    On,
-    OnCluster,
-    OnDatabase,
-    OnTable,
-    OnView,
     Revoke,
     RevokeRole,
 )
@@ -146,21 +140,6 @@ def principal_named(name: str, kind: PrincipalKind | None, catalog: Catalog) -> 
         text = f"{found.name} is a {found.kind.value}, not a {kind.value}"
         raise NotFound(text, hint=f"SHOW {kind.name}S lists them")
     return found
-
-
-def object_of(on: On, catalog: Catalog) -> ObjectId:
-    """What a right is on, among the grants; raises `NotFound`."""
-    match on:
-        case OnCluster():
-            return CLUSTER
-        case OnDatabase(name=name):
-            return catalog.database(name).id
-        case OnTable(table=table):
-            return catalog.table(table).id
-        case OnView(view=view):
-            return catalog.view(view).id
-        case _:
-            assert_never(on)
 
 
 def _granted(target: ObjectId, principal: PrincipalId, catalog: Catalog) -> GrantRecord:

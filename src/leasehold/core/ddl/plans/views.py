@@ -53,11 +53,9 @@ def create_view(statement: CreateView, catalog: Catalog, context: Context) -> Pl
 
 def rename_view(statement: RenameView, catalog: Catalog, _context: Context) -> Plan | None:
     """Additive. Refused where another view reads it: its text names it."""
-    standing = catalog.find_view(statement.view)
+    standing = _standing(statement, catalog)
     if standing is None:
-        if statement.if_exists and catalog.find_table(statement.view) is None:
-            return None
-        standing = catalog.view(statement.view)
+        return None
     if fold(statement.to.database) != fold(statement.view.database):
         raise Refused(
             f"{statement.view} can't be moved to database {statement.to.database}",
@@ -73,13 +71,19 @@ def rename_view(statement: RenameView, catalog: Catalog, _context: Context) -> P
     return Plan(changes=(put_bounded(keys.view(standing.id), renamed),), counters=counters(catalog))
 
 
+def _standing(statement: RenameView | DropView, catalog: Catalog) -> ViewRecord | None:
+    """Raises `NotFound`, unless `statement` says IF EXISTS."""
+    standing = catalog.find_view(statement.view)
+    if standing is None and not (statement.if_exists and catalog.find_table(statement.view) is None):
+        return catalog.view(statement.view)
+    return standing
+
+
 def drop_view(statement: DropView, catalog: Catalog, _context: Context) -> Plan | None:
     """Destructive. With CASCADE the views that read it go with it."""
-    standing = catalog.find_view(statement.view)
+    standing = _standing(statement, catalog)
     if standing is None:
-        if statement.if_exists and catalog.find_table(statement.view) is None:
-            return None
-        standing = catalog.view(statement.view)
+        return None
     what = f"view {statement.view} can't be dropped"
     readers = views_that_go({standing.id: None}, what, catalog, cascade=statement.cascade)
     return dropping(catalog, views=(standing, *readers))

@@ -49,12 +49,17 @@ class SessionOpened(BaseMessage, frozen=True, kw_only=True, tag="session-opened/
     """Whether this incarnation is in the logical topology still."""
 
 
-class Renewal(BaseMessage, frozen=True, kw_only=True, tag="renewal/1"):
-    """The holder asks for its lease; `applied` is published in its view already."""
+class NodeMessage(BaseMessage, frozen=True, kw_only=True):
+    """What a node says on its session."""
 
     node: NodeId
     incarnation: Incarnation
     session: Session
+
+
+class Renewal(NodeMessage, frozen=True, kw_only=True, tag="renewal/1"):
+    """The holder asks for its lease; `applied` is published in its view already."""
+
     request: RequestNumber
     applied: Revision
     lineage: LineageHash
@@ -93,44 +98,31 @@ class WatchFailed(BaseMessage, frozen=True, kw_only=True, tag="watch-failed/1"):
     minimum: Revision
 
 
-class Surrender(BaseMessage, frozen=True, kw_only=True, tag="surrender/1"):
+class Surrender(NodeMessage, frozen=True, kw_only=True, tag="surrender/1"):
     """The last message of an incarnation: it serves nothing any more."""
-
-    node: NodeId
-    incarnation: Incarnation
-    session: Session
 
 
 class SurrenderAccepted(BaseMessage, frozen=True, kw_only=True, tag="surrender-accepted/1"):
     """The incarnation is closed."""
 
 
-class SegmentsHeld(BaseMessage, frozen=True, kw_only=True, tag="segments-held/1"):
+class SegmentsHeld(NodeMessage, frozen=True, kw_only=True, tag="segments-held/1"):
     """A node has fetched and verified these segments of a bucket, durably."""
 
-    node: NodeId
-    incarnation: Incarnation
-    session: Session
     table: ObjectId
     bucket: BucketNumber
     segments: tuple[SegmentId, ...]
 
 
-class TableCleaned(BaseMessage, frozen=True, kw_only=True, tag="table-cleaned/1"):
+class TableCleaned(NodeMessage, frozen=True, kw_only=True, tag="table-cleaned/1"):
     """A node holds no file of a dropped table any more."""
 
-    node: NodeId
-    incarnation: Incarnation
-    session: Session
     table: ObjectId
 
 
-class RecoveryFinished(BaseMessage, frozen=True, kw_only=True, tag="recovery-finished/1"):
+class RecoveryFinished(NodeMessage, frozen=True, kw_only=True, tag="recovery-finished/1"):
     """A node's vault holds `applied`, which lies at most `catch_up_difference` behind the newest it has heard of."""
 
-    node: NodeId
-    incarnation: Incarnation
-    session: Session
     applied: Revision
 
 
@@ -147,12 +139,9 @@ class RecoveryBehind(BaseMessage, frozen=True, kw_only=True, tag="recovery-behin
     catch_up_difference: int
 
 
-class RecoveryProgress(BaseMessage, frozen=True, kw_only=True, tag="recovery-progress/1"):
+class RecoveryProgress(NodeMessage, frozen=True, kw_only=True, tag="recovery-progress/1"):
     """How far a node's recovery is, for people. Counts are of this process; `left_ns` is a guess, None without one."""
 
-    node: NodeId
-    incarnation: Incarnation
-    session: Session
     case: str
     """a, b or c, as docs/recovery.md names them."""
     why: str
@@ -168,12 +157,9 @@ class RecoveryProgress(BaseMessage, frozen=True, kw_only=True, tag="recovery-pro
     left_ns: int | None = None
 
 
-class SegmentsMissing(BaseMessage, frozen=True, kw_only=True, tag="segments-missing/1"):
+class SegmentsMissing(NodeMessage, frozen=True, kw_only=True, tag="segments-missing/1"):
     """The manifest names this node as a holder of these segments of a bucket, and it does not hold them (I7)."""
 
-    node: NodeId
-    incarnation: Incarnation
-    session: Session
     table: ObjectId
     bucket: BucketNumber
     segments: tuple[SegmentId, ...]

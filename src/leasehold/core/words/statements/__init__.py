@@ -44,6 +44,7 @@ from leasehold.core.words.statements.principals import (
     DropPrincipal,
     GrantRights,
     GrantRole,
+    OfPrincipals,
     RenamePrincipal,
     Revoke,
     RevokeRole,
@@ -63,65 +64,6 @@ from leasehold.core.words.statements.questions import (
     ShowTables,
     ShowViews,
 )
-
-__all__ = [
-    "AddColumns",
-    "AlterCluster",
-    "AlterDatabase",
-    "AlterProperties",
-    "AnyStatement",
-    "CancelProcedure",
-    "ColumnDefinition",
-    "Comment",
-    "Condition",
-    "CreateDatabase",
-    "CreateRole",
-    "CreateTable",
-    "CreateUser",
-    "CreateView",
-    "Definition",
-    "DeleteRows",
-    "Describe",
-    "DescribeDatabase",
-    "DropColumn",
-    "DropDatabase",
-    "DropPrincipal",
-    "DropTable",
-    "DropView",
-    "Explain",
-    "GrantRights",
-    "GrantRole",
-    "Literal",
-    "MoveColumn",
-    "On",
-    "OnCluster",
-    "OnDatabase",
-    "OnTable",
-    "OnView",
-    "Question",
-    "RenameColumn",
-    "RenamePrincipal",
-    "RenameTable",
-    "RenameView",
-    "Revoke",
-    "RevokeRole",
-    "SetDefault",
-    "SetPassword",
-    "ShowCluster",
-    "ShowDatabases",
-    "ShowGrants",
-    "ShowHistory",
-    "ShowNodes",
-    "ShowPrincipals",
-    "ShowProcedures",
-    "ShowProperties",
-    "ShowTables",
-    "ShowViews",
-    "Statement",
-    "TableName",
-    "WidenColumn",
-    "fold",
-]
 
 
 class AlterCluster(Statement, frozen=True, kw_only=True):
@@ -150,15 +92,7 @@ Definition: TypeAlias = (
     | DropView
     | Comment
     | DeleteRows
-    | CreateUser
-    | SetPassword
-    | CreateRole
-    | RenamePrincipal
-    | DropPrincipal
-    | GrantRights
-    | Revoke
-    | GrantRole
-    | RevokeRole
+    | OfPrincipals
     | AlterCluster
 )
 """Statements that change the catalog, each run as a procedure."""

@@ -1,5 +1,7 @@
 """Users, roles and rights: what a person can do about them."""
 
+from typing import TypeAlias
+
 from leasehold.core.words.records.principals import PrincipalKind, Right
 from leasehold.core.words.statements.base import On, Statement
 
@@ -70,3 +72,17 @@ class RevokeRole(Statement, frozen=True, kw_only=True):
 
     role: str
     user: str
+
+
+OfPrincipals: TypeAlias = (
+    CreateUser
+    | SetPassword
+    | CreateRole
+    | RenamePrincipal
+    | DropPrincipal
+    | GrantRights
+    | Revoke
+    | GrantRole
+    | RevokeRole
+)
+"""Statements about users, roles and rights."""
