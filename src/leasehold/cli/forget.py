@@ -7,7 +7,7 @@ import msgspec
 
 from leasehold.cli.copies import segments
 from leasehold.cli.login import connected
-from leasehold.cli.output import Output, say, show_json
+from leasehold.cli.output import Output, confirmed, say, show_json
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.error_codes import ErrorCode
@@ -24,9 +24,7 @@ def forget(directory: Path, user: str | None, table: str, *, yes: bool, output: 
         if not sys.stdin.isatty():
             text = f"{told}: to give them up wants a yes"
             raise BadSettings(text, code=ErrorCode.NEEDS_YES, hint="run it with --yes, or on a terminal")
-        sys.stderr.write(f"{told}; give them up for ever? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+        if not confirmed(f"{told}; give them up for ever?"):
             raise Refused("nothing was given up", code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")
 
     with connected(Coordinators, directory, user, timeout=timeout) as cluster:

@@ -8,11 +8,14 @@ import re
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import PROGRESS_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+
+if TYPE_CHECKING:
+    from leasehold.core.words.messages import WaitingFor
 
 RULED_ROWS_MAX = 1_000
 """Drawing rules takes about a millisecond for each row."""
@@ -149,6 +152,13 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def confirmed(question: str) -> bool:
+    """Whether a person at the terminal says yes."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().casefold() in {"y", "yes"}
+
+
 class Line:
     """How something stands, as one line that changes on a terminal, and as a line for each change elsewhere; a context
     manager that ends the line."""
@@ -205,28 +215,42 @@ class Retrying(Line):
             self.show(f"{_one_line(error.text)}; asking again, for {left_s:.0f} s at most")
 
 
-class RowsReadLine(Line):
-    """How many rows a SELECT has read; on a terminal alone."""
+class ProgressLine(Line):
+    """One that changes each `every_ns` at most; the first time after so long."""
 
-    def __init__(self, *, is_shown: bool) -> None:
+    def __init__(self, every_ns: int) -> None:
         super().__init__()
         from leasehold.wire.clock import BoottimeClock  # it loads asyncio, which few commands need
 
-        self._terminal = self._terminal and is_shown
+        self._every_ns = every_ns
         self._clock = BoottimeClock()
-        self._due_ns = self._clock.now_ns() + PROGRESS_SHOWN_NS
+        self._due_ns = self._clock.now_ns() + every_ns
+
+    def show(self, line: str, change: object = None) -> None:
+        """As of `Line`, unless it has changed a moment ago."""
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._due_ns:
+            self._due_ns = now_ns + self._every_ns
+            super().show(line, change)
+
+
+class RowsReadLine(ProgressLine):
+    """How many rows a SELECT has read; on a terminal alone."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        super().__init__(PROGRESS_SHOWN_NS)
+        self._is_shown = self._terminal and is_shown
 
     def update(self, rows: int, of: int) -> None:
         """Shows the present state, now and then."""
-        now_ns = self._clock.now_ns()
-        if self._terminal and now_ns >= self._due_ns:
-            self._due_ns = now_ns + PROGRESS_SHOWN_NS
+        if self._is_shown:
             self.show(f"{rows:,} of {of:,} rows read")
 
 
 class Countdown(Line):
     """Whom a statement waits for, and for how long at most."""
 
-    def update(self, nodes: tuple[str, ...], at_most_ns: int) -> None:
+    def update(self, told: "WaitingFor") -> None:
         """Shows the present state."""
-        self.show(f"waiting for {', '.join(nodes)} to fence, at most {at_most_ns / SECOND_NS:.1f} s", nodes)
+        at_most_s = told.at_most_ns / SECOND_NS
+        self.show(f"waiting for {', '.join(told.nodes)} to fence, at most {at_most_s:.1f} s", told.nodes)

@@ -9,7 +9,7 @@ from leasehold.cli.output import Countdown, Line, Output, note, say, show_json
 from leasehold.client.coordinators import Coordinators
 from leasehold.client.locate import KEY_FILE
 from leasehold.core.membership.proofs import derive_keys
-from leasehold.core.words.messages import NodeRemoved, WaitingFor
+from leasehold.core.words.messages import NodeRemoved
 from leasehold.errors import typed
 from leasehold.limits.units import SECOND_NS
 from leasehold.node.directory.adoption import Adopted, adopt_directory
@@ -21,16 +21,8 @@ from leasehold.wire.rpc_client import GrpcTransport
 
 def remove(directory: Path, user: str | None, name: str, *, force: bool, output: Output, timeout: str | None) -> None:
     """Raises what the leader says."""
-    countdown = Countdown()
-
-    def waiting(message: WaitingFor) -> None:
-        countdown.update(message.nodes, message.at_most_ns)
-
-    with connected(Coordinators, directory, user, timeout=timeout) as cluster:
-        try:
-            removed = cluster.remove_node(name, force=force, on_wait=waiting)
-        finally:
-            countdown.done()
+    with connected(Coordinators, directory, user, timeout=timeout) as cluster, Countdown() as countdown:
+        removed = cluster.remove_node(name, force=force, on_wait=countdown.update)
     if output is Output.JSON:
         show_json(
             {
@@ -63,30 +55,29 @@ def _tell_removed(removed: NodeRemoved) -> None:
 def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None, output: Output) -> None:
     """Raises what is wrong with the directory or the key, and what the leader says. Without a `key_file`, the key
     beside the directory counts: there it lies in a cluster that `leasehold up` has made."""
-    coordinators, line = coordinator_addresses(coordinators), Line()
+    coordinators = coordinator_addresses(coordinators)
     beside = directory.absolute().parent / KEY_FILE
     file = key_file or (beside if beside.exists() else None)
     keys = None if file is None else derive_keys(cluster_key.read(file))
 
-    def waiting(at_most_ns: int) -> None:
-        seconds = at_most_ns / SECOND_NS
-        line.show(f"waiting for the lease of its newest process to end, {seconds:.1f} s", "waiting")
+    with Line() as line:
 
-    async def run() -> Adopted:
-        return await adopt_directory(
-            directory,
-            coordinators,
-            transport=GrpcTransport(),
-            clock=BoottimeClock(),
-            entropy=SystemEntropy(),
-            on_wait=waiting,
-            keys=keys,
-        )
+        def waiting(at_most_ns: int) -> None:
+            seconds = at_most_ns / SECOND_NS
+            line.show(f"waiting for the lease of its newest process to end, {seconds:.1f} s", "waiting")
 
-    try:
+        async def run() -> Adopted:
+            return await adopt_directory(
+                directory,
+                coordinators,
+                transport=GrpcTransport(),
+                clock=BoottimeClock(),
+                entropy=SystemEntropy(),
+                on_wait=waiting,
+                keys=keys,
+            )
+
         adopted = asyncio.run(run())
-    finally:
-        line.done()
     if output is Output.JSON:
         show_json(
             {

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from leasehold.cli.output import Output, note, say, show_json
+from leasehold.cli.output import Output, confirmed, note, say, show_json
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, BadSettings, NotFound, Refused, typed
 from leasehold.ids import NodeId
@@ -49,7 +49,5 @@ def _confirm(directory: Path, known: NodeId | None) -> None:
             hint="run it with --yes, or on a terminal",
         )
     who = f", which is node {known}," if known else ""
-    sys.stderr.write(f"{directory}{who} gets a new id, and its segments are put aside; go on? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
+    if not confirmed(f"{directory}{who} gets a new id, and its segments are put aside; go on?"):
         raise Refused("nothing was reset", code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")

@@ -13,7 +13,7 @@ from leasehold.cli.output import Countdown, Output, RowsOutput, show_json, show_
 from leasehold.cli.receipt import show_receipt
 from leasehold.cli.statement import read_statement, read_timeout_s
 from leasehold.client.coordinators import Coordinators
-from leasehold.core.words.messages import Receipt, WaitingFor
+from leasehold.core.words.messages import Receipt
 from leasehold.errors import BadSettings, ExitCode, LeaseholdError, OutcomeUnknown
 from leasehold.ids import NodeId, StatementId
 from leasehold.sql.kind import StatementKind, kind_of
@@ -48,24 +48,20 @@ def run_statement(
         from leasehold.client.cluster import Cluster
 
         client = Cluster
-    timeout_s, countdown = read_timeout_s(timeout), Countdown()
+    timeout_s = read_timeout_s(timeout)
     sent = [statement_id] if statement_id else []
-
-    def waiting(message: WaitingFor) -> None:
-        countdown.update(message.nodes, message.at_most_ns)
 
     with (
         connected(client, directory, user, on_new_id=lambda drawn: sent.append(StatementId(drawn))) as cluster,
         interrupted_by(lambda: _unknown(sent[0]) if sent else None) as ended,
     ):
         try:
-            answer = cluster.sql(text, statement_id=statement_id, on_wait=waiting, timeout=timeout_s)
+            with Countdown() as countdown:
+                answer = cluster.sql(text, statement_id=statement_id, on_wait=countdown.update, timeout=timeout_s)
         except OutcomeUnknown as error:
             if shown is Output.JSON:
                 show_json({"outcome": "UNKNOWN", "statement_id": sent[0], "error": error.code, "text": error.text})
             raise
-        finally:
-            countdown.done()
         if isinstance(answer, Receipt):
             ended()
             names: dict[NodeId, str] = {}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.cli.output import Line, Output, note, say, show_json, show_table
+from leasehold.cli.output import Output, ProgressLine, note, say, show_json, show_table
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, CheckFailed, typed
 from leasehold.ids import SegmentId
@@ -14,7 +14,6 @@ from leasehold.node.directory.export import export_segment
 from leasehold.node.directory.reset import check_no_reset, check_node_directory, check_vault_or_new
 from leasehold.node.directory.standalone import CheckProgress, Mended, Some, Standalone, Summary
 from leasehold.vault.inspect import check as check_vault
-from leasehold.wire.clock import BoottimeClock
 
 MEBIBYTE = 1024 * 1024
 
@@ -104,26 +103,11 @@ def _list(what: str, some: Some) -> None:
 # ---------------------------------------------------------------- checking and repairing
 
 
-class _Told:
-    """Tells how far a check is, every CHECK_PROGRESS_NS."""
-
-    def __init__(self) -> None:
-        self._clock = BoottimeClock()
-        self._next_ns = self._clock.now_ns() + CHECK_PROGRESS_NS
-        self._line = Line()
-
-    def __call__(self, progress: CheckProgress) -> None:
-        now_ns = self._clock.now_ns()
-        if now_ns < self._next_ns:
-            return
-        self._next_ns = now_ns + CHECK_PROGRESS_NS
-        self._line.show(
-            f"checked {progress.segments:,} of {progress.segments_total:,} segments,"
-            f" {progress.size_bytes / MEBIBYTE:,.0f} of {progress.bytes_total / MEBIBYTE:,.0f} MiB"
-        )
-
-    def done(self) -> None:
-        self._line.done()
+def _how_far(check: CheckProgress) -> str:
+    return (
+        f"checked {check.segments:,} of {check.segments_total:,} segments,"
+        f" {check.size_bytes / MEBIBYTE:,.0f} of {check.bytes_total / MEBIBYTE:,.0f} MiB"
+    )
 
 
 def _check_vault(directory: Path, output: Output) -> None:
@@ -148,11 +132,8 @@ def _check_vault(directory: Path, output: Output) -> None:
 
 def _check(standalone: Standalone, output: Output) -> None:
     note(f"the vault is whole, at revision {standalone.catalog.revision}; reading the segments")
-    told = _Told()
-    try:
-        checked = standalone.check(told)
-    finally:
-        told.done()
+    with ProgressLine(CHECK_PROGRESS_NS) as line:
+        checked = standalone.check(lambda check: line.show(_how_far(check)))
     if output is Output.JSON:
         show_json({"vault": []} | msgspec.to_builtins(checked))
     else:
@@ -170,11 +151,8 @@ def _check(standalone: Standalone, output: Output) -> None:
 
 
 def _repair(standalone: Standalone, output: Output) -> None:
-    told = _Told()
-    try:
-        repaired = standalone.repair(told)
-    finally:
-        told.done()
+    with ProgressLine(CHECK_PROGRESS_NS) as line:
+        repaired = standalone.repair(lambda check: line.show(_how_far(check)))
     left = [one for one in repaired.segments if not one.moved]
     moved = len(repaired.segments) - len(left)
     if output is Output.JSON:

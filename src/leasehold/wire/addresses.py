@@ -46,11 +46,14 @@ def probe(host: str, port: int, address: str) -> None:
         try:
             test.bind((host, port))
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise port_in_use(address) from error
-            raise BadSettings(
-                f"can't listen on {address}: {error.strerror}", hint="Choose another address or port."
-            ) from error
+            raise not_bound(address, error) from error
+
+
+def not_bound(address: str, error: OSError) -> BadSettings:
+    """The error for an address that can't be bound."""
+    if error.errno == errno.EADDRINUSE:
+        return port_in_use(address)
+    return BadSettings(f"can't listen on {address}: {error.strerror}", hint="Choose another address or port.")
 
 
 def port_in_use(address: str) -> BadSettings:

@@ -1,9 +1,22 @@
-"""How this project's gRPC servers treat connections: their number is bounded, and each while its peer is silent."""
+"""How this project's gRPC clients connect, and how its servers treat connections: their number is bounded, and each
+while its peer is silent."""
 
 import resource
+from typing import Final
 
 from leasehold.limits.requests import CONNECTION_IDLE_NS, CONNECTIONS_MAX, HANDSHAKE_NS
+from leasehold.limits.sessions import CONNECT_ATTEMPT_NS, RECONNECT_BACKOFF_MAX_NS, RECONNECT_BACKOFF_MIN_NS
 from leasehold.limits.units import MILLISECOND_NS
+
+CLIENT_CONNECTION_OPTIONS: Final = (
+    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
+    # Despite its name this bounds one attempt to connect, as by a lost SYN.
+    ("grpc.min_reconnect_backoff_ms", CONNECT_ATTEMPT_NS // MILLISECOND_NS),
+    # Each connection has its own socket and its own backoff; a proxy in the environment is not for us.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
 
 
 def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[str, int], ...]:

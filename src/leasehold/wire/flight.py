@@ -36,8 +36,8 @@ from leasehold.limits.flight import (
     FLIGHT_PART_BYTES,
     TICKET_BYTES_MAX,
 )
-from leasehold.limits.sessions import CONNECT_ATTEMPT_NS, RECONNECT_BACKOFF_MAX_NS, RECONNECT_BACKOFF_MIN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
+from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS
 from leasehold.wire.failures import from_failure, plainly
 from leasehold.wire.flight_codec import BatchWriter, pieces
 
@@ -54,12 +54,7 @@ BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)]
 _CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
     # Room for what surrounds the values of the largest row.
     ("grpc.max_receive_message_length", 2 * FLIGHT_MESSAGE_BYTES_MAX),
-    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
-    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
-    # Despite its name this bounds one attempt to connect, as by a lost SYN.
-    ("grpc.min_reconnect_backoff_ms", CONNECT_ATTEMPT_NS // MILLISECOND_NS),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
+    *CLIENT_CONNECTION_OPTIONS,
 ]
 
 # A node sends large batches aligned. Of others pyarrow copies what is not: Arrow's own engine warns of such a buffer.

@@ -36,17 +36,14 @@ from leasehold.limits.requests import (
     REQUEST_WINDOW_BYTES,
 )
 from leasehold.limits.sessions import (
-    CONNECT_ATTEMPT_NS,
     KEEPALIVE_INTERVAL_NS,
     KEEPALIVE_TIMEOUT_NS,
-    RECONNECT_BACKOFF_MAX_NS,
-    RECONNECT_BACKOFF_MIN_NS,
     SESSION_AHEAD_BYTES_MAX,
     SESSION_END_GRACE_NS,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.wire.addresses import loopback, port_in_use, probe
-from leasehold.wire.connections import server_connection_options
+from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.failures import plainly, raise_failure, to_failure
 from leasehold.wire.peer import set_peer
@@ -75,13 +72,7 @@ COMMON_OPTIONS: Final = (
 CHANNEL_OPTIONS: Final = (
     *COMMON_OPTIONS,
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MIN_NS // MILLISECOND_NS),
-    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MAX_NS // MILLISECOND_NS),
-    # Despite its name this bounds one attempt to connect, as by a lost SYN.
-    ("grpc.min_reconnect_backoff_ms", CONNECT_ATTEMPT_NS // MILLISECOND_NS),
-    # Each connection has its own socket and its own backoff; a proxy in the environment is not for us.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
+    *CLIENT_CONNECTION_OPTIONS,
 )
 SERVER_OPTIONS: Final = (
     *COMMON_OPTIONS,

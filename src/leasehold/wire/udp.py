@@ -7,7 +7,6 @@ each: a flood takes a bounded share of the loop, on which leases live too.
 
 import asyncio
 import contextlib
-import errno
 import socket
 from functools import lru_cache
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from leasehold.errors import BadSettings
 from leasehold.limits.swim import DATAGRAM_ADDRESSES_KEPT, DATAGRAM_BYTES_MAX, DATAGRAMS_BATCH_MAX, DATAGRAMS_REST_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.addresses import loopback, port_in_use
+from leasehold.wire.addresses import loopback, not_bound
 
 
 class UdpDatagrams:
@@ -94,11 +93,7 @@ async def listen(address: str) -> UdpDatagrams:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        if error.errno == errno.EADDRINUSE:
-            raise port_in_use(address) from error
-        raise BadSettings(
-            f"can't listen on {address}: {error.strerror}", hint="Choose another address or port."
-        ) from error
+        raise not_bound(address, error) from error
     return UdpDatagrams(bound)
 
 
