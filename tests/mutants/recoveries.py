@@ -5,8 +5,11 @@ from tests.mutants.patch import Edit
 
 RECOVERY = "tests/sim/test_recovery.py"
 NODES = "tests/scenarios/test_recovery.py"
+LEAPS = "tests/scenarios/test_leaps.py"
 SNAPSHOTS = "tests/scenarios/test_snapshots.py"
+COMPACTIONS = "tests/scenarios/test_compactions.py"
 ADMISSION = "tests/scenarios/test_admission.py"
+GONE = "tests/scenarios/test_nodes_gone.py"
 RECOVERED = "tests/scenarios/test_recovered.py"
 TERMS = "tests/scenarios/test_bad_terms.py"
 AGENT = "tests/unit/node/agent/test_agent.py"
@@ -48,8 +51,8 @@ MUTANTS = (
             ),
         ),
         hunters=(
-            f"{ADMISSION}::test_R14_who_leaves_is_granted_nothing_any_more_even_if_that_can_not_be_written",
-            f"{ADMISSION}::test_R14_a_node_that_was_cut_off_loses_its_place_and_gets_it_back_only_by_recovering",
+            f"{GONE}::test_R14_who_leaves_is_granted_nothing_any_more_even_if_that_can_not_be_written",
+            f"{GONE}::test_R14_a_node_that_was_cut_off_loses_its_place_and_gets_it_back_only_by_recovering",
         ),
     ),
     Mutant(
@@ -63,7 +66,7 @@ MUTANTS = (
                 "if now_ns < held.bound_ns: ...\nabsent_since_ns = absent_since_ns or 0",
             ),
         ),
-        hunters=(f"{ADMISSION}::test_R15_a_node_that_is_connected_stays_however_long_it_is_fenced",),
+        hunters=(f"{GONE}::test_R15_a_node_that_is_connected_stays_however_long_it_is_fenced",),
         unseen="the node comes back by itself: nothing is wrong but that it had to",
     ),
     Mutant(
@@ -71,7 +74,7 @@ MUTANTS = (
         invariant="INV-REC-3",
         rule="what follows a snapshot is held for the node that takes it (R3; liveness)",
         edits=(Edit("Retention.allowed", "min([oldest, *(one.revision for one in self._holds.values())])", "oldest"),),
-        hunters=(f"{SNAPSHOTS}::test_R3_what_follows_a_snapshot_is_held_until_the_next_session_has_delivered_it",),
+        hunters=(f"{COMPACTIONS}::test_R3_what_follows_a_snapshot_is_held_until_the_next_session_has_delivered_it",),
         unseen="in a random cluster the history is compacted by others too, who know of no holds",
     ),
     Mutant(
@@ -79,7 +82,7 @@ MUTANTS = (
         invariant="INV-REC-3",
         rule="a new leader lets nothing be forgotten before holds that it does not know of have ended (R3; liveness)",
         edits=(Edit("Retention.allowed", "now_ns < self._nothing_until_ns", "False"),),
-        hunters=(f"{SNAPSHOTS}::test_R3_a_new_leader_keeps_what_the_old_one_held",),
+        hunters=(f"{COMPACTIONS}::test_R3_a_new_leader_keeps_what_the_old_one_held",),
         unseen="in a random cluster the history is compacted by others too, who know of no holds",
     ),
     Mutant(
@@ -238,7 +241,7 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="revisions at or below the view are dropped (R10)",
         edits=(Edit("Projection.take", "if batch.revision <= view.revision: ...", ""),),
-        hunters=(f"{NODES}::test_R10_a_revision_that_is_delivered_again_changes_nothing",),
+        hunters=(f"{LEAPS}::test_R10_a_revision_that_is_delivered_again_changes_nothing",),
         unseen="a watch delivers a revision once on each stream, and a stream begins behind the view",
     ),
     Mutant(

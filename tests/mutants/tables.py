@@ -362,7 +362,7 @@ MUTANTS = (
         edits=(Edit("Reconciler._delete", "await self._vault.sync()", ""),),
         hunters=(
             f"{FILES}::test_R9_no_file_goes_before_the_revision_that_lets_it_go_is_durable",
-            "tests/scenarios/test_recovery.py::test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine",
+            "tests/scenarios/test_leaps.py::test_R9_no_file_goes_by_a_leap_before_the_leap_survives_the_machine",
         ),
     ),
     Mutant(

@@ -30,6 +30,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.operations import Change, Txn
 from leasehold.errors import LeaseholdError, Unreachable
+from leasehold.limits.membership import TOPOLOGY_GRACE_NS, TOPOLOGY_LOOK_NS
 from leasehold.limits.messages import PROTOCOL_VERSION
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
@@ -40,6 +41,9 @@ from leasehold.testing.passwords import QuickPasswords
 from leasehold.testing.threads import NoThreads
 from tests.scenarios.bad_words import until
 from tests.stored import stored_catalog
+
+GONE_NS = TOPOLOGY_GRACE_NS + 2 * TOPOLOGY_LOOK_NS
+"""By then whoever is gone has left the logical topology."""
 
 CLUSTER_ID = "c" * 32
 

@@ -15,8 +15,8 @@ from leasehold.errors import Forbidden, LeaseholdError, NotFound, Refused
 from leasehold.ids import ObjectId, Revision
 from leasehold.sql.select import read_select
 from leasehold.storage.schema import arrow_schema
+from tests.unit.client.query_words import MEMORY_BYTES, Tables, plan, planned
 from tests.unit.client.test_handed_out import receipt
-from tests.unit.client.test_query import MEMORY_BYTES, Tables, plan, planned
 
 BATCHES, ROWS = 40, 4_000
 VIEW = ("db.v", "SELECT `t`.`a` AS `a` FROM `db`.`t` AS `t`", ("a",))

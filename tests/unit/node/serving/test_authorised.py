@@ -31,7 +31,8 @@ from leasehold.sql.parse import parse
 from leasehold.storage.schema import arrow_schema
 from leasehold.wire.flight import calling, expect, ticket
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, rows
-from tests.unit.node.serving.test_appends import Stream, files_of, forward_ticket, forwarded, until_gone, write_ticket
+from tests.unit.node.serving.stream_words import Stream, files_of, forward_ticket, until_gone, write_ticket
+from tests.unit.node.serving.test_forwards import forwarded
 from tests.unit.node.serving.test_scans import append, read, refused, segment_of
 
 USER, ROLE = PrincipalId(100), PrincipalId(101)
