@@ -1,11 +1,9 @@
-"""`leasehold node`: configured, waited for, reset, and looked after while nothing is served, with real directories."""
+"""`leasehold node`: configured, waited for, and looked after while nothing is served, with real directories."""
 
 import errno
 import hashlib
 import json
 import os
-import pty
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,78 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from leasehold.cli.output import Output
 from leasehold.cli.standalone import StandaloneOptions, run_standalone
-from leasehold.client.cluster import Cluster, connect
+from leasehold.client.cluster import connect
 from leasehold.node.directory import export as exporting
 from leasehold.node.directory import standalone as node_standalone
 from leasehold.node.directory.standalone import Standalone
 from tests.e2e.cluster import RunningCluster
-from tests.e2e.command import Ran, command, leasehold
-from tests.e2e.waiting import wait_until, wait_until_whole
+from tests.e2e.command import command, leasehold
+from tests.e2e.node_directories import everything_below, files, garble, make_tables, shown, standalone, table_ids
+from tests.e2e.waiting import wait_until
 
 pytestmark = pytest.mark.processes
-
-ROWS = 100
-DELETED = 10
-
-
-def make_tables(cluster: Cluster) -> None:
-    """d.t on every node, in two segments; d.one on one node each, in two buckets."""
-    cluster.sql("CREATE DATABASE d")
-    cluster.sql("CREATE TABLE d.t (a BIGINT, b STRING) TBLPROPERTIES ('replication' = '2')")
-    cluster.sql("CREATE TABLE d.one (a BIGINT) CLUSTERED BY (a) INTO 2 BUCKETS TBLPROPERTIES ('replication' = '1')")
-    numbers = pa.array(range(ROWS), pa.int64())
-    for _ in range(2):
-        cluster.table("d.t").append(pa.table({"a": numbers, "b": numbers.cast(pa.string())}))
-        cluster.table("d.one").append(pa.table({"a": numbers}))
-    wait_until_whole(cluster)
-    cluster.sql("ALTER TABLE d.t RENAME COLUMN b TO text")
-    cluster.sql(f"DELETE FROM d.t WHERE a < {DELETED}")
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cluster of two nodes with tables, that does not run any more."""
-    with RunningCluster.start(tmp_path_factory.mktemp("stopped") / "cluster", nodes=2) as cluster:
-        with cluster.connect() as connected:
-            make_tables(connected)
-        cluster.stop()  # in order: a vault follows the view, and a kill may leave it some revisions behind
-        return cluster.directory
-
-
-@pytest.fixture
-def directory(stopped: Path, tmp_path: Path) -> Path:
-    """A copy of one of its node directories."""
-    return shutil.copytree(stopped / "node-1", tmp_path / "node-1")
-
-
-def standalone(directory: Path, *words: str) -> Ran:
-    return leasehold("node", "start", "--standalone", *words, directory=directory)
-
-
-def shown(directory: Path) -> dict[str, Any]:
-    return standalone(directory, "-o", "json").json()
-
-
-def files(directory: Path, table: int) -> list[Path]:
-    return sorted(directory.glob(f"segments/{table}/*/*.parquet"))
-
-
-def table_ids(directory: Path) -> tuple[int, int]:
-    """The ids of d.t and d.one."""
-    ids = {one["name"]: one["id"] for one in shown(directory)["tables"]}
-    return ids["d.t"], ids["d.one"]
-
-
-def garble(path: Path) -> None:
-    blob = bytearray(path.read_bytes())
-    blob[len(blob) // 2] ^= 0xFF
-    path.write_bytes(blob)
 
 
 # ---------------------------------------------------------------- standalone: showing and checking
@@ -223,55 +163,6 @@ def test_what_goes_with_standalone_alone(directory: Path, tmp_path: Path) -> Non
     standalone(directory, "--to", "x").refused(2, "--export")
 
 
-# ---------------------------------------------------------------- standalone: export
-
-
-def test_a_segment_is_exported_whole_under_the_names_of_today(directory: Path, tmp_path: Path) -> None:
-    both, _ = table_ids(directory)
-    segment, target = files(directory, both)[0], tmp_path / "out.parquet"
-    told = standalone(directory, "--export", segment.stem, "--to", str(target), "-o", "json").json()
-    assert (told["table"], told["columns"]) == ("d.t", ["a", "text"])
-    assert (told["rows"], told["hidden_rows"]) == (ROWS, DELETED)
-    assert told["size_bytes"] == target.stat().st_size
-    exported = pq.read_table(target)
-    assert exported.to_pydict() == {"a": list(range(ROWS)), "text": [str(number) for number in range(ROWS)]}
-    assert pq.read_table(segment).column_names == ["a", "b"], "as it was written"
-    before = target.read_bytes()
-    again = standalone(directory, "--export", segment.stem, "--to", str(target))
-    again.refused(3, "ALREADY_EXISTS", "out.parquet")
-    assert target.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["node-1", "out.parquet"]
-
-
-def test_what_can_not_be_exported_leaves_no_file(directory: Path, tmp_path: Path) -> None:
-    both, _ = table_ids(directory)
-    damaged, lost = files(directory, both)
-    garble(damaged)
-    lost.unlink()
-    target = tmp_path / "out.parquet"
-    for segment, code in ((damaged.stem, "CORRUPT"), (lost.stem, "SEGMENT_MISSING"), ("../../etc", "NO_SEGMENT")):
-        standalone(directory, "--export", segment, "--to", str(target)).refused(3, code)
-    _, one = table_ids(directory)
-    sound = files(directory, one)[0].stem
-    nowhere = tmp_path / "nowhere" / "out.parquet"
-    standalone(directory, "--export", sound, "--to", str(nowhere)).refused(3, "NOT_WRITTEN", "nowhere")
-    assert [path.name for path in tmp_path.iterdir()] == ["node-1"]
-
-
-def test_no_export_goes_into_the_directory_of_a_node(directory: Path, tmp_path: Path) -> None:
-    both, _ = table_ids(directory)
-    segment = files(directory, both)[0].stem
-    (tmp_path / "link").symlink_to(directory / "segments")
-    before = everything_below(directory).keys()
-    for target in (
-        directory / "vault.db-reset",
-        directory / "trash" / "out.parquet",
-        tmp_path / "link" / "out.parquet",
-    ):
-        standalone(directory, "--export", segment, "--to", str(target)).refused(3, "NOT_WRITTEN", str(directory))
-    assert everything_below(directory).keys() == before
-
-
 # ---------------------------------------------------------------- standalone: repair
 
 
@@ -378,73 +269,6 @@ def test_waiting_for_a_node_says_what_it_is_and_what_to_do(fresh: RunningCluster
     leasehold("node", "wait", "node-1", "--timeout", "300ms", directory=there).refused(5, "UNREACHABLE")
 
 
-# ---------------------------------------------------------------- resetting
-
-
-def answered(directory: Path, answer: str) -> Ran:
-    """A reset at a terminal, where somebody types an answer."""
-    master, slave = pty.openpty()
-    try:
-        with subprocess.Popen(
-            command("node", "reset", directory=directory),
-            stdin=slave,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            os.write(master, f"{answer}\n".encode())
-            out, err = process.communicate(timeout=60)
-            question, asks, rest = err.partition("[y/N] ")
-            assert asks, question
-            return Ran(process.returncode, out, rest)
-    finally:
-        os.close(master)
-        os.close(slave)
-
-
-def test_a_reset_wants_a_yes(directory: Path) -> None:
-    before = sorted(directory.iterdir())
-    refused = subprocess.run(
-        command("node", "reset", directory=directory),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    Ran(refused.returncode, refused.stdout, refused.stderr).refused(2, "NEEDS_YES", "--yes")
-    for answer in ("", "n", "yes please"):
-        answered(directory, answer).refused(3, "NOT_CONFIRMED")
-    assert sorted(directory.iterdir()) == before
-    done = answered(directory, "y")
-    assert done.code == 0, done.err
-    assert (directory / "before-reset-1" / "vault.db").exists()
-
-
-def test_a_node_that_was_reset_comes_back_as_another(fresh: RunningCluster) -> None:
-    there = fresh.directory / "node-3"
-    leasehold("node", "reset", "--yes", directory=there).refused(3, "LOCKED")
-    fresh.kill("node-3")
-    told = leasehold("node", "reset", "--yes", "-o", "json", directory=there)
-    assert told.json()["to"] == str(there / "before-reset-1")
-    for words in ("leasehold node remove 3", f"leasehold node start --dir {there}", "delete"):
-        assert words in told.err
-    leasehold("chaos", "start", "node-3", directory=fresh.directory).refused(3, "DID_NOT_START", "NAME_TAKEN")
-    removed = leasehold("node", "remove", "3", directory=fresh.directory)
-    assert removed.code == 0, removed.err
-    assert leasehold("chaos", "start", "node-3", directory=fresh.directory).code == 0
-    assert leasehold("node", "wait", "node-3", "-o", "json", directory=fresh.directory).json()["id"] == 4
-    assert (there / "before-reset-1" / "vault.db").exists(), "what was put aside stays until somebody deletes it"
-
-
-def test_a_reset_that_was_cut_off_keeps_a_node_from_starting(directory: Path) -> None:
-    (directory / "vault.db-reset").write_text("before-reset-1")
-    started = leasehold("node", "start", "--coordinator", "127.0.0.1:1", directory=directory)
-    started.refused(3, "RESET_UNFINISHED", "leasehold node reset")
-    standalone(directory).refused(3, "RESET_UNFINISHED")
-    assert leasehold("node", "reset", "--yes", directory=directory).code == 0
-    leasehold("node", "reset", "--yes", directory=directory).refused(3, "NO_NODE")
-
-
 # ---------------------------------------------------------------- configuration
 
 
@@ -484,10 +308,6 @@ def test_a_node_by_its_file_and_then_by_what_it_remembers(fresh: RunningCluster,
     with serving(fresh, "--name", "again", **told):
         port = (tmp_path / "here" / "address").read_text().rpartition(":")[2]
         assert advertised() == f"localhost:{port}", "the variable wins over the file, and the flag over the variable"
-
-
-def everything_below(directory: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_directory_that_lost_its_vault_is_not_started_as_a_new_node(directory: Path) -> None:

@@ -148,6 +148,7 @@ MUTANTS = (
         ),
         hunters=(
             "tests/unit/coordinator/statements/test_procedures.py",
+            "tests/unit/coordinator/statements/test_cancel.py",
             "tests/unit/coordinator/statements/test_cascade.py",
         ),
     ),

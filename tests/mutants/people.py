@@ -4,6 +4,7 @@ from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 UNIT = "tests/unit/core/access/test_rights.py"
+REQUESTS = "tests/unit/core/access/test_request_rights.py"
 PLANS = "tests/unit/core/ddl/test_plans_principals.py"
 NODE = "tests/unit/node/serving/test_authorised.py"
 INSERTED = "tests/sim/test_users.py::test_the_id_of_an_insert_is_of_one_user_and_one_text_and_of_no_other_statement"
@@ -52,7 +53,7 @@ MUTANTS = (
         invariant="INV-RIGHT-1",
         rule="a SELECT is planned with SELECT on all that its views read, down to the tables",
         edits=(Edit("check_request", "(*reads.views, *reads.tables)", "reads.views"),),
-        hunters=(f"{UNIT}::test_a_request_needs_exactly_these_rights",),
+        hunters=(f"{REQUESTS}::test_a_request_needs_exactly_these_rights",),
         unseen="the invariant is about batches of scans, which nodes decide for themselves",
     ),
     Mutant(

@@ -4,6 +4,7 @@ from tests.mutants.model import Mutant
 from tests.mutants.patch import Edit
 
 RECOVERY = "tests/sim/test_recovery.py"
+TOPOLOGY = "tests/sim/test_topology.py"
 NODES = "tests/scenarios/test_recovery.py"
 LEAPS = "tests/scenarios/test_leaps.py"
 SNAPSHOTS = "tests/scenarios/test_snapshots.py"
@@ -12,7 +13,8 @@ ADMISSION = "tests/scenarios/test_admission.py"
 GONE = "tests/scenarios/test_nodes_gone.py"
 RECOVERED = "tests/scenarios/test_recovered.py"
 TERMS = "tests/scenarios/test_bad_terms.py"
-AGENT = "tests/unit/node/agent/test_agent.py"
+LEAPING = "tests/unit/node/agent/test_agent_leaps.py"
+REPORTS = "tests/unit/node/agent/test_agent_reports.py"
 
 MUTANTS = (
     Mutant(
@@ -117,7 +119,10 @@ MUTANTS = (
         invariant="INV-REC-2",
         rule="a leap is made of exactly the items that were sent: the digest is compared",
         edits=(Edit("Staged.check_leap", "digest_bytes(self.digest) != digest", "False"),),
-        hunters=("tests/conformance/test_vault_leap.py", f"{AGENT}::test_a_snapshot_that_is_not_whole_is_taken_again"),
+        hunters=(
+            "tests/conformance/test_vault_leap.py",
+            f"{LEAPING}::test_a_snapshot_that_is_not_whole_is_taken_again",
+        ),
         unseen="no simulated network loses part of a message",
     ),
     Mutant(
@@ -156,7 +161,7 @@ MUTANTS = (
         invariant="INV-ID-2",
         rule="a refusal of a node that recovers is no end: it goes on, and asks again",
         edits=(Edit("agent.FINAL", "ErrorCode.SUPERSEDED", "*(ErrorCode.RECOVERING, ErrorCode.SUPERSEDED)"),),
-        hunters=(f"{RECOVERY}::test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join",),
+        hunters=(f"{TOPOLOGY}::test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join",),
     ),
     Mutant(
         name="a history that nobody knows believed",
@@ -165,7 +170,7 @@ MUTANTS = (
         edits=(Edit("decide", "not history_known and applied > 0", "False"),),
         hunters=(
             "tests/unit/core/recovery/test_case.py",
-            f"{AGENT}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",
+            f"{REPORTS}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",
         ),
         unseen="in a random cluster every directory has the history of its cluster",
     ),
@@ -249,7 +254,7 @@ MUTANTS = (
         invariant="INV-REC-3",
         rule="the leader hears of segments that the disk lacks before a node enters the topology (I7)",
         edits=(Edit("Recovery._on_opened", "not self._compares_disk", "True"),),
-        hunters=(f"{AGENT}::test_the_disk_is_compared_on_the_stream_that_says_so",),
+        hunters=(f"{REPORTS}::test_the_disk_is_compared_on_the_stream_that_says_so",),
         unseen="a random cluster loses no disk",
     ),
     Mutant(
@@ -257,7 +262,7 @@ MUTANTS = (
         invariant="INV-REC-3",
         rule="each entrance and each departure is a version of the logical topology",
         edits=(Edit("counted", "catalog.counters.topology + 1", "catalog.counters.topology"),),
-        hunters=(f"{RECOVERY}::test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders",),
+        hunters=(f"{TOPOLOGY}::test_the_version_of_the_topology_counts_who_comes_and_goes_and_outlives_its_leaders",),
         unseen="nobody in a random cluster asks for it",
     ),
     Mutant(

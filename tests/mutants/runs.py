@@ -5,6 +5,7 @@ from tests.mutants.patch import Edit
 
 STEPS = "tests/unit/core/ddl/test_plans_steps.py"
 RUNNING = "tests/unit/coordinator/statements/test_procedures.py"
+CANCEL = "tests/unit/coordinator/statements/test_cancel.py"
 CASCADE = "tests/unit/coordinator/statements/test_cascade.py"
 ASKED = "tests/scenarios/test_admission.py"
 WAITED = (
@@ -49,7 +50,7 @@ MUTANTS = (
             Edit("roll_back", "standing.step is not Step.PRE_STATE", "False"),
         ),
         hunters=(
-            f"{RUNNING}::test_what_is_committed_can_not_be_cancelled",
+            f"{CANCEL}::test_what_is_committed_can_not_be_cancelled",
             f"{STEPS}::test_past_the_point_of_no_return_nothing_is_rolled_back",
         ),
     ),
@@ -128,7 +129,7 @@ MUTANTS = (
                 f"{PROCEEDED}\nreturn self._close(catalog, now_ns)",
             ),
         ),
-        hunters=(f"{RUNNING}::test_cancel_rolls_a_statement_back_and_both_hear_of_it",),
+        hunters=(f"{CANCEL}::test_cancel_rolls_a_statement_back_and_both_hear_of_it",),
     ),
     Mutant(
         name="another revision under each leader",

@@ -7,6 +7,7 @@ from tests.mutants.patch import Edit
 show in a random cluster, the same break is made here too."""
 FILES = "tests/scenarios/test_durable_first.py"
 UNIT = "tests/unit/core/data/test_commit.py"
+SEALS = "tests/unit/core/data/test_commit_seals.py"
 SEGMENTS = "tests/unit/core/catalog/test_table_segments.py"
 
 MUTANTS = (
@@ -66,7 +67,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="a commit counts enough distinct holders of each segment",
         edits=(Edit("commit_transaction", "len(holders) < needed", "False"),),
-        hunters=(f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",),
+        hunters=(f"{SEALS}::test_only_distinct_living_assigned_incarnations_count",),
     ),
     Mutant(
         name="both answers of a hedged append committed",
@@ -150,7 +151,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="where nobody says how many, a table of three replicas is written with two holders",
         edits=(Edit("holders_needed", "2 if table.replication >= REPLICATION_FOR_TWO else 1", "1"),),
-        hunters=(f"{UNIT}::test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two",),
+        hunters=(f"{SEALS}::test_where_nobody_says_how_many_holders_a_table_of_three_replicas_wants_two",),
         unseen="random clusters set min_in_sync",
     ),
     Mutant(
@@ -158,7 +159,7 @@ MUTANTS = (
         invariant="INV-REP-1",
         rule="what is said of a segment counts under the seals of its holders",
         edits=(Edit("_proven_holders", "not is_sealed(named[node], seal_keys[node], segment, record.order)", "False"),),
-        hunters=(f"{UNIT}::test_what_no_holder_has_sealed_is_not_committed",),
+        hunters=(f"{SEALS}::test_what_no_holder_has_sealed_is_not_committed",),
         unseen="no client of a random cluster lies",
     ),
     Mutant(
@@ -167,7 +168,7 @@ MUTANTS = (
         rule="a seal counts in the write transaction that it was made in, by its number",
         edits=(Edit("sealed", 'b"%d:%b" % (order, said)', 'b"%b" % said'),),
         hunters=(
-            f"{UNIT}::test_a_seal_counts_in_the_transaction_that_it_was_made_in_and_not_in_a_later_one_of_the_same_id",
+            f"{SEALS}::test_a_seal_counts_in_the_transaction_that_it_was_made_in_and_not_in_a_later_one_of_the_same_id",
         ),
         unseen="no client of a random cluster lies",
     ),
@@ -177,7 +178,7 @@ MUTANTS = (
         rule="a holder counts once this leader has heard of it and checked its seal",
         edits=(Edit("_proven_holders", "tuple(heard)", "tuple(named)"),),
         hunters=(
-            f"{UNIT}::test_a_leader_that_has_not_heard_of_enough_holders_yet_neither_commits_nor_refuses_for_good",
+            f"{SEALS}::test_a_leader_that_has_not_heard_of_enough_holders_yet_neither_commits_nor_refuses_for_good",
         ),
         unseen="no client of a random cluster lies",
     ),
@@ -187,7 +188,7 @@ MUTANTS = (
         rule="a holder counts while its incarnation is the one that wrote",
         edits=(Edit("_living_holders", "incarnations.get(holder.node) == holder.incarnation", "True"),),
         hunters=(
-            f"{UNIT}::test_only_distinct_living_assigned_incarnations_count",
+            f"{SEALS}::test_only_distinct_living_assigned_incarnations_count",
             "tests/sim/test_dataplane.py::test_I15_a_commit_of_a_node_that_started_anew_since_is_refused",
         ),
     ),

@@ -1,12 +1,9 @@
-"""Readers and writers that meet fenced nodes, over real sockets: elsewhere at once, and every row once."""
+"""One client, writers and Spark that meet fenced nodes, over real sockets: elsewhere at once, and every row once."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 from pyarrow.flight import FlightClient
 
@@ -14,26 +11,30 @@ from leasehold.client import replicas
 from leasehold.client.append import stage
 from leasehold.client.cluster import Table
 from leasehold.client.known import of_process
-from leasehold.client.scan import read_plan, read_segment
-from leasehold.client.threads import THREADS, Refresh, places_of
-from leasehold.core.data.hedging import HedgeLimits
-from leasehold.core.data.known import Known
-from leasehold.core.data.places import Places
 from leasehold.core.data.reader import reading_order
-from leasehold.core.data.runtime import Runtime
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import ScanPlan, StagedSegment, TableFacts
-from leasehold.core.words.records import SegmentRecord
-from leasehold.errors import Fenced, Unreachable
+from leasehold.core.words.messages import StagedSegment, TableFacts
+from leasehold.errors import Unreachable
 from leasehold.ids import BucketNumber, ClusterId, NodeId
-from leasehold.limits.clients import PLACE_REST_MIN_NS
 from leasehold.wire import flight
 from leasehold.wire.flight import expect
+from tests.unit.client.fenced_words import (
+    SEGMENTS,
+    append,
+    first_of,
+    leaping,
+    never,
+    numbers,
+    places_in,
+    read,
+    read_one,
+    stopped,
+    unhurried,
+    unhurried_process,
+)
 from tests.unit.client.pace import paced
 from tests.unit.client.test_deadlines import Answering
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease, rows
-
-SEGMENTS = 6
 
 
 @pytest.fixture
@@ -46,179 +47,6 @@ def pair(tmp_path: Path) -> Iterator[Cluster]:
         for node in made.nodes:
             node.readings = 0
         yield made
-
-
-def append(made: Cluster, *batches: pa.RecordBatch, **how: Any) -> tuple[StagedSegment, ...]:
-    transaction = made.open()
-    known = unhurried(how.get("runtime", THREADS))
-    staged = stage(made.facts(), transaction, batches, made.catalog.revision, known=known, **how)
-    made.commit(transaction, staged)
-    return staged
-
-
-def unhurried(runtime: Runtime = THREADS) -> Known:
-    """What a client knows that never hedges: fences alone decide whom it asks, however slow this machine is."""
-    return Known(runtime, HedgeLimits(burst=0))
-
-
-def unhurried_process() -> Known:
-    """What the tasks of this process share, for tasks that never hedge."""
-    known, other = of_process(CLUSTER), unhurried()
-    known.reads, known.writes = other.reads, other.writes
-    return known
-
-
-def places_in(facts: TableFacts, refresh: Refresh | None = None, *, runtime: Runtime = THREADS) -> Places:
-    return places_of(facts, refresh, known=unhurried(runtime), runtime=runtime)
-
-
-def read(plan: ScanPlan, *, runtime: Runtime = THREADS, **how: Any) -> pa.RecordBatchReader:
-    return read_plan(plan, runtime=runtime, known=unhurried(runtime), **how)
-
-
-def read_one(
-    plan: ScanPlan, segment: SegmentRecord, *, runtime: Runtime = THREADS, places: Places | None = None, **how: Any
-) -> Iterator[pa.RecordBatch]:
-    places = places or places_in(plan.facts, runtime=runtime)
-    return read_segment(plan, segment, runtime=runtime, places=places, **how)
-
-
-def never(_duration_ns: int) -> None:
-    raise AssertionError("nobody needs to wait")
-
-
-def stopped() -> int:
-    """A clock that stands still."""
-    return 0
-
-
-def leaping() -> tuple[Callable[[], int], Callable[[int], None]]:
-    """A clock that leaps at every pause, so that giving up takes no time."""
-    clock = [0]
-
-    def sleep(duration_ns: int) -> None:
-        clock[0] += duration_ns * 100
-
-    return lambda: clock[0], sleep
-
-
-def numbers(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> list[int]:
-    return sorted(value for batch in batches for value in batch["k"].to_pylist())
-
-
-def first_of(made: Cluster) -> int:
-    """The node that a reader of the first segment asks first."""
-    return reading_order(made.plan().segments[0])[0]
-
-
-# ---------------------------------------------------------------- readers
-
-
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("streams", [1, 4])
-def test_a_fenced_replica_is_left_at_once_and_asked_by_no_other_segment(
-    pair: Cluster, number: int, streams: int
-) -> None:
-    node = pair.node(number)
-    node.fence()
-    assert numbers(read(pair.plan(), streams=streams, runtime=paced(never))) == list(range(2000 * SEGMENTS))
-    # Each refusal looks twice at the clock: once for the guard, once to say since when.
-    assert node.readings <= 2 * streams, "every stream may meet it once, before the first one's news"
-
-
-@pytest.mark.parametrize("how", ["expired", "surrendered"])
-def test_a_scan_whose_node_is_fenced_in_the_middle_goes_on_elsewhere(pair: Cluster, how: str) -> None:
-    node, plan = pair.node(first_of(pair)), pair.plan()
-    segment = plan.segments[0]
-    whole = [value for batch in read_one(plan, segment, runtime=paced(never)) for value in batch["k"].to_pylist()]
-    # One look at the clock admits the scan, then one for each batch: the second batch meets the fence.
-    if how == "surrendered":
-        node.at_reading(3, lambda: no_lease(node))
-    else:
-        node.fence_at_reading(3)
-    other = pair.node(3 - node.id)
-    before = other.readings
-    found = [batch["k"].to_pylist() for batch in read_one(plan, segment, runtime=paced(never))]
-    assert [value for one in found for value in one] == whole
-    assert [len(one) for one in found] == [1000, 1000]
-    assert other.readings == before + 2, "it admitted the rest of the scan, and released one batch"
-
-
-def test_a_node_that_serves_again_is_asked_again(pair: Cluster) -> None:
-    now = [0]
-    places = places_in(pair.facts(), runtime=paced(never, lambda: now[0]))
-    node, plan = pair.node(first_of(pair)), pair.plan()
-    node.fence()
-    list(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
-    node.grant()
-    met = node.readings
-    list(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
-    assert node.readings == met, "it rests"
-    now[0] += PLACE_REST_MIN_NS
-    list(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
-    assert node.readings > met
-
-
-def test_when_all_rest_they_are_asked_all_the_same(pair: Cluster) -> None:
-    """A rest only says who comes last: a fence that has just ended costs nobody a second."""
-    places = places_in(pair.facts())
-    for node in pair.nodes:
-        places.failed(node.id, Fenced("fenced"))
-    plan = pair.plan()
-    assert numbers(read_one(plan, plan.segments[0], places=places, runtime=paced(never)))
-
-
-def test_where_all_are_fenced_a_reader_asks_where_else(tmp_path: Path) -> None:
-    """The replica that the plan did not know yet: the coordinator names it, and it serves."""
-    with cluster(tmp_path, nodes=3) as made:
-        made.create(("k", "BIGINT"), ("v", "STRING"), replication=3)
-        append(made, rows(0, 2500))
-        plan = made.plan()
-        known = plan.facts.places[:2]
-        holders = plan.segments[0].holders[:2]
-        old = msgspec.structs.replace(
-            plan,
-            facts=msgspec.structs.replace(plan.facts, places=known),
-            segments=(msgspec.structs.replace(plan.segments[0], holders=holders),),
-        )
-        for node in (1, 2):
-            made.node(node).fence()
-        pauses: list[int] = []
-        found = read(old, runtime=paced(pauses.append), refresh=made.facts)
-        assert numbers(found) == list(range(2500))
-        assert len(pauses) == 1
-
-
-def test_rounds_over_fenced_replicas_do_not_lengthen_the_timeout_of_a_silent_one(
-    pair: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many rounds end with FENCED; then one replica hangs: it costs one short timeout, not the longest one."""
-    timeouts: list[int] = []
-    monkeypatch.setattr(
-        replicas, "within", lambda duration_ns, _: timeouts.append(duration_ns) or flight.within(duration_ns)
-    )
-    released = threading.Event()
-    first, other = pair.node(first_of(pair)), pair.node(3 - first_of(pair))
-    for node in (first, other):
-        node.fence()
-    rounds: list[int] = []
-
-    def sleep(_duration_ns: int) -> None:
-        rounds.append(1)
-        if len(rounds) == 20:
-            for node in (first, other):
-                node.grant()
-            first.at_reading(1, lambda: released.wait(20))
-
-    plan = pair.plan()
-    try:
-        found = read_one(plan, plan.segments[0], runtime=paced(sleep), batch_timeout_ns=300_000_000)
-        assert len(numbers(found)) == 2000
-    finally:
-        released.set()
-    assert len(rounds) == 20
-    assert len(timeouts) > 40
-    assert set(timeouts) == {300_000_000}
 
 
 def test_all_fenced_is_told_in_the_end_with_each_name_since_when_and_what_to_type(pair: Cluster) -> None:

@@ -117,3 +117,11 @@ class By:
             effects += self.tick()
         assert isinstance(effects[-1], LeaveFinished)
         return effects
+
+
+def to_ping(by):
+    """Goes to its next ping."""
+    by.take()
+    while not (pings := [one for one in by.sent if isinstance(one[1], Ping)]):
+        by.tick()
+    return pings[0]

@@ -8,50 +8,26 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.unit.vault.manifests import HASH, revision, segment, sql
+from tests.unit.vault.filled_vaults import CHANGES, CLUSTER, TOKEN, copied, fill, image
+from tests.unit.vault.manifests import HASH, sql
 
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
-from leasehold.core.words.operations import Change
-from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining
+from leasehold.core.words.records import Claiming, IdentityRecord, Joining
 from leasehold.errors import BadDirectory, Corrupt, NotFound
-from leasehold.ids import ClusterId, Incarnation, NodeId, Nonce, Revision, Token
+from leasehold.ids import Incarnation, NodeId, Nonce, Revision
 from leasehold.limits.vault import VAULT_FORMAT_VERSION
 from leasehold.vault.causes import explain
 from leasehold.vault.format import content_hash
 from leasehold.vault.inspect import CheckedVault, KeyFamily, check, examine, inspect
 from leasehold.vault.store import SqliteVault
 
-TOKEN = Token("ab" * 16)
 SHOWN = hashlib.sha256(TOKEN.encode()).hexdigest()[:8]
-CLUSTER = ClusterId("c" * 32)
-ALLOCATED = Allocated(token=TOKEN, node=NodeId(3), cluster_id=CLUSTER, incarnation=Incarnation(4))
 JOINING = Joining(token=TOKEN, node=NodeId(3), cluster_id=CLUSTER, previous=Incarnation(4), nonce=Nonce("d" * 32))
 EARLIER = Claiming(token=TOKEN)
-CHANGES = (
-    Change(keys.LINEAGE, b"12345"),
-    Change(keys.node(NodeId(1)), b"1"),
-    Change(keys.node(NodeId(2)), b""),
-    segment(1, 0, 1),
-)
-
-
-def image(directory: Path) -> dict[str, tuple[bytes, int]]:
-    return {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in directory.iterdir()}
-
-
-async def fill(directory: Path, identity: IdentityRecord = ALLOCATED) -> SqliteVault:
-    vault = await SqliteVault.open(directory)
-    await vault.write_identity(identity)
-    await vault.write_coordinators(("a:1", "b:2"))
-    await vault.apply((revision(6),), HASH)
-    await vault.sync()
-    await vault.apply((revision(7, *CHANGES),), HASH)
-    return vault
 
 
 async def test_it_tells_what_is_there_and_changes_nothing(tmp_path: Path) -> None:
@@ -375,67 +351,3 @@ def test_every_error_of_sqlite_has_its_cause(
     assert found.code == expected
     assert "what SQLite says" in found.text
     assert found.hint
-
-
-# ------------------------------------------------------------ logs
-
-
-def copied(directory: Path, copy: Path) -> Path:
-    """As a kill leaves it."""
-    copy.mkdir()
-    for name in ("vault.db", "vault.db-wal"):
-        shutil.copyfile(directory / name, copy / name)
-    return copy / "vault.db-wal"
-
-
-def cut(log: Path, size_bytes: int) -> None:
-    os.truncate(log, size_bytes)
-
-
-def flip(log: Path, at: int) -> None:
-    content = bytearray(log.read_bytes())
-    content[at] ^= 1
-    log.write_bytes(content)
-
-
-PAGE = 24 + 4096
-SHORT: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut in a page": (lambda log: cut(log, log.stat().st_size - 100), "page"),
-    "cut in the header": (lambda log: cut(log, 10), "in its header"),
-    "another header": (lambda log: flip(log, 0), "its header"),
-    "a bit of the first page": (lambda log: flip(log, 32 + 24 + 50), "0 of its"),
-    "a bit of the last page": (lambda log: flip(log, log.stat().st_size - 50), "pages are read"),
-    "a commit without its end": (
-        lambda log: log.write_bytes(log.read_bytes() + log.read_bytes()[32 : 32 + PAGE]),
-        "of",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", SHORT)
-async def test_a_log_that_ends_early_is_told_and_is_no_damage(tmp_path: Path, damage: str) -> None:
-    vault = await fill(tmp_path / "node")
-    log = copied(tmp_path / "node", tmp_path / "copy")
-    await vault.close()
-    assert examine(tmp_path / "copy") == CheckedVault(findings=(), revision=Revision(7))
-    spoil, told = SHORT[damage]
-    spoil(log)
-    before = image(tmp_path / "copy")
-    checked = examine(tmp_path / "copy")
-    assert checked.findings == ()
-    assert checked.log is not None
-    assert str(log) in checked.log
-    assert told in checked.log
-    assert image(tmp_path / "copy") == before
-
-
-async def test_pages_of_an_earlier_log_behind_this_one_are_nothing_to_tell(tmp_path: Path) -> None:
-    vault = await fill(tmp_path / "node")
-    with closing(sqlite3.connect(tmp_path / "node" / "vault.db", isolation_level=None)) as other:
-        (busy, pages, moved) = other.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-        assert (busy, moved) == (0, pages)
-        await vault.apply((revision(8),), HASH)
-        log = copied(tmp_path / "node", tmp_path / "copy")
-    await vault.close()
-    assert log.stat().st_size > 32 + PAGE
-    assert examine(tmp_path / "copy") == CheckedVault(findings=(), revision=Revision(8))

@@ -10,7 +10,7 @@ from leasehold.limits.units import MILLISECOND_NS
 from leasehold.testing.threads import NoThreads
 from tests.unit.coordinator.office import NODE, asked
 from tests.unit.coordinator.statement_cases import TABLE, U
-from tests.unit.coordinator.statements.test_procedures import office_test
+from tests.unit.coordinator.statements.procedure_words import office_test
 
 
 class Threads(NoThreads):

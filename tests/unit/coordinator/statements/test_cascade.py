@@ -9,7 +9,7 @@ from leasehold.errors import OutcomeUnknown, Refused
 from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.office import asked, simulated, term
 from tests.unit.coordinator.statement_cases import DATABASE, TABLE, VIEW, T, V, column
-from tests.unit.coordinator.statements.test_procedures import begin, refusal, told
+from tests.unit.coordinator.statements.procedure_words import begin, refusal, told
 
 DROP = DropTable(table=T, cascade=True)
 AGAIN = CreateTable(name=V, columns=(column("a"),))

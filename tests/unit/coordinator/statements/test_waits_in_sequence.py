@@ -3,7 +3,7 @@
 from leasehold.core.words.records import Outcome
 from leasehold.limits.units import SECOND_NS
 from tests.unit.coordinator.office import Office, asked
-from tests.unit.coordinator.statements.test_procedures import ADD, DROP, OTHER, begin, office_test
+from tests.unit.coordinator.statements.procedure_words import ADD, DROP, OTHER, begin, office_test
 
 
 def test_a_receipt_tells_what_the_statement_waited_for_before_its_time_counts() -> None:

@@ -9,7 +9,7 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.sql.parse import parse
 from tests.unit.coordinator.office import asked
 from tests.unit.coordinator.statement_cases import T
-from tests.unit.coordinator.statements.test_procedures import begin, office_test, refusal, told
+from tests.unit.coordinator.statements.procedure_words import begin, office_test, refusal, told
 
 COMMENT, DROP = "COMMENT ON TABLE db.t IS 'x'", "DROP TABLE db.t"
 USERS = (

@@ -1,4 +1,4 @@
-"""Who may do what: every kind of statement, question and request, decided on one catalog."""
+"""Who may do what: every kind of statement, decided on one catalog, and whose rights count."""
 
 from typing import get_args
 
@@ -10,31 +10,15 @@ from leasehold.core import ddl
 from leasehold.core.access.request_rights import check_append, check_read, check_request
 from leasehold.core.access.rights import (
     CLUSTER,
-    check_cancel,
     check_hidden,
-    check_question,
     check_statement,
     holds,
     keeps_administrator,
 )
-from leasehold.core.catalog import plan
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
-from leasehold.core.words.messages import (
-    AbortTransaction,
-    AskOutcome,
-    AskReceipts,
-    AskStatus,
-    AskTable,
-    AskView,
-    CommitTransaction,
-    OpenTransaction,
-    PlanQuery,
-    PlanScan,
-    RemoveNode,
-    Replaced,
-)
+from leasehold.core.words.messages import AskReceipts
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import (
     GrantRecord,
@@ -43,64 +27,41 @@ from leasehold.core.words.records import (
     HiddenRows,
     HiddenTable,
     HiddenView,
-    LoginRecord,
     PrincipalKind,
-    PrincipalRecord,
     Right,
-    TransactionRecord,
-    TransactionState,
     UseState,
 )
 from leasehold.core.words.statements import AlterProperties, Definition, TableName
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.sql.parse import parse
-from tests.unit.core.catalog_words import create_database, create_table
-from tests.unit.core.ddl_words import ground, view
-
-DATABASE, TABLE, OTHER, VIEW = 1, 2, 3, 4
-USER, ROLE = 10, 11
-TOKEN = "1" * 32
-LOGIN = hash_secret(TOKEN)
-NOBODY = "2" * 32
-TRANSACTION = "3" * 32
-ON_TABLE, ON_VIEW, ON_DATABASE = "TABLE db.t", "VIEW db.v", "DATABASE db"
-
-
-def principal(number, kind=PrincipalKind.USER, **fields):
-    whole = {"id": number, "name": "u" if number == USER else f"p{number}", "kind": kind, "state": UseState.IN_USE}
-    whole |= {"password_hash": "h" if kind is PrincipalKind.USER else None, "roles": ()}
-    return PrincipalRecord(**{**whole, **fields})
+from tests.unit.core.access.rights_words import (
+    ALTER,
+    CREATE,
+    DATABASE,
+    DROP,
+    INSERT,
+    LOGIN,
+    NOBODY,
+    OTHER,
+    ROLE,
+    SELECT,
+    TABLE,
+    TOKEN,
+    USER,
+    VIEW,
+    given,
+    one_catalog,
+    principal,
+    put,
+)
+from tests.unit.core.catalog_words import create_database
+from tests.unit.core.ddl_words import ground
 
 
 @pytest.fixture(scope="module")
 def before():
-    """db.t, db.other, db.v which reads db.t; a user without rights who has logged in; a role that he has."""
-    base = ground(create_database(), create_table(), create_table("other"))
-    base.put(keys.view(VIEW), view(VIEW, (TABLE, (1,)), name="v"))
-    base.put(keys.principal(ROLE), principal(ROLE, PrincipalKind.ROLE))
-    base.put(keys.principal(USER), principal(USER, roles=(ROLE,)))
-    base.put(keys.login(LOGIN), LoginRecord(token_hash=LOGIN, user=USER, order=1))
-    record = TransactionRecord(
-        id=TRANSACTION, order=1, table=TABLE, schema_version=1, state=TransactionState.OPEN, rows=0
-    )
-    base.put(keys.transaction(TRANSACTION), record)
-    return base.catalog
+    return one_catalog()
 
-
-def given(catalog, *rights, to=USER, leaving=()):
-    """With rights as pairs of a right and its object."""
-    for target in {target for _, target in rights}:
-        held = tuple(right for right, on in rights if on == target)
-        record = GrantRecord(object=target, principal=to, rights=held, leaving=leaving)
-        catalog = put(catalog, keys.grant(target, to), record)
-    return catalog
-
-
-def put(catalog, key, record):
-    return catalog.changed([plan.put(key, record)])
-
-
-SELECT, INSERT, ALTER, DROP, CREATE = Right
 
 NEEDS = [
     ("CREATE DATABASE x", [(CREATE, CLUSTER)]),
@@ -315,93 +276,3 @@ def test_an_administrator_is_whoever_holds_alter_on_the_cluster(those):
     else:
         with pytest.raises(Refused, match="nobody would be left"):
             keeps_administrator(catalog)
-
-
-# ---------------------------------------------------------------- questions, requests, rows
-
-
-def test_the_history_of_all_and_cancelling_are_for_administrators(before):
-    for catalog, allowed in ((before, False), (given(before, (ALTER, CLUSTER)), True)):
-        for check in (
-            lambda one=catalog: check_question(parse("SHOW HISTORY"), one, LOGIN),
-            lambda one=catalog: check_cancel(one, LOGIN),
-        ):
-            if allowed:
-                check()
-            else:
-                with pytest.raises(Forbidden):
-                    check()
-
-
-@pytest.mark.parametrize("text", ["SHOW TABLES", "DESCRIBE db.t", "SHOW GRANTS", "SHOW HISTORY FOR TABLE db.t"])
-def test_other_questions_need_a_login_alone(before, text):
-    check_question(parse(text), before, LOGIN)
-    with pytest.raises(Unauthenticated):
-        check_question(parse(text), before, None)
-
-
-def asks(kind, **fields):
-    return kind(**{"cluster_id": "c", "login": TOKEN, **fields})
-
-
-REQUESTS = [
-    (asks(AskTable, name="db.t"), [(SELECT, TABLE)]),
-    (asks(AskTable, name="db.t"), [(INSERT, TABLE)]),
-    (asks(AskView, name="db.v"), [(SELECT, VIEW)]),
-    (asks(PlanScan, name="db.t", columns=None), [(SELECT, TABLE)]),
-    (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), [(SELECT, TABLE), (SELECT, VIEW)]),
-    (asks(PlanQuery, names=("db.t",)), [(SELECT, TABLE)]),
-    (asks(PlanQuery, names=("db.other", "db.t")), [(SELECT, OTHER), (SELECT, TABLE)]),
-    (asks(PlanQuery, names=("db.v",)), [(SELECT, VIEW), (SELECT, TABLE)]),
-    (asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1), [(INSERT, TABLE)]),
-    (asks(CommitTransaction, transaction=TRANSACTION, segments=()), [(INSERT, TABLE)]),
-    (
-        asks(
-            CommitTransaction,
-            transaction=TRANSACTION,
-            segments=(),
-            replaces=(Replaced(bucket=0, segment=f"{TRANSACTION}-{TRANSACTION}"),),
-        ),
-        [(INSERT, TABLE), (DROP, TABLE)],
-    ),
-    (asks(RemoveNode, name="n1"), [(ALTER, CLUSTER)]),
-    (AskReceipts(after=0, limit=1, login=TOKEN), [(ALTER, CLUSTER)]),
-]
-
-
-@pytest.mark.parametrize(("request_", "needs"), REQUESTS)
-def test_a_request_needs_exactly_these_rights(before, request_, needs):
-    assert check_request(request_, given(before, *needs)).name == "u"
-    for missing in needs:
-        others = [one for one in needs if one != missing]
-        elsewhere = () if (SELECT, OTHER) in needs else ((missing[0], OTHER),)
-        with pytest.raises(Forbidden):
-            check_request(request_, given(before, *others, (ALTER, TABLE), (CREATE, TABLE), *elsewhere))
-
-
-@pytest.mark.parametrize("kind", [AbortTransaction, AskOutcome])
-def test_some_requests_need_a_login_alone(before, kind):
-    fields = {
-        AbortTransaction: {"cluster_id": "c", "transaction": TRANSACTION},
-        AskOutcome: {"cluster_id": "c", "statement": "4" * 32},
-    }[kind]
-    assert check_request(kind(login=TOKEN, **fields), before).name == "u"
-    for login in (None, NOBODY):
-        with pytest.raises(Unauthenticated):
-            check_request(kind(login=login, **fields), before)
-
-
-def test_the_state_of_the_cluster_is_told_to_anybody(before):
-    assert check_request(AskStatus(), before) is None
-
-
-def test_a_scan_through_a_view_needs_the_view_and_what_it_reads(before):
-    check_read(TOKEN, TABLE, (VIEW,), given(before, (SELECT, TABLE), (SELECT, VIEW)))
-    for held in ((SELECT, TABLE), (SELECT, VIEW)):
-        with pytest.raises(Forbidden):
-            check_read(TOKEN, TABLE, (VIEW,), given(before, held))
-
-
-def test_what_is_gone_is_not_told_as_a_missing_right(before):
-    check_read(TOKEN, 99, (), before)
-    check_append(TOKEN, 99, before)

@@ -11,16 +11,11 @@ from leasehold.core.words.messages import Replaced
 from leasehold.core.words.records import SegmentRecord
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SchemaVersion, SegmentId
-from leasehold.limits.segments import (
-    PLANNED_SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MAX,
-    SEGMENT_ROWS_MAX,
-    TABLE_SEGMENTS_MAX,
-)
+from leasehold.limits.segments import PLANNED_SEGMENT_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_ROWS_MAX, TABLE_SEGMENTS_MAX
 from leasehold.limits.statements import BUCKETS_MAX, REPLICATION_MAX
 from leasehold.limits.upkeep import SMALL_SEGMENT_BYTES, SMALL_SEGMENTS_MIN
 from tests.unit.core.catalog_words import Ground, hex_128
-from tests.unit.core.data.test_commit import (
+from tests.unit.core.data.write_words import (
     TABLE,
     W1,
     W2,

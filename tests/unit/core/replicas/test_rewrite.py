@@ -1,36 +1,30 @@
-"""DELETE as a procedure, which segments one concerns, and what a rewrite's commit compares."""
+"""DELETE as a procedure, what is planned to be rewritten, and what a rewrite's commit compares."""
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rpds import HashTrieMap
 
 from leasehold.core.catalog.plan import put
 from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.data.commit import open_transaction
 from leasehold.core.ddl import finish, roll_back
-from leasehold.core.replicas.rewrite import concern, hiding, live_deletes, spent, worth_rewriting
+from leasehold.core.replicas.rewrite import hiding, live_deletes, worth_rewriting
 from leasehold.core.words import keys
-from leasehold.core.words.messages import Replaced
-from leasehold.core.words.operations import Change
 from leasehold.core.words.records import (
     ColumnStatistics,
     Comparison,
     DeleteRecord,
-    Field,
     HorizonRecord,
     SegmentRecord,
     UseState,
 )
-from leasehold.core.words.statements import Condition, DeleteRows, DropColumn, Literal, TableName
+from leasehold.core.words.statements import DropColumn
 from leasehold.errors import NotFound, Refused
 from leasehold.limits.statements import CONDITIONS_MAX
 from leasehold.limits.upkeep import DELETES_MAX
 from tests.unit.core.catalog_words import drop_column, hex_128
-from tests.unit.core.data.test_commit import (
+from tests.unit.core.data.write_words import (
     TABLE,
-    W1,
     W2,
     asked,
     commit_as_told,
@@ -41,59 +35,21 @@ from tests.unit.core.data.test_commit import (
     segment,
     written,
 )
-
-NAME = TableName("db", "t")
-W3 = hex_128(0xA3)
-
-
-def delete(*conditions, table="t"):
-    """`(column, operator, text)` each, a number unless the text is NULL."""
-    where = [
-        Condition(column=a, operator=b, value=Literal("null" if c == "NULL" else "number", c)) for a, b, c in conditions
-    ]
-    return DeleteRows(table=TableName("db", table), where=tuple(where))
-
-
-def bounds(**of):
-    """Statistics of the columns a (id 1) and b (id 2); None where nothing is known."""
-    return tuple(
-        ColumnStatistics(field={"a": 1, "b": 2}[name], nulls=0, minimum=low, maximum=high)
-        for name, (low, high) in of.items()
-    )
-
-
-ALL = bounds(a=(1, 9), b=(1, 9))
-
-
-def filled(base, *segments):
-    """With segments in the manifest."""
-    opened(base)
-    base.commit(commit(base, *segments))
-    return base
-
-
-def commit(base, *segments, transaction=W1, replaces=(), deletes=0):
-    told = sealed_by_holders(base, *segments)
-    return commit_as_told(base, *told, transaction=transaction, replaces=replaces, deletes=deletes)
-
-
-def run(base, statement):
-    procedure = base.begin(statement)
-    base.commit(finish(procedure, base.catalog))
-    return base
-
-
-def old(number, statistics=ALL, **how):
-    return segment(number, statistics=statistics, **how)
-
-
-def new(number, statistics=ALL, **how):
-    return segment(number, transaction=W2, statistics=statistics, **how)
-
-
-def replaced(*segments):
-    return tuple(Replaced(bucket=one.bucket, segment=one.id) for one in segments)
-
+from tests.unit.core.replicas.rewrite_words import (
+    ALL,
+    NAME,
+    W3,
+    bounds,
+    commit,
+    delete,
+    filled,
+    new,
+    old,
+    put_away,
+    released,
+    replaced,
+    run,
+)
 
 # ---------------------------------------------------------------- the statement
 
@@ -172,21 +128,6 @@ def test_a_table_has_a_largest_number_of_deletes_that_its_files_wait_for():
     assert len(base.catalog.deletes[TABLE]) == 1
 
 
-def put_away(base, *segments):
-    """A rewrite that finds no row left in them."""
-    opened(base, W2)
-    return commit(base, transaction=W2, replaces=replaced(*segments), deletes=base.catalog.tables[TABLE].deletes)
-
-
-def released(base, *segments):
-    """What housekeeping does once their time is over."""
-    base.commit(tuple(Change(keys.replaced(TABLE, one.bucket, one.id), None) for one in segments))
-    gone = spent(base.catalog.tables[TABLE], base.catalog)
-    if gone:
-        base.commit(tuple(Change(keys.delete(TABLE, number), None) for number in gone))
-    return gone
-
-
 def test_a_column_that_tells_which_rows_are_gone_is_not_dropped():
     base = run(filled(ground(), old(1)), delete(("a", "=", "3")))
     assert refused(base.begin, drop_column("a")) == "COLUMN_IN_USE"
@@ -194,85 +135,6 @@ def test_a_column_that_tells_which_rows_are_gone_is_not_dropped():
     assert refused(base.begin, drop_column("a")) == "COLUMN_IN_USE"
     released(base, old(1))
     assert base.begin(drop_column("a")) is not None
-
-
-# ---------------------------------------------------------------- what a DELETE concerns
-
-
-FIELDS = {
-    1: Field(id=1, name="a", type="INT", nullable=True, state=UseState.IN_USE),
-    2: Field(id=2, name="b", type="INT", nullable=False, state=UseState.IN_USE, initial="7"),
-    3: Field(id=3, name="c", type="STRING", nullable=True, state=UseState.IN_USE),
-    4: Field(id=4, name="d", type="DECIMAL(9,2)", nullable=True, state=UseState.IN_USE),
-    5: Field(id=5, name="e", type="BINARY", nullable=True, state=UseState.IN_USE),
-    6: Field(id=6, name="f", type="BOOLEAN", nullable=True, state=UseState.IN_USE),
-    7: Field(id=7, name="g", type="DOUBLE", nullable=True, state=UseState.IN_USE),
-}
-
-
-def known(field, low, high, nulls=0):
-    statistics = (ColumnStatistics(field=field, nulls=nulls, minimum=low, maximum=high),)
-    return SegmentRecord(
-        id="s",
-        table=TABLE,
-        bucket=0,
-        schema_version=1,
-        rows=10,
-        size_bytes=1,
-        sha256=b"",
-        statistics=statistics,
-        holders=(),
-    )
-
-
-def concerned(segment, *where, number=1):
-    comparisons = tuple(Comparison(field=field, operator=sign, value=value) for field, sign, value in where)
-    delete = DeleteRecord(table=TABLE, number=number, state=UseState.IN_USE, where=comparisons)
-    return concern(delete, FIELDS)(segment)
-
-
-@given(st.integers(-5, 5), st.integers(-5, 5), st.integers(-6, 6), st.sampled_from(["=", "<", "<=", ">", ">="]))
-def test_a_segment_with_a_row_that_goes_is_concerned(low, high, value, sign):
-    """Between the bounds every value may be there."""
-    low, high = sorted((low, high))
-    holds = {"=": int.__eq__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}[sign]
-    wanted = any(holds(one, value) for one in range(low, high + 1))
-    assert concerned(known(1, low, high), (1, sign, str(value))) is wanted
-
-
-@pytest.mark.parametrize(
-    ("segment", "where", "wanted"),
-    [
-        (known(3, "a", "c"), (3, "=", "b"), True),
-        (known(3, "a", "c"), (3, "=", "ca"), False),
-        (known(4, "-1.50", "10.00"), (4, "=", "9.00"), True),
-        (known(4, "-1.50", "10.00"), (4, ">", "10.00"), False),
-        (known(4, "-1.50", "10.00"), (4, "<", "-1.49"), True),
-        (known(6, False, False), (6, "=", "true"), False),
-        (known(6, False, True), (6, "=", "true"), True),
-        (known(7, 0, 1.5), (7, ">=", "1.5"), True),
-        (known(7, None, None), (7, ">=", "1e300"), True),
-        (known(5, None, None), (5, "=", "00"), True),
-        (known(1, None, None, nulls=10), (1, "=", "1"), False),
-        (known(1, 1, 1, nulls=9), (1, "=", "1"), True),
-        (known(1, 1, 1), (2, "=", "7"), True),
-        (known(1, 1, 1), (2, "=", "8"), False),
-        (known(1, 1, 1), (3, "=", ""), False),
-        (known(1, 1, 1), (99, "=", "1"), False),
-    ],
-)
-def test_statistics_rule_out_what_they_can(segment, where, wanted):
-    """A column that is not in the file has its first value in each row, and NULL fulfils nothing."""
-    assert concerned(segment, where) is wanted
-
-
-def test_all_comparisons_must_be_possible_and_the_segment_older():
-    one = known(1, 1, 5)
-    assert concerned(one, (1, "=", "3"), (2, "=", "7"))
-    assert not concerned(one, (1, "=", "3"), (2, "=", "8"))
-    assert not concerned(msgspec.structs.replace(one, deletes=4), (1, "=", "3"), number=4)
-    assert concerned(msgspec.structs.replace(one, deletes=3), (1, "=", "3"), number=4)
-    assert concerned(msgspec.structs.replace(one, statistics=()), (1, "=", "99")), "nothing is known"
 
 
 # ---------------------------------------------------------------- planning

@@ -4,8 +4,8 @@ from leasehold.core.ddl import finish
 from leasehold.core.replicas.rewrite import checks, spent
 from leasehold.limits.upkeep import DELETE_CHECKS_MAX
 from tests.unit.core.catalog_words import drop_column
-from tests.unit.core.data.test_commit import TABLE, ground, refused
-from tests.unit.core.replicas.test_rewrite import delete, filled, old, put_away, released, run
+from tests.unit.core.data.write_words import TABLE, ground, refused
+from tests.unit.core.replicas.rewrite_words import delete, filled, old, put_away, released, run
 
 
 def test_a_delete_is_spent_once_it_concerns_neither_the_manifest_nor_what_was_replaced():

@@ -13,7 +13,7 @@ from leasehold.core.words.messages import CommitTransaction
 from leasehold.core.words.records import ColumnStatistics, SegmentRecord
 from leasehold.core.words.statements import Condition, DeleteRows, Literal, TableName
 from leasehold.limits.segments import STATISTIC_CHARACTERS_MAX
-from tests.unit.core.data.test_commit import TABLE, W1, commit, ground, opened, refused, segment
+from tests.unit.core.data.write_words import TABLE, W1, commit, ground, opened, refused, segment
 
 ROWS = 10
 

@@ -1,0 +1,61 @@
+"""Replicas on simulated disks: one that missed a write, one that is damaged, one whose disk is full."""
+
+from collections import Counter
+
+from leasehold.testing.cluster import CLIENT
+from tests.sim.data_words import Ground, on_disk, simulate
+
+
+def test_a_replica_that_missed_a_write_fetches_it_and_then_serves() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=3)
+        absent = ground.cluster.nodes[2]
+        await absent.kill()
+        written = await ground.write(40)
+        (in_sync,) = ground.in_sync()
+        assert len(in_sync) == 2
+        assert absent.published.node not in in_sync, "the commit has gone by it"
+        absent.start(ground.group)
+        await ground.wait_for(lambda: all(len(one.holders) == 3 for one in ground.manifest()))
+        await ground.wait_for(lambda: [len(one) for one in ground.in_sync()] == [3])
+        for node in ground.cluster.nodes[:2]:
+            await node.kill()
+        assert await ground.read() == Counter(written.rows)
+
+    simulate(scenario)
+
+
+def test_a_damaged_replica_serves_nothing_of_it_and_is_replaced() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create()
+        written = await ground.write(10)
+        (record,) = ground.manifest()
+        for number in record.holders:
+            ground.node(number).data.disk.damage(on_disk(record))
+            for other in ground.cluster.nodes:
+                if other.published.node != number:
+                    ground.cluster.network.partition(CLIENT, other.name)
+            reading = ground.group.create_task(ground.read())
+            await ground.wait_for(lambda one=number: ground.holds(ground.node(one), record))
+            ground.cluster.network.heal_all()
+            assert await reading == Counter(written.rows)
+        assert ground.removed == Counter(), "what was damaged is no loss"
+
+    simulate(scenario)
+
+
+def test_a_full_disk_takes_no_writes_and_goes_on_serving() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.create(replication=3)
+        before = await ground.write(10)
+        full = ground.cluster.nodes[0]
+        full.data.disk.full = True
+        after = await ground.write(10)
+        new = [one for one in ground.manifest() if full.published.node not in one.holders]
+        assert len(new) == 1
+        assert full.data.disk.half_written() == frozenset()
+        assert await ground.read() == Counter(before.rows) + Counter(after.rows)
+        full.data.disk.full = False
+        await ground.wait_for(lambda: ground.holds(full, new[0]))
+
+    simulate(scenario)

@@ -1,0 +1,130 @@
+"""Who may ask what: every kind of question and request, decided on one catalog."""
+
+import pytest
+
+from leasehold.core.access.request_rights import check_append, check_read, check_request
+from leasehold.core.access.rights import CLUSTER, check_cancel, check_question
+from leasehold.core.words.messages import (
+    AbortTransaction,
+    AskOutcome,
+    AskReceipts,
+    AskStatus,
+    AskTable,
+    AskView,
+    CommitTransaction,
+    OpenTransaction,
+    PlanQuery,
+    PlanScan,
+    RemoveNode,
+    Replaced,
+)
+from leasehold.errors import Forbidden, Unauthenticated
+from leasehold.sql.parse import parse
+from tests.unit.core.access.rights_words import (
+    ALTER,
+    CREATE,
+    DROP,
+    INSERT,
+    LOGIN,
+    NOBODY,
+    OTHER,
+    SELECT,
+    TABLE,
+    TOKEN,
+    TRANSACTION,
+    VIEW,
+    given,
+    one_catalog,
+)
+
+
+@pytest.fixture(scope="module")
+def before():
+    return one_catalog()
+
+
+def test_the_history_of_all_and_cancelling_are_for_administrators(before):
+    for catalog, allowed in ((before, False), (given(before, (ALTER, CLUSTER)), True)):
+        for check in (
+            lambda one=catalog: check_question(parse("SHOW HISTORY"), one, LOGIN),
+            lambda one=catalog: check_cancel(one, LOGIN),
+        ):
+            if allowed:
+                check()
+            else:
+                with pytest.raises(Forbidden):
+                    check()
+
+
+@pytest.mark.parametrize("text", ["SHOW TABLES", "DESCRIBE db.t", "SHOW GRANTS", "SHOW HISTORY FOR TABLE db.t"])
+def test_other_questions_need_a_login_alone(before, text):
+    check_question(parse(text), before, LOGIN)
+    with pytest.raises(Unauthenticated):
+        check_question(parse(text), before, None)
+
+
+def asks(kind, **fields):
+    return kind(**{"cluster_id": "c", "login": TOKEN, **fields})
+
+
+REQUESTS = [
+    (asks(AskTable, name="db.t"), [(SELECT, TABLE)]),
+    (asks(AskTable, name="db.t"), [(INSERT, TABLE)]),
+    (asks(AskView, name="db.v"), [(SELECT, VIEW)]),
+    (asks(PlanScan, name="db.t", columns=None), [(SELECT, TABLE)]),
+    (asks(PlanScan, name="db.t", columns=None, through=(VIEW,)), [(SELECT, TABLE), (SELECT, VIEW)]),
+    (asks(PlanQuery, names=("db.t",)), [(SELECT, TABLE)]),
+    (asks(PlanQuery, names=("db.other", "db.t")), [(SELECT, OTHER), (SELECT, TABLE)]),
+    (asks(PlanQuery, names=("db.v",)), [(SELECT, VIEW), (SELECT, TABLE)]),
+    (asks(OpenTransaction, transaction=TRANSACTION, table=TABLE, schema_version=1), [(INSERT, TABLE)]),
+    (asks(CommitTransaction, transaction=TRANSACTION, segments=()), [(INSERT, TABLE)]),
+    (
+        asks(
+            CommitTransaction,
+            transaction=TRANSACTION,
+            segments=(),
+            replaces=(Replaced(bucket=0, segment=f"{TRANSACTION}-{TRANSACTION}"),),
+        ),
+        [(INSERT, TABLE), (DROP, TABLE)],
+    ),
+    (asks(RemoveNode, name="n1"), [(ALTER, CLUSTER)]),
+    (AskReceipts(after=0, limit=1, login=TOKEN), [(ALTER, CLUSTER)]),
+]
+
+
+@pytest.mark.parametrize(("request_", "needs"), REQUESTS)
+def test_a_request_needs_exactly_these_rights(before, request_, needs):
+    assert check_request(request_, given(before, *needs)).name == "u"
+    for missing in needs:
+        others = [one for one in needs if one != missing]
+        elsewhere = () if (SELECT, OTHER) in needs else ((missing[0], OTHER),)
+        with pytest.raises(Forbidden):
+            check_request(request_, given(before, *others, (ALTER, TABLE), (CREATE, TABLE), *elsewhere))
+
+
+@pytest.mark.parametrize("kind", [AbortTransaction, AskOutcome])
+def test_some_requests_need_a_login_alone(before, kind):
+    fields = {
+        AbortTransaction: {"cluster_id": "c", "transaction": TRANSACTION},
+        AskOutcome: {"cluster_id": "c", "statement": "4" * 32},
+    }[kind]
+    assert check_request(kind(login=TOKEN, **fields), before).name == "u"
+    for login in (None, NOBODY):
+        with pytest.raises(Unauthenticated):
+            check_request(kind(login=login, **fields), before)
+
+
+def test_the_state_of_the_cluster_is_told_to_anybody(before):
+    assert check_request(AskStatus(), before) is None
+
+
+def test_a_scan_through_a_view_needs_the_view_and_what_it_reads(before):
+    check_read(TOKEN, TABLE, (VIEW,), given(before, (SELECT, TABLE), (SELECT, VIEW)))
+    for held in ((SELECT, TABLE), (SELECT, VIEW)):
+        with pytest.raises(Forbidden):
+            check_read(TOKEN, TABLE, (VIEW,), given(before, held))
+
+
+def test_what_is_gone_is_not_told_as_a_missing_right(before):
+    check_read(TOKEN, 99, (), before)
+    check_append(TOKEN, 99, before)
