@@ -6,7 +6,7 @@ from typing import Final
 
 from leasehold.error_codes import ErrorCode
 from leasehold.error_guide import SECTIONS
-from leasehold.error_guide.entry import Entry
+from leasehold.error_guide.entry import GuideEntry
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "errors.md"
 INTRODUCTION: Final = """# Error codes
@@ -30,7 +30,7 @@ command had asked for. [Operations](operations.md#when-something-fails) says wha
 """
 
 
-def _section(title: str, entries: Mapping[ErrorCode, Entry]) -> str:
+def _section(title: str, entries: Mapping[ErrorCode, GuideEntry]) -> str:
     rows = (
         f"| `{code}` | {one.meaning} | {' or '.join(f'{exit_code:d}' for exit_code in one.exits)} | {one.remedy} |\n"
         for code, one in entries.items()

@@ -1,6 +1,6 @@
 """All mutants, by the part of the protocol that they break."""
 
-from tests.mutants import identities, leaders, leases, people, recoveries, runs, statements, tables
+from tests.mutants import disks, identities, leaders, leases, people, recoveries, runs, statements, tables
 
 MUTANTS = (
     *leases.MUTANTS,
@@ -8,6 +8,7 @@ MUTANTS = (
     *identities.MUTANTS,
     *recoveries.MUTANTS,
     *tables.MUTANTS,
+    *disks.MUTANTS,
     *statements.MUTANTS,
     *runs.MUTANTS,
     *people.MUTANTS,

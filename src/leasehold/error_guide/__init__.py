@@ -5,7 +5,7 @@ from typing import Final
 
 from leasehold.error_codes import ErrorCode
 from leasehold.error_guide.directories import DIRECTORIES
-from leasehold.error_guide.entry import Entry
+from leasehold.error_guide.entry import GuideEntry
 from leasehold.error_guide.nodes import NODES
 from leasehold.error_guide.peers import PEERS
 from leasehold.error_guide.processes import PROCESSES
@@ -14,7 +14,7 @@ from leasehold.error_guide.rows import ROWS
 from leasehold.error_guide.statements import STATEMENTS
 from leasehold.error_guide.users import USERS
 
-SECTIONS: Final[Mapping[str, Mapping[ErrorCode, Entry]]] = {
+SECTIONS: Final[Mapping[str, Mapping[ErrorCode, GuideEntry]]] = {
     "SQL statements": STATEMENTS,
     "Queries and views": QUERIES,
     "Reading and writing rows": ROWS,
@@ -26,4 +26,4 @@ SECTIONS: Final[Mapping[str, Mapping[ErrorCode, Entry]]] = {
 }
 """The codes by subject, each in one section."""
 
-GUIDE: Final[Mapping[ErrorCode, Entry]] = {code: one for part in SECTIONS.values() for code, one in part.items()}
+GUIDE: Final[Mapping[ErrorCode, GuideEntry]] = {code: one for part in SECTIONS.values() for code, one in part.items()}

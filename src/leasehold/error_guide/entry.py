@@ -11,7 +11,7 @@ USAGE = (ExitCode.USAGE,)
 CHECK_FAILED = (ExitCode.CHECK_FAILED,)
 
 
-class Entry(NamedTuple):
+class GuideEntry(NamedTuple):
     """One code for a person: what it means, what to do, and the exit codes of a command that ends by it."""
 
     meaning: str

@@ -102,6 +102,19 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def see_that_it_is_there(path: Path) -> None:
+    """Makes a new file where there is none. Raises `Corrupt` for an empty one, and for a log without its file."""
+    directory = path.parent
+    for rest in directory.glob(f"{FILE_NAME}.new*"):
+        rest.unlink()
+    if not is_there(path):
+        if any(directory.glob(f"{FILE_NAME}-*")):
+            raise corrupt(path, "its log is there, the file is not")
+        create(path)
+    elif path.stat().st_size == 0:
+        raise corrupt(path, "it is empty")
+
+
 def create(path: Path) -> None:
     """Makes an empty vault; under another name first, synced and renamed, so that it is there whole or not at all."""
     new = path.with_name(f"{path.name}.new")

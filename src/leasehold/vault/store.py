@@ -33,14 +33,10 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, LeaseholdError, Refused
 from leasehold.ids import LineageHash, Revision
 from leasehold.limits.units import SECOND_NS
-from leasehold.limits.vault import (
-    VAULT_CACHE_BYTES,
-    VAULT_LOG_PAGES,
-    VAULT_SYNCS_PER_CHECKPOINT,
-)
+from leasehold.limits.vault import VAULT_CACHE_BYTES, VAULT_LOG_PAGES, VAULT_SYNCS_PER_CHECKPOINT
 from leasehold.vault import format as file_format
 from leasehold.vault import leap, rows
-from leasehold.vault.causes import SQLITE_ERRORS, DiskFull, corrupt, disk, explain, is_disk_full, result_code
+from leasehold.vault.causes import SQLITE_ERRORS, DiskFull, disk, explain, is_disk_full, result_code
 from leasehold.vault.format import FILE_NAME, AppliedMark, check_structure, content_hash, pragma, read_content
 from leasehold.vault.limits import VAULT_LIMITS, VaultLimits
 from leasehold.vault.lock import DirectoryLock
@@ -269,15 +265,7 @@ class SqliteVault:
                 checking.interrupt()
 
     def _connect(self) -> sqlite3.Connection:
-        directory = self._path.parent
-        for rest in directory.glob(f"{FILE_NAME}.new*"):
-            rest.unlink()
-        if not file_format.is_there(self._path):
-            if any(directory.glob(f"{FILE_NAME}-*")):
-                raise corrupt(self._path, "its log is there, the file is not")
-            file_format.create(self._path)
-        elif self._path.stat().st_size == 0:
-            raise corrupt(self._path, "it is empty")
+        file_format.see_that_it_is_there(self._path)
         # Never creates a file: what is not there any more must not be taken for new.
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         self._database = database

@@ -225,7 +225,8 @@ def test_the_tasks_of_one_process_of_spark_share_what_they_know_of_a_cluster(pai
     from leasehold.spark.sink import LeaseholdSink
     from leasehold.spark.source import InputPartition, LeaseholdReader, spark_schema
 
-    node, plan = pair.node(1), pair.plan()
+    plan = pair.plan()
+    node = pair.node(reading_order(plan.segments[0])[0])
     unhurried_process().now_ns = stopped  # so no rest ends
     node.fence()
     reader = LeaseholdReader(

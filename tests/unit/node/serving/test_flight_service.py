@@ -15,7 +15,7 @@ from leasehold.core.catalog.plan import put as put_record
 from leasehold.core.data.requests import fenced
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import ForwardTicket, Message, PlanScan, ReadTicket, WriteTicket
+from leasehold.core.words.messages import ForwardTicket, Message, PlanScan, ReadTicket
 from leasehold.errors import BadSettings, Fenced, Indefinite, LeaseholdError, Refused
 from leasehold.ids import (
     BucketNumber,
@@ -23,7 +23,6 @@ from leasehold.ids import (
     Incarnation,
     NodeId,
     ObjectId,
-    SchemaVersion,
     SegmentId,
     TransactionId,
 )
@@ -39,8 +38,7 @@ from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.flight import BYTES_SCHEMA, HEALTH, descriptor, from_flight, ticket
 from tests.unit.client.flight_errors import as_flight
 from tests.unit.node.cluster import CLUSTER, Cluster, cluster, no_lease
-
-SEGMENT = SegmentId("a" * 32 + "-" + "b" * 32)
+from tests.unit.node.serving.ticket_words import SEGMENT, read, write
 
 
 @pytest.fixture
@@ -78,37 +76,6 @@ def put(made: Cluster, command: flight.FlightDescriptor) -> LeaseholdError:
         writer.close()
 
     return refusal(call)
-
-
-def read(made: Cluster, **other: object) -> ReadTicket:
-    made_of = ReadTicket(
-        cluster_id=CLUSTER,
-        request="r",
-        table=made.table.id,
-        bucket=BucketNumber(0),
-        segment=SEGMENT,
-        sha256=b"",
-        row_offset=0,
-        fields=made.table.fields,
-        revision=made.catalog.revision,
-    )
-    return msgspec.structs.replace(made_of, **other)
-
-
-def write(made: Cluster, **other: object) -> WriteTicket:
-    made_of = WriteTicket(
-        cluster_id=CLUSTER,
-        transaction=TransactionId("a" * 32),
-        segment=SEGMENT,
-        table=made.table.id,
-        bucket=BucketNumber(0),
-        schema_version=SchemaVersion(1),
-        revision=made.catalog.revision,
-    )
-    return msgspec.structs.replace(made_of, **other)
-
-
-# ---------------------------------------------------------------- tickets
 
 
 @pytest.mark.parametrize(
