@@ -49,6 +49,20 @@ MUTANTS = (
         hunters=(f"{NODE}::test_a_running_scan_ends_at_the_next_batch",),
     ),
     Mutant(
+        name="rights on views not checked at the node",
+        invariant="INV-RIGHT-1",
+        rule="each batch that is read through views needs a right on each of them",
+        edits=(Edit("check_read", "_check_through(user, through, catalog)", ""),),
+        hunters=(f"{NODE}::test_a_view_that_the_rows_are_read_through_needs_select_too",),
+    ),
+    Mutant(
+        name="a dropped view still read through",
+        invariant="INV-RIGHT-1",
+        rule="a scan ends at the next batch when a view that it reads through is dropped",
+        edits=(Edit("authorise", "check_through(ticket.through, view)", ""),),
+        hunters=(f"{NODE}::test_a_view_that_goes_ends_the_scans_through_it",),
+    ),
+    Mutant(
         name="a plan through a view without a right on its tables",
         invariant="INV-RIGHT-1",
         rule="a SELECT is planned with SELECT on all that its views read, down to the tables",

@@ -160,6 +160,26 @@ def a_batch_for_a_right_on_another_object(told):
     told.release(TOKEN_HASH)
 
 
+@breaks("INV-RIGHT-1")
+def a_batch_through_a_view_that_is_being_dropped(told):
+    told.commit(counters(), table(), view())
+    told.release(through=(6,))
+    told.commit(view(state=PRE_DELETE), procedure(), statement())
+    told.release(through=(6,))
+
+
+@breaks("INV-RIGHT-1")
+def a_batch_through_a_view_that_the_user_may_not_read(told):
+    a_reader(told)
+    told.said("CREATE DATABASE other", database(9, "other"))
+    told.commit(view(database=9))
+    told.release(TOKEN_HASH, through=(6,))
+    told.said("CREATE USER v PASSWORD '***'", principal(2, "v"), login(2))
+    told.said("GRANT SELECT ON DATABASE d TO v", grant(2, on=4, rights=(Right.SELECT,)))
+    told.release(TOKEN_HASH)
+    told.release(TOKEN_HASH, through=(6,))
+
+
 # ---------------------------------------------------------------- what goes from the catalog
 
 

@@ -159,11 +159,11 @@ class Told:
         process = self.process(revision=self.revision)
         self.publish(process, process.view)
 
-    def release(self, login_hash=None, rows=()):
-        """A guard lets a batch of table 5 pass, on the newest view."""
+    def release(self, login_hash=None, rows=(), through=()):
+        """A guard lets a batch of table 5, read through these views, pass on the newest view."""
         process = self.process(revision=self.revision, leased_s=1)
         passed = Pass(view=process.view, lease=process.lease, released_ns=self.real_ns)
-        self.oracle.passed(process, passed, 5, login_hash, rows)
+        self.oracle.passed(process, passed, 5, login_hash, rows, through)
         self.step()
 
     def lease(self, process, seconds=1.0):

@@ -163,8 +163,8 @@ def database(number=4, name="d", state=IN_USE):
     return DatabaseRecord(id=number, name=name, state=state)
 
 
-def view(state=IN_USE):
-    return ViewRecord(id=6, database=4, name="v", state=state, body="", columns=(), needs=())
+def view(state=IN_USE, database=4):
+    return ViewRecord(id=6, database=database, name="v", state=state, body="", columns=(), needs=())
 
 
 def principal(number=1, name="u", kind=PrincipalKind.USER, state=IN_USE, roles=(), leaving=(), secret="secret"):

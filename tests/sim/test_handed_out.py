@@ -5,7 +5,8 @@ import pytest
 from leasehold.ids import Revision
 from leasehold.testing.invariants import named
 from leasehold.testing.oracle import InvariantViolated, Oracle
-from leasehold.testing.simulation import TAKING_EVERY, simulate
+from leasehold.testing.simulation import simulate
+from leasehold.testing.takers import Turn
 
 
 def test_a_batch_from_before_a_statement_that_had_returned_to_its_client_is_caught() -> None:
@@ -26,5 +27,5 @@ def test_a_reader_takes_away_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> N
         handed.append(returned > 0)
 
     monkeypatch.setattr(Oracle, "handed_out", handed_out)
-    simulate(TAKING_EVERY)
+    simulate(len(Turn))
     assert sum(handed) > 20

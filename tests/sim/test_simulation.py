@@ -95,6 +95,17 @@ def test_the_campaign_notices_nodes_that_check_no_rights(monkeypatch: pytest.Mon
     assert noticed("INV-RIGHT-1")
 
 
+def test_the_campaign_notices_nodes_that_check_no_rights_on_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_read = read_access.check_read
+    monkeypatch.setattr(read_access, "check_read", lambda login, table, _, view: check_read(login, table, (), view))
+    assert noticed("INV-RIGHT-1")
+
+
+def test_the_campaign_notices_nodes_that_serve_through_dropped_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_access, "check_through", lambda *_: None)
+    assert noticed("INV-RIGHT-1")
+
+
 def test_the_campaign_notices_a_leader_that_resumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Procedures, "resume", lambda _self: None)
     assert noticed("LIVENESS")

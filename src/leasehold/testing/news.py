@@ -195,6 +195,8 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     login: bytes | None = None
     """The hash of the token that it was asked for with."""
     rows: tuple[int, ...] = ()
+    through: tuple[ObjectId, ...] = ()
+    """The views that the table is read through."""
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True):

@@ -190,10 +190,9 @@ class Oracle:
 
     def recall(self, kind: type[T]) -> T:
         """An invariant's own memory, made empty when it is first asked for."""
-        found = self._memories.get(kind)
-        if found is None:
-            found = self._memories[kind] = kind()
-        return found
+        if kind not in self._memories:
+            self._memories[kind] = kind()
+        return self._memories[kind]
 
     @property
     def anything_new(self) -> bool:
@@ -331,12 +330,10 @@ class Oracle:
 
     def answered(self, statement: StatementId, answer: "Receipt | Definite") -> None:
         """A client heard how a statement ended, for the first time or again. An indefinite error is not told."""
-        if isinstance(answer, Receipt):
-            if answer.outcome is Outcome.COMMITTED and answer.revision is not None:
-                self.returned = max(self.returned, answer.revision)
-            self.saw(Answered(statement=statement, answer=answer, real_ns=self._now_ns()))
-        else:
-            self.saw(Answered(statement=statement, answer=answer.code, real_ns=self._now_ns()))
+        if isinstance(answer, Receipt) and answer.outcome is Outcome.COMMITTED and answer.revision is not None:
+            self.returned = max(self.returned, answer.revision)
+        told = answer if isinstance(answer, Receipt) else answer.code
+        self.saw(Answered(statement=statement, answer=told, real_ns=self._now_ns()))
 
     def passed(
         self,
@@ -345,6 +342,7 @@ class Oracle:
         table: ObjectId = NO_TABLE,
         login: bytes | None = None,
         rows: tuple[int, ...] = (),
+        through: tuple[ObjectId, ...] = (),
     ) -> None:
         """A guard that ran at this instant, from its first reading to its last, let a batch of a table pass."""
         self.saw(
@@ -356,6 +354,7 @@ class Oracle:
                 table=table,
                 login=login,
                 rows=rows,
+                through=through,
             )
         )
 

@@ -15,7 +15,16 @@ import msgspec
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.places import Places
 from leasehold.core.data.reader import ReaderPorts, SegmentReader, in_order, plan_until_read, read_again
-from leasehold.core.words.messages import AgreeCutoff, BatchMark, Cutoff, PlanScan, Receipt, ScanPlan
+from leasehold.core.words.messages import (
+    AgreeCutoff,
+    AskView,
+    BatchMark,
+    Cutoff,
+    PlanScan,
+    Receipt,
+    ScanPlan,
+    ViewFacts,
+)
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import LeaseholdError
@@ -51,7 +60,7 @@ class SimulatedReader:
 
     After some batches it runs a statement on the table that it reads: `take` does that, and answers what has returned.
     With `tasks` each scan is a query of several tasks, as in Spark: each task asks for the query's cutoff and reads one
-    segment.
+    segment. With `through` each scan reads its table through the view of that name.
     Requests to replicas run in `group`.
     `on_handed_out` is told for each batch on which revision it was released and which one had returned to this client,
     `on_scanned` of each scan that came to its end, `on_failed` of the others.
@@ -69,6 +78,7 @@ class SimulatedReader:
         pause_max_ns: int = 500 * MILLISECOND_NS,
         think_ns: int = 0,
         tasks: bool = False,
+        through: str | None = None,
         account: Account | None = None,
         on_scanned: Callable[[CompleteScan], None] = lambda _: None,
         on_failed: Callable[[str, LeaseholdError], None] = lambda *_: None,
@@ -82,6 +92,7 @@ class SimulatedReader:
         self._pause_max_ns = pause_max_ns
         self._think_ns = think_ns
         self._tasks = tasks
+        self._through = through
         self.take: Take | None = None
         self._returned = Revision(0)
         self.on_handed_out: Callable[[Revision, Revision], None] = lambda *_: None
@@ -103,9 +114,9 @@ class SimulatedReader:
 
     async def scan(self, name: str, columns: tuple[str, ...] | None = None) -> CompleteScan:
         """All rows of a table. Raises what `core.data.reader.read_again` raises."""
-        request = PlanScan(cluster_id=None, name=name, columns=columns)
 
         async def plan() -> _Planned:
+            request = PlanScan(cluster_id=None, name=name, columns=columns, through=await self._views())
             return _Planned(await self.client.look_up(request, ScanPlan, Asking()))
 
         first, attempt = await plan_until_read(plan, 1)
@@ -132,6 +143,13 @@ class SimulatedReader:
         self._on_scanned(scanned)
         return scanned
 
+    async def _views(self) -> tuple[ObjectId, ...]:
+        """The views that a scan reads its table through, as they are now."""
+        if self._through is None:
+            return ()
+        facts = await self.client.look_up(AskView(cluster_id=None, name=self._through), ViewFacts, Asking())
+        return tuple(one.view for one in facts.views)
+
     async def _batches(self, planned: "_Planned") -> AsyncGenerator[tuple[ReplicaBatch, BatchMark], None]:
         """All batches of a plan; with `tasks` each segment is read alone, by the cutoff of the query."""
         plan = planned.plan
@@ -157,7 +175,8 @@ class SimulatedReader:
 
     async def _agreed(self, plan: ScanPlan, query: str) -> Cutoff:
         """The query's cutoff on the plan's table, as a task of the query gets it."""
-        request = AgreeCutoff(cluster_id=plan.facts.cluster_id, table=plan.facts.table, query=query)
+        facts = plan.facts
+        request = AgreeCutoff(cluster_id=facts.cluster_id, table=facts.table, query=query, through=plan.through)
         return await self.client.agree_cutoff(request, Asking())
 
     async def _run(self, take: Take, name: str) -> None:

@@ -9,9 +9,8 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Coroutine, Iterator
-from contextlib import suppress
 from random import Random  # noqa: TID251 a type alone, and generators seeded by the run
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -22,11 +21,11 @@ from leasehold.core.lease.holder import Pass
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskReceipts, ReadTicket, Receipt, Receipts
-from leasehold.errors import CheckFailed, Definite, LeaseholdError, gravest
+from leasehold.errors import CheckFailed, Definite, gravest
 from leasehold.ids import LoginToken
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.availability import Availability
-from leasehold.testing.clients import TIMEOUTS_NS, Client, ClientStatement, check_catalog, check_outcomes
+from leasehold.testing.clients import Client, ClientStatement, check_catalog, check_outcomes
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.coordinator_calls import Account
@@ -43,16 +42,16 @@ from leasehold.testing.statements import (
     DATABASES,
     IN_SYNC,
     KEPT,
-    KEPT_MADE,
+    KEPT_VIEW,
     READING_ROLE,
     TABLES,
     TIMED,
     USERS,
     reading,
-    taking,
-    taking_kept,
     ways_to_take,
+    ways_to_take_view,
 )
+from leasehold.testing.takers import Turn, kept, scan_and_delete, taking_itself
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 
 SECONDS: Final = 80
@@ -63,6 +62,8 @@ WRITERS: Final = 1
 READERS: Final = 1
 ADMINISTRATOR: Final = "root"
 READER, WRITER = USERS
+VIEWER: Final = "u3"
+"""No random statement names this user, who may use one table and one view."""
 PASSWORDS: Final = ("p", "q")
 PEOPLE_CHANCE: Final = 0.4
 BY_ROLE_CHANCE: Final = 0.5
@@ -71,16 +72,8 @@ HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS)
 SELDOM: Final = msgspec.structs.replace(HABITS, pause_max_ns=8 * SECOND_NS)
 READ_PAUSE_MAX_NS: Final = SECOND_NS
 """Short: what it reads, and that it may, is taken away now and then, and its scans have to be under way when it is."""
-TAKING_EVERY: Final = 3
-"""One seed in so many has a reader that takes away what it reads."""
-DELETING_TURN: Final = 1
-"""The seed after it has a slow reader, and a client that deletes rows of the same table meanwhile."""
 THINK_NS: Final = 200 * MILLISECOND_NS
 """Slow enough that a scan outlasts a DELETE that is rolled back."""
-CROSSING_MAX_S: Final = 0.5
-"""The longest wait before a scan, and before the DELETE that crosses it."""
-SCAN_PAUSE_MAX_S: Final = 2.0
-GIVEN_BACK_MAX_S: Final = 4.0
 VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 DISK_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
 BATCH_ROWS: Final = (1, 4)
@@ -140,7 +133,8 @@ class Simulation:
         """Whether anybody has to log in."""
         self._by_role = random.random() < BY_ROLE_CHANCE
         """Whether the reader reads by a role."""
-        self._deletes_during_scans = seed % TAKING_EVERY == DELETING_TURN
+        self._viewer = VIEWER if self._people else None
+        self._turn = Turn(seed % len(Turn))
         self._login: LoginToken | None = None
 
     async def run(self) -> None:
@@ -172,9 +166,8 @@ class Simulation:
         for name in NAMES:
             columns = TIMED if name == NAMES[-1] else "(a INT, b INT)"
             await first.ask(f"CREATE TABLE {name} {columns}", patience_s=SETUP_S)
-        if self._deletes_during_scans:
-            for text in (f"CREATE DATABASE {KEPT.partition('.')[0]}", KEPT_MADE):
-                await first.ask(text, patience_s=SETUP_S)
+        for text in kept(self._turn, self._viewer):
+            await first.ask(text, patience_s=SETUP_S)
         async with asyncio.TaskGroup() as busy:
             tasks = [busy.create_task(work) for work in self._work(group)]
             tasks.append(busy.create_task(Availability(cluster, self._oracle).run()))
@@ -203,13 +196,10 @@ class Simulation:
         return Account(user, PASSWORDS) if self._people else None
 
     def _work(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
-        clients: list[Coroutine[Any, Any, None]] = [
-            Client(self.cluster, self._fork(), self.asked, self._on_end, self._login).run() for _ in range(CLIENTS)
-        ]
+        clients: list[Coroutine[Any, Any, None]] = [self._client().run() for _ in range(CLIENTS)]
         if self._people:
-            administrator = Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
             ways = ways_to_take(READER, *PASSWORDS, by_role=self._by_role)
-            clients.append(administrator.take_and_give_back(ways))
+            clients.append(self._client().take_and_give_back(ways))
         rows = itertools.count(1)
         writers = [
             self._writer(f"w{number}", rows, group, self._account(WRITER)).run(NAMES)
@@ -218,12 +208,35 @@ class Simulation:
         readers = [
             self._reader(f"r{number}", group, self._account(READER)).run(NAMES) for number in range(1, READERS + 1)
         ]
-        if self._seed % TAKING_EVERY == 0:
-            clients.extend(self._taking_reader("r0", group))
-        if self._deletes_during_scans:
+        if self._turn is Turn.DELETING:
             writers.append(self._writer("w0", rows, group, self._account(WRITER), SELDOM).run((KEPT,)))
-            clients.append(self._scan_and_delete("r0", group))
+        elif self._turn is Turn.VIEWING:
+            writers.append(self._writer("w0", rows, group, self._account(VIEWER)).run((KEPT,)))
+        clients.extend(self._while_reading(group))
         return [*clients, *writers, *readers]
+
+    def _while_reading(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
+        """A reader, and a client that takes away what it reads while it reads it."""
+        client, random = self._client(), self._fork()
+        match self._turn:
+            case Turn.TAKING:
+                reader = self._reader("r0", group, self._account(READER))
+                reader.on_handed_out = self._oracle.handed_out
+                user = READER if self._people and not self._by_role else None
+                return taking_itself(reader, NAMES, client, random, user)
+            case Turn.DELETING:
+                reader = self._reader("r0", group, self._account(READER), tasks=True, think_ns=THINK_NS)
+                return [scan_and_delete(reader, client, random)]
+            case Turn.VIEWING:
+                reader = self._reader(
+                    "r0", group, self._account(VIEWER), tasks=True, think_ns=THINK_NS, through=KEPT_VIEW
+                )
+                return [
+                    reader.run((KEPT,)),
+                    client.take_and_give_back(ways_to_take_view(self._viewer)),
+                ]
+            case _:
+                assert_never(self._turn)
 
     def _writer(
         self,
@@ -248,7 +261,14 @@ class Simulation:
         )
 
     def _reader(
-        self, host: str, group: asyncio.TaskGroup, account: Account | None, *, tasks: bool = False, think_ns: int = 0
+        self,
+        host: str,
+        group: asyncio.TaskGroup,
+        account: Account | None,
+        *,
+        tasks: bool = False,
+        think_ns: int = 0,
+        through: str | None = None,
     ) -> SimulatedReader:
         return SimulatedReader(
             transport=self.cluster.network.host(host),
@@ -260,55 +280,13 @@ class Simulation:
             pause_max_ns=READ_PAUSE_MAX_NS,
             tasks=tasks,
             think_ns=think_ns,
+            through=through,
             account=account,
             on_scanned=self._on_scanned,
         )
 
-    def _taking_reader(self, host: str, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
-        """A client that takes away what it reads while it reads it, and what gives that back some time later."""
-        random, asking = self._fork(), Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
-        reader = self._reader(host, group, self._account(READER))
-        giving: list[str] = []
-        user = READER if self._people and not self._by_role else None
-
-        async def take(name: str) -> Receipt | None:
-            taken, *given = taking(random, name, user)
-            receipt = await asking.ask(taken, patience_s=SETUP_S)
-            giving.extend(given)
-            return receipt
-
-        async def give_back() -> None:
-            while True:
-                await asyncio.sleep(random.random() * GIVEN_BACK_MAX_S)
-                while giving:
-                    await asking.ask(giving.pop(), patience_s=SETUP_S)
-
-        reader.take = take
-        reader.on_handed_out = self._oracle.handed_out
-        return [reader.run(NAMES), give_back()]
-
-    async def _scan_and_delete(self, host: str, group: asyncio.TaskGroup) -> None:
-        """Scans a table slowly, again and again. During each scan a client deletes some of the rows that the scan
-        before returned."""
-        client = Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
-        reader = self._reader(host, group, self._account(READER), tasks=True, think_ns=THINK_NS)
-        random = self._fork()
-        rows: tuple[RowId, ...] = ()
-
-        async def take() -> None:
-            await asyncio.sleep(random.random() * CROSSING_MAX_S)
-            timeout_ns: int | None = random.choice(TIMEOUTS_NS)
-            for text in taking_kept(random, rows):
-                await client.ask(text, patience_s=SETUP_S, timeout_ns=timeout_ns)
-                timeout_ns = None  # what creates the table again has all the time
-
-        while True:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(take())
-                await asyncio.sleep(random.random() * CROSSING_MAX_S)
-                with suppress(LeaseholdError):
-                    rows = (await reader.scan(KEPT)).rows
-            await asyncio.sleep(random.random() * SCAN_PAUSE_MAX_S)
+    def _client(self) -> Client:
+        return Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
 
     def _fork(self) -> Random:
         """A generator of its own for each actor, so that what one draws does not depend on another's turn."""
@@ -332,7 +310,7 @@ class Simulation:
             assert isinstance(process, WatchedPublished)
             self.batches += 1
             login = None if ticket.login is None else hash_secret(ticket.login)
-            self._oracle.passed(process, passed, ticket.table, login, rows)
+            self._oracle.passed(process, passed, ticket.table, login, rows, ticket.through)
 
         return released
 

@@ -23,6 +23,8 @@ TTLS: Final = ("1d", "7d", "30d")
 KEPT: Final = "d3.t1"
 """A table that no random statement names, so it has rows for most of the time."""
 KEPT_MADE: Final = f"CREATE TABLE {KEPT} (a INT, b INT) CLUSTERED BY (a) INTO 4 BUCKETS"
+KEPT_VIEW: Final = "d3.v1"
+KEPT_VIEW_MADE: Final = f"CREATE VIEW {KEPT_VIEW} AS SELECT a, b FROM {KEPT}"
 DROPPED_CHANCE: Final = 0.05
 IN_SYNC: Final = (1, 2)
 """As many as tables have replicas, at most."""
@@ -193,3 +195,22 @@ def ways_to_take(user: str, password: str, other: str, *, by_role: bool) -> tupl
         (f"ALTER USER {user} PASSWORD '{other}'", f"ALTER USER {user} PASSWORD '{password}'"),
         (f"DROP USER {user}", f"CREATE USER {user} PASSWORD '{password}'", gives),
     )
+
+
+def reading_through(user: str) -> tuple[str, ...]:
+    """What makes a user who may read and write the kept table, and read its view."""
+    return (
+        f"CREATE USER {user} PASSWORD 'p'",
+        f"GRANT ALL ON TABLE {KEPT} TO {user}",
+        f"GRANT SELECT ON VIEW {KEPT_VIEW} TO {user}",
+    )
+
+
+def ways_to_take_view(user: str | None) -> tuple[tuple[str, ...], ...]:
+    """What takes away the view through which the kept table is read, or `user`'s right on that view, each with what
+    gives it back. `user` is the reader, where anybody has to log in."""
+    drops = f"DROP VIEW {KEPT_VIEW}"
+    if user is None:
+        return ((drops, KEPT_VIEW_MADE),)
+    gives = f"GRANT SELECT ON VIEW {KEPT_VIEW} TO {user}"
+    return (drops, KEPT_VIEW_MADE, gives), (f"REVOKE SELECT ON VIEW {KEPT_VIEW} FROM {user}", gives)

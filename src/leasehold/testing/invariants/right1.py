@@ -1,16 +1,17 @@
-"""INV-RIGHT-1: no batch is released to somebody who may not read its table at the revision that it is released on.
+"""INV-RIGHT-1: no batch is released to somebody who may not read its table, or a view that it is read through, at the
+revision that it is released on.
 
-Nobody may read a table that is not in use there. Who else may is reckoned from the model of the catalog
+Nobody may read a table or view that is not in use there. Who else may is reckoned from the model of the catalog
 (`testing/catalog.py`): where users exist, the user who has logged in with the request's token, and whose password has
-not changed since, or a role of his, has SELECT on the table, its database or the cluster. With INV-SERVE-1, by which no
-view is older than a REVOKE or DROP that had returned, this says that a revoked right is never honoured and a dropped
-table never served.
+not changed since, or a role of that user, has SELECT on each of them, its database or the cluster. With INV-SERVE-1, by
+which no view is older than a REVOKE or DROP that had returned, this says that a revoked right is never honoured and a
+dropped table never served.
 """
 
 from typing import Final
 
 from leasehold.core.words import keys
-from leasehold.core.words.records import LoginRecord, PrincipalRecord, Right, TableRecord, UseState
+from leasehold.core.words.records import LoginRecord, PrincipalRecord, Right, TableRecord, UseState, ViewRecord
 from leasehold.core.words.records.principals import PrincipalKind
 from leasehold.core.words.statements import fold
 from leasehold.ids import PrincipalId, Revision
@@ -57,6 +58,12 @@ def _released(oracle: Oracle, news: Passed, shown: CatalogRows) -> str | None:
     table = oracle.history.record_at(revision, keys.table(news.table))
     if not isinstance(table, TableRecord) or table.state is not UseState.IN_USE:
         return "of a table that is not there"
+    views: list[ViewRecord] = []
+    for one in news.through:
+        view = oracle.history.record_at(revision, keys.view(one))
+        if not isinstance(view, ViewRecord) or view.state is not UseState.IN_USE:
+            return f"of {table.name} through a view that is not there"
+        views.append(view)
     if not any(isinstance(one, Principal) and one.kind is PrincipalKind.USER for one in shown.values()):
         return None
     if news.login is None:
@@ -70,17 +77,18 @@ def _released(oracle: Oracle, news: Passed, shown: CatalogRows) -> str | None:
     user = oracle.history.record_at(revision, keys.principal(login.user))
     if not isinstance(user, PrincipalRecord) or ("principal", fold(user.name)) not in shown:
         return "to a user who is not there"
-    place = _place(oracle, news, table)
-    if not _may(fold(user.name), place, shown):
-        return f"to {user.name}, who may not read {table.name}"
+    for read in (table, *views):
+        if not _may(fold(user.name), _place(oracle, revision, read), shown):
+            return f"to {user.name}, who may not read {read.name}"
     return None
 
 
-def _place(oracle: Oracle, news: Passed, table: TableRecord) -> tuple[RowKey, ...]:
-    """What a right on the table can be granted on."""
-    database = oracle.history.record_at(news.outcome.view.revision, keys.database(table.database))
+def _place(oracle: Oracle, revision: Revision, read: TableRecord | ViewRecord) -> tuple[RowKey, ...]:
+    """What a right on a table or view can be granted on."""
+    database = oracle.history.record_at(revision, keys.database(read.database))
     name = fold(getattr(database, "name", ""))
-    return CLUSTER, ("database", name), ("table", name, fold(table.name))
+    kind = "table" if isinstance(read, TableRecord) else "view"
+    return CLUSTER, ("database", name), (kind, name, fold(read.name))
 
 
 def _may(user: str, place: tuple[RowKey, ...], shown: CatalogRows) -> bool:

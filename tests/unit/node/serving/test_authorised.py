@@ -36,6 +36,7 @@ from tests.unit.node.serving.test_forwards import forwarded
 from tests.unit.node.serving.test_scans import append, read, refused, segment_of
 
 USER, ROLE = PrincipalId(100), PrincipalId(101)
+VIEW = ObjectId(50)
 TOKEN = LoginToken("1" * 32)
 LOGIN = hash_secret(TOKEN)
 
@@ -83,21 +84,25 @@ def test_a_scan_needs_select(pair: Cluster) -> None:
     assert refused(pair.node(1), pair.read_ticket(segment_of(pair), login=TOKEN)) == "FORBIDDEN"
 
 
+def view(made: Cluster, state: UseState = UseState.IN_USE) -> Change:
+    record = ViewRecord(id=VIEW, database=made.table.database, name="v", state=state, body="", columns=(), needs=())
+    return put(keys.view(VIEW), record)
+
+
 def test_a_view_that_the_rows_are_read_through_needs_select_too(pair: Cluster) -> None:
-    view = ViewRecord(
-        id=ObjectId(50),
-        database=pair.table.database,
-        name="v",
-        state=UseState.IN_USE,
-        body="",
-        columns=(),
-        needs=(),
-    )
-    settle(pair, right(pair, Right.SELECT), put(keys.view(view.id), view))
-    request = pair.read_ticket(segment_of(pair), login=TOKEN, through=(view.id,))
+    settle(pair, right(pair, Right.SELECT), view(pair))
+    request = pair.read_ticket(segment_of(pair), login=TOKEN, through=(VIEW,))
     assert refused(pair.node(1), request) == "FORBIDDEN"
-    pair.change([put(keys.grant(view.id, USER), GrantRecord(object=view.id, principal=USER, rights=(Right.SELECT,)))])
+    pair.change([put(keys.grant(VIEW, USER), GrantRecord(object=VIEW, principal=USER, rights=(Right.SELECT,)))])
     assert len(read(pair.node(1), request)) == 3
+
+
+@pytest.mark.parametrize("going", [True, False])
+def test_a_view_that_goes_ends_the_scans_through_it(pair: Cluster, going: bool) -> None:
+    pair.change([view(pair)])
+    gone = view(pair, UseState.PRE_DELETE) if going else Change(keys.view(VIEW), None)
+    pair.node(1).at_reading(3, lambda: pair.change([gone]))
+    assert refused(pair.node(1), pair.read_ticket(segment_of(pair), through=(VIEW,))) == "VIEW_DROPPED"
 
 
 Ending = Callable[[Cluster], list[Change]]
