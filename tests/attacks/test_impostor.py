@@ -123,7 +123,7 @@ def test_no_password_no_login_and_no_statement_is_sent_to_who_took_the_port(clus
         cluster.kill("coordinator")
         answers: tuple[Answer, ...] = (
             lambda _: to_failure(Unauthenticated("who are you?")),
-            lambda _: to_failure(Refused("a message that can't be read", code="BAD_MESSAGE")),
+            lambda _: to_failure(Refused("the message can't be read", code="BAD_MESSAGE")),
             lambda _: CoordinatorProof(proof=b"?" * 32),
             lambda _: CoordinatorProof(proof=b""),
             lambda _: facts,

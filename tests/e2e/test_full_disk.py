@@ -51,10 +51,10 @@ def test_a_full_disk_is_shown_until_there_is_space_again(cluster: RunningCluster
             assert {row[name]: row[room] for row in shown.rows} == {"node-1": None, node.name: "FULL"}
         wait_until(lambda: "DISK_FULL: no space is left under" in node.said())
         told = cluster.local.coordinator.log
-        assert "says that its disk is full" in told.read_text()
+        assert "is full: it takes no rows" in told.read_text()
         disk.free()
         wait_until(lambda: full(cluster) == set())
-        assert "there is space under" in node.said()
+        assert "space is available under" in node.said()
         assert "takes writes again" in told.read_text()
         assert not (node.directory / "space-trial").exists()
         node.stop()

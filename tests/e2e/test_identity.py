@@ -326,7 +326,7 @@ async def test_a_disk_that_is_full_at_the_first_start(cluster: RunningCluster, t
             pytest.skip("a disk of its own needs root")
         disk.fill(leave=4096)
         node.start()
-        while "no space for the vault" not in node.said():
+        while "no space is left for the vault" not in node.said():
             assert node.runs(), node.said()
         assert node.name not in ids(cluster)
         disk.free()
@@ -345,7 +345,7 @@ async def test_a_node_whose_disk_fills_up_serves_on_and_catches_up_once_there_is
         disk.fill(leave=256 * 1024)
         with cluster.connect() as client:
             number = 0
-            while "no space for the vault" not in node.said():
+            while "no space is left for the vault" not in node.said():
                 assert number < 400, node.said()
                 client.sql(f"CREATE DATABASE full_disk_{number} COMMENT '{'x' * 1000}'")
                 number += 1
@@ -355,7 +355,7 @@ async def test_a_node_whose_disk_fills_up_serves_on_and_catches_up_once_there_is
         assert node.runs()
         assert node.status().state == "ACTIVE"
         disk.free()
-        while "there is space for the vault" not in node.said():
+        while "space is available for the vault" not in node.said():
             assert node.runs(), node.said()
         node.kill()
         node.start().serves()

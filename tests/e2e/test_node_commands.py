@@ -158,7 +158,7 @@ def test_a_directory_in_use_and_one_without_a_node_are_refused(single: RunningCl
 def test_what_goes_with_standalone_alone(directory: Path, tmp_path: Path) -> None:
     for words in (["--check"], ["--repair"], ["--export", "x", "--to", str(tmp_path / "x")], ["--to", "x"]):
         leasehold("node", "start", *words, directory=directory).refused(2, "--standalone")
-    standalone(directory, "--check", "--repair").refused(2, "one thing at a time")
+    standalone(directory, "--check", "--repair").refused(2, "only one of --check, --repair and --export is allowed")
     standalone(directory, "--export", "x").refused(2, "--to")
     standalone(directory, "--to", "x").refused(2, "--export")
 
@@ -177,7 +177,7 @@ def test_a_repair_puts_aside_only_what_another_node_holds(directory: Path) -> No
     ran.refused(1, "CHECK_FAILED", "1 damaged")
     told = json.loads(ran.out)
     assert (told["moved"], told["to"], told["left"]) == (1, str(directory / "repaired-1"), 1)
-    assert "delete that folder once the node serves again" in ran.err
+    assert "delete that folder when the node serves again" in ran.err
     found = {one["finding"]["segment"]: (one["moved"], one["why"]) for one in told["segments"]}
     assert found[damaged.stem] == (True, "")
     moved, why = found[alone.stem]
@@ -197,7 +197,7 @@ def test_a_repair_leaves_what_it_can_not_read(directory: Path) -> None:
     unreadable.symlink_to(unreadable)
     garble(damaged)
     ran = standalone(directory, "--repair", "-o", "json")
-    ran.refused(1, "CHECK_FAILED", "1 can't be read", unreadable.name, "rights", "disk")
+    ran.refused(1, "CHECK_FAILED", "1 can't be read", unreadable.name, "permissions", "disk")
     told = {one["finding"]["segment"]: one for one in json.loads(ran.out)["segments"]}
     assert told[unreadable.stem]["finding"]["what"] == "unreadable"
     assert (told[unreadable.stem]["moved"], told[damaged.stem]["moved"]) == (False, True)
@@ -362,7 +362,7 @@ def test_a_file_that_is_no_configuration_ends_a_process_before_anything_is_made(
         "dri = 'x'": ["did you mean dir?"],
         "lease_duration = '5s'": ["ALTER CLUSTER SET lease_duration"],
         "listen = 5": ["listen", "not an address"],
-        "[": ["no TOML"],
+        "[": ["not valid TOML"],
     }.items():
         file.write_text(text)
         for process in (["coordinator"], ["node", "start"]):

@@ -102,7 +102,7 @@ def test_a_node_that_runs_is_removed_its_rows_are_copied_and_its_name_is_free(
     ended = fourth.ended()
     assert (ended.code, "error [REMOVED]" in ended.err, "leasehold node reset" in ended.err) == (3, True, True)
     again = remove(running, "fourth")
-    assert (again.code, "had been removed before" in again.out) == (0, True)
+    assert (again.code, "was already removed" in again.out) == (0, True)
     wait_until(lambda: holders(cluster, "moved") == {1, 2, 3})
     assert fourth.start().ended().code == 3, "its directory can't join any more"
 
@@ -216,8 +216,8 @@ def test_I4_an_older_copy_goes_on_as_the_node_once_it_is_adopted(
         assert f"leasehold node adopt --dir {backup}" in ended.err
         adopted = adopt(running, backup)
         assert adopted.code == 0, adopted.err
-        assert f"goes on as fourth (id {node})" in adopted.out
-        assert "start no other one before" in adopted.err
+        assert f"continues as fourth (id {node})" in adopted.out
+        assert "do not start another copy before" in adopted.err
         assert adopt(running, backup, "-o", "json").json()["changed"] is False, "done twice it is done once"
         restored.start()
         wait_until(lambda: state(running, "fourth") == "ACTIVE")
@@ -247,7 +247,7 @@ def test_what_can_not_be_adopted_is_told_why_and_left_as_it_is(running: RunningC
 def test_commas_between_coordinators_are_told_of(tmp_path: Path) -> None:
     for verb in ("start", "adopt"):
         told = leasehold("node", verb, directory=tmp_path, LEASEHOLD_COORDINATORS="127.0.0.1:1,127.0.0.1:2")
-        told.refused(2, "BAD_CONFIG", "comma", "blanks separate")
+        told.refused(2, "BAD_CONFIG", "comma", "separate addresses by blanks")
 
 
 def test_up_leaves_out_a_node_that_was_removed(tmp_path: Path) -> None:

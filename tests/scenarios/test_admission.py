@@ -225,7 +225,7 @@ def test_R13_of_two_processes_of_one_node_the_leader_names_the_one_that_is_stale
         stale.say(older[0])
         await stale.ended.wait()
         assert isinstance(stale.error, Superseded)
-        assert f"{node.incarnation} is" in stale.error.text
+        assert f"which is {node.incarnation}" in stale.error.text
         # The newer one goes on, on the same stream, whatever the stale one said.
         required = await node.enter(newer, opened.latest)
         assert isinstance(await node.renew(newer, required), Grant)

@@ -69,7 +69,7 @@ def test_I11_a_process_that_runs_while_another_cluster_takes_the_address_waits_f
         another_cluster(cluster)
         await cluster.start_coordinator(group)
         await cluster.initialise()
-        await cluster.wait_for(lambda: "is passed over" in caplog.text)
+        await cluster.wait_for(lambda: "ignoring the coordinator" in caplog.text)
         assert "it answered: this is cluster" in caplog.text
         assert len((await stored(cluster)).nodes) == 0
         await cluster.kill_coordinator()

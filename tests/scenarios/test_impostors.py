@@ -123,7 +123,7 @@ def test_a_node_that_runs_sends_no_session_to_who_took_the_port(
         await cluster.wait_for(lambda: len(impostor.heard) > 3)
         assert all(isinstance(one, ChallengeCoordinator) for one in impostor.heard)
         assert len({one.nonce for one in impostor.heard}) == len(impostor.heard)  # type: ignore[attr-defined]
-        told = [one.getMessage() for one in caplog.records if "is passed over" in one.getMessage()]
+        told = [one.getMessage() for one in caplog.records if "ignoring the coordinator" in one.getMessage()]
         assert len(told) == 1, "once, and then now and then"
         assert f"the process at {ADDRESS} does not prove that it is the coordinator" in told[0]
         assert (await identity(node)).incarnation == incarnation

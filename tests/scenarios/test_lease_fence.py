@@ -119,7 +119,7 @@ def test_L12_a_fenced_node_gives_its_lease_back_like_any_other(tmp_path):
         await node.agent.surrender()
         assert said.messages
         doors = Doors(node, tmp_path)
-        assert doors.read(await facts(cluster)).text == f"{doors.who} has given its lease back: it stops"
+        assert doors.read(await facts(cluster)).text == f"{doors.who} has surrendered its lease: it stops"
         doors.close()
 
     simulate(scenario)

@@ -141,7 +141,7 @@ def _outcome(connection: BlockingConnection, one: Told) -> Receipt | Definite:
             assert isinstance(message, WaitingFor)
     except Definite as error:
         return error
-    raise AssertionError(f"asked for {one.id}, the answer broke off")
+    raise AssertionError(f"asked for {one.id}, the answer ended too early")
 
 
 def _rows(cluster: Cluster, text: str) -> tuple[tuple[str | int | bool | None, ...], ...]:

@@ -14,7 +14,7 @@ from leasehold.errors import Refused
 if TYPE_CHECKING:
     from leasehold.local.process import Process
 
-chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on this machine, and mend it.")
+chaos = typer.Typer(no_args_is_help=True, help="Break a process of a cluster on this machine, and repair it.")
 
 
 def _chaos(directory: Path, name: str, number: signal.Signals, verb: str, output: Output) -> None:
@@ -34,9 +34,9 @@ def _check_paused(process: "Process", number: signal.Signals) -> None:
         return
     if process.is_paused() and number is signal.SIGSTOP:
         hint = f"let it go on with `leasehold chaos resume {process.name}`"
-        raise Refused(f"{process.name} is paused already", code=ErrorCode.PAUSED, hint=hint)
+        raise Refused(f"{process.name} is already paused", code=ErrorCode.PAUSED, hint=hint)
     if not process.is_paused() and number is signal.SIGCONT:
-        raise Refused(f"{process.name} is not paused: it runs", code=ErrorCode.NOT_PAUSED, hint="nothing to do")
+        raise Refused(f"{process.name} is not paused: it runs", code=ErrorCode.NOT_PAUSED, hint="no action is needed")
 
 
 def _done(name: str, verb: str, output: Output) -> None:
@@ -54,21 +54,21 @@ def kill(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABL
 
 @chaos.command()
 def pause(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Stop a process in its tracks with SIGSTOP."""
+    """Pause a process with SIGSTOP."""
     _chaos(directory, node, signal.SIGSTOP, "paused", output)
 
 
 @chaos.command()
 def resume(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Let a paused process go on with SIGCONT."""
+    """Resume a paused process with SIGCONT."""
     _chaos(directory, node, signal.SIGCONT, "resumed", output)
 
 
 @chaos.command()
 def start(node: NodeName, directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
-    """Start a process that does not run; a node comes back under another port.
+    """Start a process that does not run; a node gets another port.
 
-    Returns once a node has joined, or has run for 2 s: a killed one joins when its old lease has run out.
+    Returns when the node has joined or has run for 2 s. A killed node joins when its old lease has ended.
     """
     from leasehold.local.files import COORDINATOR
     from leasehold.local.processes import LocalCluster

@@ -11,13 +11,13 @@ from leasehold.wire.cluster_key import generate
 
 
 def cluster_key(
-    file: Annotated[Path, typer.Argument(help="The file to make; nothing is ever replaced.")],
+    file: Annotated[Path, typer.Argument(help="The file to create; an existing file is never replaced.")],
     output: Out = Output.TABLE,
 ) -> None:
-    """Make the key of a cluster's gossip, in a file that only its owner can read."""
+    """Create a cluster key, in a file that only its owner can read."""
     generate(file)
     if output is Output.JSON:
         show_json({"cluster_key": str(file)})
     else:
         say(f"made {file}")
-    note("copy it to every machine of this cluster and of no other, mode 0600; name it with --cluster-key")
+    note("copy it to every machine of this cluster and to no other machine, with mode 0600; name it with --cluster-key")

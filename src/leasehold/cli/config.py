@@ -157,8 +157,8 @@ def _combined(role: ProcessRole, file: Path | None, given: Mapping[str, object])
         if name in values and "cluster_key" not in values:
             raise _bad(
                 name,
-                "nothing is heard or sent without a cluster_key",
-                hint="name the file with that of the cluster by --cluster-key; `leasehold cluster-key FILE` makes one",
+                "gossip needs a cluster_key",
+                hint="name the key file of the cluster with --cluster-key; `leasehold cluster-key FILE` creates one",
             )
     if "cluster_key" in values:
         _check_seeds(values)
@@ -177,7 +177,8 @@ def _check_seeds(values: Mapping[str, Value]) -> None:
         except BadSettings as error:
             raise _bad(
                 "seeds",
-                f"{seed[:CONFIG_SHOWN_MAX]!r} can't be asked: gossip reaches this machine alone, and looks no name up",
+                f"{seed[:CONFIG_SHOWN_MAX]!r} can't be a seed: gossip reaches only this machine and does not"
+                " resolve names",
                 hint="write 127.0.0.1:PORT, [::1]:PORT or localhost:PORT",
             ) from error
         if (":" in host) is not is_ipv6:
@@ -205,11 +206,15 @@ def _content(file: Path) -> bytes:
 def read_config(role: ProcessRole, content: bytes, *, where: str, base: Path) -> dict[str, Value]:
     """The values of a file by key; relative paths are relative to `base`. Raises `BadSettings` with code BAD_CONFIG."""
     if len(content) > CONFIG_BYTES_MAX:
-        raise _bad(where, f"it is larger than {CONFIG_BYTES_MAX} bytes", hint="a configuration is a few lines")
+        raise _bad(
+            where,
+            f"it is larger than {CONFIG_BYTES_MAX} bytes",
+            hint="shorten the file; a configuration is a few lines",
+        )
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        why = "it is no text" if isinstance(error, UnicodeDecodeError) else f"it is no TOML: {error}"
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"it is not valid TOML: {error}"
         raise _bad(where, why[:CONFIG_SHOWN_MAX], hint="write lines such as listen = '127.0.0.1:7400'") from error
     keys = {key.name: key for key in keys_of(role)}
     values: dict[str, Value] = {}
@@ -259,7 +264,11 @@ def _checked(key: ConfigKey, value: object, where: str) -> Value:
         case "address":
             address = _address(where, value, any_port=True)
             if key.name == "advertise" and address.rpartition(":")[0] in _EVERYWHERE:
-                raise _bad(where, f"nobody can be reached at {address}", hint="advertise the address that others use")
+                raise _bad(
+                    where,
+                    f"no process can be reached at {address}",
+                    hint="advertise the address that other processes use",
+                )
             return address
         case "addresses":
             if not isinstance(value, list | tuple):
@@ -268,7 +277,7 @@ def _checked(key: ConfigKey, value: object, where: str) -> Value:
                 raise _bad(where, f"{len(value)} addresses", hint=f"give at most {CONFIG_ADDRESSES_MAX}")
             for one in value:
                 if isinstance(one, str) and "," in one:
-                    hint = "blanks separate addresses in a variable; a flag is repeated; a file has a list"
+                    hint = "separate addresses by blanks in a variable, repeat the flag, or write a list in a file"
                     raise _bad(where, f"{one[:CONFIG_SHOWN_MAX]!r} has a comma in it", hint=hint)
             addresses = tuple(_address(where, one, any_port=False) for one in value)
             return tuple(map(_numeric, addresses)) if key.name == "coordinators" else addresses
@@ -278,7 +287,7 @@ def _address(where: str, value: object, *, any_port: bool) -> str:
     if not isinstance(value, str) or NODE_ADDRESS.fullmatch(value) is None:
         raise _wrong(where, value, "an address", "'127.0.0.1:7000', or '[::1]:7000'")
     if not (0 if any_port else 1) <= int(value.rpartition(":")[2]) <= PORT_MAX:
-        raise _bad(where, f"{value!r} has no port that can be", hint=f"ports are 1 to {PORT_MAX}")
+        raise _bad(where, f"{value!r} does not have a valid port", hint=f"ports are 1 to {PORT_MAX}")
     return value
 
 

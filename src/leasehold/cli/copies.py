@@ -24,8 +24,8 @@ def copies_lines(status: ClusterStatus) -> list[str]:
     if removed > 0:
         lines.append(f"lost: {segments(removed)}; no node holds them, and scans of their tables end with SEGMENTS_LOST")
     lines.extend(
-        f"lost: {segments(count)} that {name} alone should hold and has no file of; bring its disk back and start it"
-        f" again, or give them up with `leasehold node remove {name} --force`"
+        f"lost: {segments(count)} that only {name} should hold, and their files are missing; restore its disk and start"
+        f" it again, or give them up with `leasehold node remove {name} --force`"
         for name, count in lacked.items()
     )
     return lines

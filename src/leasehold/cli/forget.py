@@ -22,9 +22,9 @@ def forget(directory: Path, user: str | None, table: str, *, yes: bool, output: 
         if yes:
             return
         if not sys.stdin.isatty():
-            text = f"{told}: to give them up wants a yes"
+            text = f"{told}: giving them up needs a confirmation"
             raise BadSettings(text, code=ErrorCode.NEEDS_YES, hint="run it with --yes, or on a terminal")
-        if not confirmed(f"{told}; give them up for ever?"):
+        if not confirmed(f"{told}; give them up forever?"):
             raise Refused("nothing was given up", code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")
 
     with connected(Coordinators, directory, user, timeout=timeout) as cluster:

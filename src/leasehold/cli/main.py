@@ -84,16 +84,16 @@ def up(
     nodes: Annotated[
         int | None,
         typer.Option(
-            "--nodes", "-n", help="How many data nodes.", show_default="those that it has, 3 of a new cluster"
+            "--nodes", "-n", help="The number of data nodes.", show_default="the nodes that it has; 3 for a new cluster"
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", help="As 5m: how long it waits for processes that run and make progress.")
+        str, typer.Option("--timeout", help="How long to wait for processes that run and make progress, such as 5m.")
     ] = "5m",
     output: Out = Output.TABLE,
 ) -> None:
-    """Start a coordinator and its data nodes here, or what of them does not run; stop them at Ctrl-C or SIGTERM."""
+    """Start a coordinator and its data nodes here, or those that do not run; stop them at Ctrl-C or SIGTERM."""
     from leasehold.cli.statement import read_timeout_ns
     from leasehold.local.processes import LocalCluster
     from leasehold.local.stop import StopSignals, ToldToStop
@@ -103,7 +103,7 @@ def up(
     if detach:
         local = LocalCluster(directory, tell=note, until_ns=until_ns)
         _start(local, nodes, output)
-        note(f"it runs on; stop it with `leasehold down --dir {typed(directory)}`")
+        note(f"the cluster keeps running; stop it with `leasehold down --dir {typed(directory)}`")
         return
     signals = StopSignals()
     local = LocalCluster(directory, pause=signals.pause, tell=note, until_ns=until_ns)
@@ -153,7 +153,9 @@ def status(directory: Dir = DEFAULT_DIR, output: Out = Output.TABLE) -> None:
 def logs(
     node: NodeName,
     directory: Dir = DEFAULT_DIR,
-    lines: Annotated[int, typer.Option("--lines", min=1, max=100_000, help="How many, from the end.")] = 50,
+    lines: Annotated[
+        int, typer.Option("--lines", min=1, max=100_000, help="The number of lines, counted from the end.")
+    ] = 50,
     output: Out = Output.TABLE,
 ) -> None:
     """Print the end of a process's log."""
@@ -181,24 +183,24 @@ def sql(
     user: User = None,
     output: Annotated[
         RowsOutput,
-        typer.Option("--output", "-o", help="A table for people, JSON for programs; of a SELECT also csv or parquet."),
+        typer.Option("--output", "-o", help="A table for people, JSON for programs; for a SELECT also csv or parquet."),
     ] = RowsOutput.TABLE,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows of a SELECT to this file.")] = None,
     statement_id: Annotated[
-        str | None, typer.Option("--id", help="Ask again for the statement of this id: it is never run twice.")
+        str | None, typer.Option("--id", help="Ask again for the statement with this id; it is never run twice.")
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
-            help="As 2s, default 30s: how long it asks again while nothing answers that could (exit 5 or 4). A"
-            " definition waits no longer than that for its turn and for nodes, where it is given: what takes something"
-            " away is rolled back (exit 3), and what was committed says which nodes are pending (exit 6)."
+            help="How long to retry while no process answers (exit 5 or 4), such as 2s; 30s by default. If it is given,"
+            " a definition waits no longer than this for its turn and for nodes. A statement that removes something is"
+            " then rolled back (exit 3). A committed statement reports the pending nodes (exit 6)."
         ),
     ] = None,
 ) -> None:
-    """Run one statement, a SELECT too. Interrupted, it says under which id to ask what became of it.
+    """Run one statement or SELECT. If interrupted, it shows the id with which to ask for the outcome.
 
-    A SELECT runs in this process; as a table 200 of its rows are shown, in the other forms all of them.
+    A SELECT runs in this process. As a table, 200 of its rows are shown; in the other forms, all of them.
     """
     from leasehold.cli.sql import run_statement
 
@@ -216,7 +218,7 @@ def rewrite(
     timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Take deleted and expired rows out of a table's files, and join small ones. Interrupted, what is done stays."""
+    """Remove deleted and expired rows from a table's files, and join small files."""
     from leasehold.cli.rewrite import rewrite as run
 
     run(directory, user, table, output, timeout)
@@ -227,11 +229,11 @@ def forget_lost(
     table: Annotated[str, typer.Argument(help="The table, as database.table.")],
     directory: Dir = DEFAULT_DIR,
     user: User = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for a confirmation.")] = False,
     timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Give up the rows of a table that no node holds any more, so that the rest can be read. Says first how many."""
+    """Give up the rows of a table that no node holds any more, so that the other rows can be read. Asks first."""
     from leasehold.cli.forget import forget
 
     forget(directory, user, table, yes=yes, output=output, timeout=timeout)
@@ -239,9 +241,9 @@ def forget_lost(
 
 @app.command()
 def verify(directory: Dir = DEFAULT_DIR, user: User = None, timeout: Asking = None, output: Out = Output.TABLE) -> None:
-    """Hold the batches in the serve logs against the receipts; exit 1 if one was stale.
+    """Check the batches in the serve logs against the receipts; exit 1 if a batch was stale.
 
-    Checked for each: it was released before its lease's deadline, and on a view no older than what its grant required.
+    Each batch must have been released before the deadline of its lease, on a view as new as its grant required.
     The logs keep the last 128 MiB of each node, the receipts the last 10,000 statements.
     """
     from leasehold.cli.verify import verify as run
@@ -274,7 +276,7 @@ def coordinator(
     gossip: Gossip = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run one coordinator until it is told to stop."""
+    """Run one coordinator until a signal stops it."""
     from leasehold.cli.config import coordinator_config
     from leasehold.cli.serve_coordinator import run_coordinator
 
@@ -294,7 +296,7 @@ def init(
     coordinator_address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="A coordinator's address.")],
     output: Out = Output.TABLE,
 ) -> None:
-    """Give a new coordinator's meta storage its cluster id, once."""
+    """Create a cluster: give the meta storage of a new coordinator its cluster id, once."""
     from leasehold.client.coordinators import Coordinators
 
     with Coordinators(coordinator_address) as cluster:
@@ -312,16 +314,17 @@ def recover(
         str | None,
         typer.Option(
             "--longest-lease",
-            help="As 3s: the longest lease_duration since the backup. Leases of the lost state are waited for.",
+            help="The longest lease_duration since the backup, such as 3s. The coordinator waits until leases of"
+            " the lost state have ended.",
             show_default="600s, the longest that can be set",
         ),
     ] = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Go on from an older state of the metadata, where the newest is lost: begin a new generation of the cluster.
+    """Begin a new generation of the cluster from an older state of the metadata, if the newest is lost.
 
-    For a coordinator that does not run, whose meta storage was restored from a backup. What was created, changed,
-    dropped, written or revoked since that backup is undone. Nodes that have seen none of it come back by themselves.
+    For a coordinator that does not run, whose meta storage was restored from a backup. Each change since that backup is
+    undone: objects, rows and rights. Nodes that have seen none of these changes recover by themselves.
     """
     from leasehold.cli.recover import recover as run
 

@@ -24,7 +24,7 @@ from leasehold.cli.output import Output, note, say, show_json
 from leasehold.cli.statement import read_timeout_ns
 from leasehold.errors import BadSettings
 
-node = typer.Typer(no_args_is_help=True, help="Run a data node, and look after one.")
+node = typer.Typer(no_args_is_help=True, help="Run and maintain data nodes.")
 
 
 @node.command()
@@ -36,7 +36,8 @@ def start(
         typer.Option(
             "--coordinator",
             envvar="LEASEHOLD_COORDINATORS",
-            help="host:port; may be repeated. Those that it knows from before are asked after them.",
+            help="host:port of a coordinator; may be repeated. Coordinators that the node already knows are"
+            " asked after these.",
         ),
     ] = None,
     name: Annotated[
@@ -49,7 +50,7 @@ def start(
     gossip: Gossip = None,
     config: ConfigFile = None,
     standalone: Annotated[
-        bool, typer.Option("--standalone", help="Serve nothing and ask nobody: show what the directory holds.")
+        bool, typer.Option("--standalone", help="Serve nothing and contact no process: show what the directory holds.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Standalone: read the vault and every segment; exit 1 if one is damaged.")
@@ -60,10 +61,12 @@ def start(
     export: Annotated[
         str | None, typer.Option("--export", metavar="SEGMENT", help="Standalone: write a segment to a Parquet file.")
     ] = None,
-    to: Annotated[Path | None, typer.Option("--to", help="The file for it; nothing is ever replaced.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="The target file; an existing file is never replaced.")
+    ] = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Run one data node until it is told to stop. With --standalone, look after its directory instead."""
+    """Run one data node until a signal stops it. With --standalone, inspect or repair its directory instead."""
     from leasehold.cli.config import node_config, node_directory
 
     given = {
@@ -97,14 +100,14 @@ def wait(
     directory: Dir = DEFAULT_DIR,
     timeout: Annotated[str, typer.Option(help="As 60s.")] = "60s",
     whole: Annotated[
-        bool, typer.Option("--whole", help="Until all segments of its buckets are on enough nodes, too.")
+        bool, typer.Option("--whole", help="Also wait until all segments of its buckets are on enough nodes.")
     ] = False,
     output: Out = Output.TABLE,
 ) -> None:
     """Wait until a node serves; exit 5 if it does not within `--timeout`.
 
-    With --whole until every segment of its buckets is on as many nodes as its table wants: then the loss of any one of
-    them loses no rows where tables want two or more.
+    With --whole, it also waits until each segment of the node's buckets is on as many nodes as its table wants. Then
+    the loss of one node loses no rows of tables that want two replicas or more.
     """
     from leasehold.cli.copies import node_copies
     from leasehold.cli.wait import wait_for_node
@@ -130,13 +133,13 @@ def wait(
 @node.command()
 def reset(
     directory: NodeDir,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for a confirmation.")] = False,
     output: Out = Output.TABLE,
 ) -> None:
-    """Put a node's identity, vault and segments aside, so that its next start gets a new id. Nothing is deleted.
+    """Move a node's identity, vault and segments aside, so that its next start gets a new id. Nothing is deleted.
 
-    For a directory that its cluster refuses (an old copy, removed, ahead, diverged) or that is damaged. Interrupted, it
-    is finished by running it again.
+    For a directory that its cluster refuses (an old copy, removed, ahead, diverged) or that is damaged. If interrupted,
+    run it again to finish it.
     """
     from leasehold.cli.reset import reset_directory
 
@@ -149,14 +152,19 @@ def remove(
     directory: Dir = DEFAULT_DIR,
     user: User = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if too few nodes are left, or rows are lost that only it holds.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Remove the node even if too few nodes remain, or if rows that only this node holds are lost.",
+        ),
     ] = False,
     timeout: Asking = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Take a node out of the cluster for good: its buckets get other replicas, its name is free for another one.
+    """Remove a node from the cluster for good: its buckets get other replicas, and its name becomes free.
 
-    A node that runs ends, and its lease is waited for; stop it first to wait for less. Asked for again, it says so.
+    A running node ends, and the command waits for its lease; stop the node first to wait for a shorter time. The
+    command may be run again.
     """
     from leasehold.cli.removal import remove as run
 
@@ -179,16 +187,16 @@ def adopt(
         typer.Option(
             "--cluster-key",
             envvar="LEASEHOLD_CLUSTER_KEY",
-            help="The file with the cluster's secret.",
+            help="The file with the cluster key.",
             show_default="cluster.key beside the directory, if it is there",
         ),
     ] = None,
     output: Out = Output.TABLE,
 ) -> None:
-    """Let an older copy of a node's directory go on as that node, where the newest one is lost.
+    """Make an older copy of a node's directory continue as that node, if the newest directory is lost.
 
-    It waits until no process of the node serves any more; one that is alive is named, and nothing changes. Where the
-    cluster goes on from an older state, all that the directory holds is kept in before-adopt-<n> in it.
+    It waits until no process of the node serves any more. If a process of the node is alive, nothing changes. If the
+    cluster was recovered from an older state, the contents of the directory are kept in before-adopt-<n> in it.
     """
     from leasehold.cli.removal import adopt as run
 

@@ -25,7 +25,7 @@ Dir = Annotated[
         "--dir",
         "-d",
         envvar="LEASEHOLD_DIR",
-        help="Where the cluster lives.",
+        help="The directory of the cluster.",
         parser=read_directory,
         metavar="PATH",
     ),
@@ -33,19 +33,19 @@ Dir = Annotated[
 Out = Annotated[Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")]
 User = Annotated[
     str | None,
-    typer.Option("--user", "-u", envvar=USER_VARIABLE, help=f"Who asks; {PASSWORD_VARIABLE} has the password."),
+    typer.Option(
+        "--user", "-u", envvar=USER_VARIABLE, help=f"The user who runs it; {PASSWORD_VARIABLE} holds the password."
+    ),
 ]
 Asking = Annotated[
     str | None,
-    typer.Option(
-        "--timeout", help="As 10s: how long it asks again while nothing answers that could.", show_default="30s"
-    ),
+    typer.Option("--timeout", help="How long to retry while no process answers, such as 10s.", show_default="30s"),
 ]
 NodeName = Annotated[str, typer.Argument(help="A node's name or number, or `coordinator`.")]
 DEFAULT_DIR: Final = Path("leasehold-data")
 
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", envvar=CONFIG_VARIABLE, help="A TOML file; flags and variables win over it.")
+    Path | None, typer.Option("--config", envvar=CONFIG_VARIABLE, help="A TOML file; flags and variables override it.")
 ]
 NodeDir = Annotated[
     Path,
@@ -71,24 +71,26 @@ StoppedCoordinatorDir = Annotated[
 ]
 Listen = Annotated[
     str | None,
-    typer.Option("--listen", envvar="LEASEHOLD_LISTEN", help="host:port, port 0 for any.", show_default="127.0.0.1:0"),
+    typer.Option(
+        "--listen", envvar="LEASEHOLD_LISTEN", help="host:port; port 0 chooses a free port.", show_default="127.0.0.1:0"
+    ),
 ]
 Advertise = Annotated[
     str | None,
     typer.Option(
         "--advertise",
         envvar="LEASEHOLD_ADVERTISE",
-        help="host:port that others are told; port 0 stands for the one it listens on.",
+        help="host:port that other processes connect to; port 0 stands for the port it listens on.",
         show_default="the one it listens on",
     ),
 ]
 Seeds = Annotated[
     list[str] | None,
-    typer.Option("--seed", envvar="LEASEHOLD_SEEDS", help="A gossip address to ask first; may be repeated."),
+    typer.Option("--seed", envvar="LEASEHOLD_SEEDS", help="A gossip address to contact first; may be repeated."),
 ]
 ClusterKey = Annotated[
     Path | None,
-    typer.Option("--cluster-key", envvar="LEASEHOLD_CLUSTER_KEY", help="The file with the cluster's secret."),
+    typer.Option("--cluster-key", envvar="LEASEHOLD_CLUSTER_KEY", help="The file with the cluster key."),
 ]
 Gossip = Annotated[
     str | None, typer.Option("--gossip", envvar="LEASEHOLD_GOSSIP", help="host:port of its gossip, over UDP.")

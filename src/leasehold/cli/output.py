@@ -212,7 +212,7 @@ class Retrying(Line):
         if error is None:
             self.done()
         elif self._terminal:
-            self.show(f"{_one_line(error.text)}; asking again, for {left_s:.0f} s at most")
+            self.show(f"{_one_line(error.text)}; retrying for at most {left_s:.0f} s")
 
 
 class ProgressLine(Line):

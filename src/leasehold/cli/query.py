@@ -37,9 +37,9 @@ def show_query(
     rows themselves go there as they come.
     """
     if output is RowsOutput.TABLE and to is not None:
-        raise BadSettings("a table is for people", hint="write a file with -o csv, -o json or -o parquet")
+        raise BadSettings("-o table can't be written to a file", hint="choose -o csv, -o json or -o parquet")
     if output is RowsOutput.PARQUET and to is None and sys.stdout.isatty():
-        raise BadSettings("Parquet is no text for a terminal", hint="give --to FILE, or redirect the output")
+        raise BadSettings("Parquet can't be shown on a terminal", hint="give --to FILE, or redirect the output")
     part = None if to is None else _part_of(to)
 
     def end() -> int:
@@ -81,7 +81,7 @@ def _show(answer: QueryResult, reading: RowsReadLine) -> None:
     reading.done()
     show_table(answer.schema.names, rows)
     if more:
-        note(f"{more} more rows: -o csv, -o json and -o parquet give all of them, LIMIT takes fewer")
+        note(f"{more} more rows; -o csv, -o json and -o parquet show all rows, LIMIT selects fewer")
 
 
 def _text(value: Any) -> str:

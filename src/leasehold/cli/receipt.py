@@ -49,28 +49,28 @@ def show_receipt(receipt: Receipt, names: Mapping[NodeId, str], output: Output) 
         if waited.queued_ns:
             say(f"before that, {milliseconds(waited.queued_ns):.0f} ms for earlier statements on the same objects")
         if settling:
-            until = f"no node served what was before their last change, {', '.join(settling)} last"
+            until = f"no node served the state before their last change; {', '.join(settling)} was last"
             say(f"before that, {milliseconds(waited.settling_ns):.0f} ms until {until}")
         if receipt.leader_changes:
-            later = f"{receipt.leader_changes} later leader(s) took it up"
+            later = f"{receipt.leader_changes} later leader(s) continued it"
             say(f"{later}: at most {bound_all_leaders_ms:.0f} ms in all, and the time without a leader")
         for one in receipt.notes:
             say(f"note: {one}")
         if settled or not pending:
             show_table(["node", "how", "ms"], [list(one.values()) for one in settled])
         if cleaning:
-            say(f"{', '.join(cleaning)} still to delete files; SHOW PROCEDURES follows it")
+            say(f"{', '.join(cleaning)} still to delete files; SHOW PROCEDURES shows the progress")
     return _next(receipt.outcome, ", ".join(pending))
 
 
 def _next(outcome: Outcome, pending: str) -> ExitCode:
     if outcome is Outcome.COMMITTED_PENDING:
-        note(f"pending: {pending} may serve what was before until its lease ends, the change itself is committed")
+        note(f"pending: {pending} may serve the old state until its lease ends; the change itself is committed")
         note("hint: `leasehold status` shows that node; the next statement on the same objects waits for it")
         return ExitCode.PENDING
     if outcome is Outcome.ROLLED_BACK:
         waited = f"it waited for {pending}; " if pending else ""
-        note(f"rolled back: {waited}all is as it was before")
-        note("hint: run it again with a longer --timeout; `leasehold status` shows what nodes do")
+        note(f"rolled back: {waited}nothing changed")
+        note("hint: run it again with a longer --timeout; `leasehold status` shows the state of the nodes")
         return ExitCode.REFUSED
     return ExitCode.DONE

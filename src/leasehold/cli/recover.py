@@ -23,7 +23,7 @@ def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
     if not path.is_file():
         below = directory / COORDINATOR
         hint = (
-            f"it lies in {below}: name that with --dir"
+            f"it is in {below}: name that directory with --dir"
             if (below / FILE_NAME).is_file()
             else "restore a backup of the coordinator's directory there, and name it with --dir"
         )
@@ -42,12 +42,12 @@ def recover(directory: Path, longest_lease: str | None, output: Output) -> None:
             }
         )
         return
-    say(f"cluster {begun.cluster.cluster_id} goes on as generation {begun.cluster.generation}")
-    say(f"it keeps what was there up to revision {origin.revision}, and {len(begun.nodes)} nodes")
+    say(f"cluster {begun.cluster.cluster_id} continues as generation {begun.cluster.generation}")
+    say(f"it keeps the state up to revision {origin.revision} and {len(begun.nodes)} nodes")
     note(
-        f"what to do next: start the coordinator, then the nodes. For up to {begun.longest_lease_ns / SECOND_NS:g} s it"
-        " waits for leases of the lost state (--longest-lease). A node that has got further ends with BEYOND_RECOVERY,"
-        " and says what to type; one that the backup does not know is reset"
+        f"what to do next: start the coordinator, then the nodes; for up to {begun.longest_lease_ns / SECOND_NS:g} s it"
+        " waits for leases of the lost state (--longest-lease); a node with later changes ends with BEYOND_RECOVERY and"
+        " says what to type; reset a node that the backup does not know"
     )
 
 

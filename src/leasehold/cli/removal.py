@@ -41,14 +41,14 @@ def remove(directory: Path, user: str | None, name: str, *, force: bool, output:
 def _tell_removed(removed: NodeRemoved) -> None:
     who = f"{removed.name} (id {removed.node})"
     if removed.already:
-        say(f"{who} had been removed before")
+        say(f"{who} was already removed")
         return
-    say(f"{who} is removed from revision {removed.revision} on")
+    say(f"{who} was removed at revision {removed.revision}")
     if removed.buckets:
-        note(f"{removed.buckets} buckets get another replica, as far as there are nodes for them")
+        note(f"{removed.buckets} buckets get another replica if there are enough nodes")
     if removed.lost:
         note(f"the rows of {removed.lost} segments are lost: scans of their tables end with SEGMENTS_LOST")
-        note("`leasehold forget-lost TABLE` gives the rows of a table up that are lost, so that the rest can be read")
+        note("`leasehold forget-lost TABLE` gives up the lost rows of a table, so that its other rows can be read")
     note(f"the name {removed.name} is free for a new node; its old directory can't join any more")
 
 
@@ -91,20 +91,21 @@ def adopt(directory: Path, coordinators: tuple[str, ...], key_file: Path | None,
         )
         return
     if not adopted.changed:
-        say(f"{directory} is the newest directory of {adopted.name} (id {adopted.node}) already: nothing to adopt")
+        say(f"{directory} is the newest directory of {adopted.name} (id {adopted.node}): nothing to adopt")
         return
     say(
-        f"{directory} goes on as {adopted.name} (id {adopted.node}): it was at incarnation {adopted.before},"
+        f"{directory} continues as {adopted.name} (id {adopted.node}): it was at incarnation {adopted.before},"
         f" the newest is {adopted.incarnation}"
     )
     note(
-        f"`leasehold node start --dir {typed(directory)} ..` joins as the one after; every segment is verified, and"
-        " what it lacks is fetched. From that start on no other copy of this node can join; start no other one before"
+        f"`leasehold node start --dir {typed(directory)} ..` joins with the next incarnation, verifies each segment"
+        " and fetches what it lacks; after that start no other copy of this node can join; do not start another copy"
+        " before"
     )
     if adopted.kept is not None:
-        say(f"all that was there is kept in {adopted.kept}")
+        say(f"the old files are kept in {adopted.kept}")
         note(
-            "what the cluster knows nothing of is deleted once the node serves, and stays in that folder alone:"
-            f" `leasehold node start --standalone --dir {typed(adopted.kept)}` shows it, and with --export gets its"
-            " rows. Delete the folder when nothing is missed"
+            "when the node serves, it deletes what the cluster does not know; that folder keeps it:"
+            f" `leasehold node start --standalone --dir {typed(adopted.kept)}` shows it, and --export gets its rows;"
+            " delete the folder when it is not needed any more"
         )

@@ -23,9 +23,9 @@ def reset_directory(directory: Path, *, yes: bool, output: Output) -> None:
     else:
         say(f"moved {', '.join(moved.names)} to {moved.folder}")
     note(
-        f"what to do next: `leasehold node remove {known or 'NAME'}` takes the old id out of the cluster;"
-        f" `leasehold node start --dir {typed(directory)} ..` gets a new one;"
-        f" delete {moved.folder} when nothing is missed"
+        f"what to do next: `leasehold node remove {known or 'NAME'}` removes the old id from the cluster;"
+        f" `leasehold node start --dir {typed(directory)} ..` gets a new id;"
+        f" delete {moved.folder} when it is not needed any more"
     )
 
 
@@ -44,10 +44,10 @@ def _known(directory: Path) -> NodeId | None:
 def _confirm(directory: Path, known: NodeId | None) -> None:
     if not sys.stdin.isatty():
         raise BadSettings(
-            f"a reset makes another node of {directory}: that wants a yes",
+            f"a reset makes {directory} another node, which needs a confirmation",
             code=ErrorCode.NEEDS_YES,
             hint="run it with --yes, or on a terminal",
         )
     who = f", which is node {known}," if known else ""
-    if not confirmed(f"{directory}{who} gets a new id, and its segments are put aside; go on?"):
+    if not confirmed(f"{directory}{who} gets a new id, and its segments are moved aside; continue?"):
         raise Refused("nothing was reset", code=ErrorCode.NOT_CONFIRMED, hint="answer y to go on")

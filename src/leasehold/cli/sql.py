@@ -35,7 +35,7 @@ def run_statement(
     kind = kind_of(text)
     if kind is StatementKind.SELECT:
         if statement_id:
-            raise BadSettings("a SELECT takes no --id", hint="Ctrl-C ends it")
+            raise BadSettings("a SELECT takes no --id", hint="end it with Ctrl-C, then run it again")
         from leasehold.cli.query import show_query
 
         show_query(directory, user, text, output, to, timeout)

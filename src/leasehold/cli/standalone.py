@@ -29,7 +29,10 @@ class StandaloneOptions(msgspec.Struct, frozen=True, kw_only=True):
     def validate(self) -> None:
         """Raises `BadSettings` for what can't be done together."""
         if self.check + self.repair + (self.export is not None) > 1:
-            raise BadSettings("one thing at a time", hint="give one of --check, --repair and --export")
+            raise BadSettings(
+                "only one of --check, --repair and --export is allowed",
+                hint="give one of --check, --repair and --export",
+            )
         if (self.export is None) is not (self.to is None):
             raise BadSettings("an export needs both", hint="give --export SEGMENT and --to FILE")
 
@@ -78,16 +81,16 @@ def _show(summary: Summary, output: Output) -> None:
             for table in summary.tables
         ],
     )
-    _list("missing, though the cluster counts on them here", summary.missing)
+    _list("missing, though the cluster expects them here", summary.missing)
     _list("not here yet", summary.awaited)
-    _list("superfluous: they go when the node runs", summary.superfluous)
+    _list("superfluous: the node deletes them when it runs", summary.superfluous)
 
 
 def _who(summary: Summary) -> str:
     if not summary.node:
-        return "a node without an id: it has not been let in yet"
+        return "a node without an id: it has not joined yet"
     named = f"node {summary.node}" + (f", {summary.name}" if summary.name else "")
-    last = "; its last start was cut off while it joined" if summary.joining else ""
+    last = "; its last start was interrupted while it joined" if summary.joining else ""
     return f"{named}, of cluster {summary.cluster_id}, incarnation {summary.incarnation}{last}"
 
 
@@ -126,7 +129,7 @@ def _check_vault(directory: Path, output: Output) -> None:
     raise CheckFailed(
         f"the vault in {directory} is damaged",
         code=ErrorCode.CORRUPT,
-        hint=f"restore the directory, or begin anew with `leasehold node reset --dir {typed(directory)}`",
+        hint=f"restore the directory, or start over with `leasehold node reset --dir {typed(directory)}`",
     )
 
 
@@ -139,14 +142,15 @@ def _check(standalone: Standalone, output: Output) -> None:
     else:
         say(f"{checked.segments} segment files read, {checked.size_bytes / MEBIBYTE:.1f} MiB: {checked.wrong} wrong")
         for one in checked.findings:
-            say(f"{one.what}: {one.segment} of {one.table or 'a table that is gone'}: {one.text}")
+            say(f"{one.what}: {one.segment} of {one.table or 'a dropped table'}: {one.text}")
         if checked.wrong > len(checked.findings):
             say("..")
     if checked.wrong:
         raise CheckFailed(
             f"{checked.wrong} segments are damaged, unreadable or missing in {standalone.directory}",
-            hint=f"`leasehold node start --standalone --repair --dir {typed(standalone.directory)}` for what is"
-            " damaged; the rights and the disk for what can't be read; the next start fetches what is missing",
+            hint=f"`leasehold node start --standalone --repair --dir {typed(standalone.directory)}` moves"
+            " damaged segments aside; check the permissions and the disk for unreadable ones; the next start fetches"
+            " the missing ones",
         )
 
 
@@ -161,14 +165,14 @@ def _repair(standalone: Standalone, output: Output) -> None:
         show_json({"moved": moved, "to": to, "left": len(left), "segments": segments})
     else:
         for one in repaired.segments:
-            segment = f"{one.finding.segment} of {one.finding.table or 'a table that is gone'}"
+            segment = f"{one.finding.segment} of {one.finding.table or 'a dropped table'}"
             say(f"moved: {segment}" if one.moved else f"left: {segment}: {one.why}")
         if not repaired.segments:
             say("nothing is damaged")
     if repaired.folder is not None:
         note(
             f"moved {moved} to {repaired.folder}: the next start fetches them from other nodes;"
-            " delete that folder once the node serves again and nothing is missed"
+            " delete that folder when the node serves again and nothing is missing"
         )
     if left:
         raise _left(left)
@@ -178,12 +182,12 @@ def _left(left: list[Mended]) -> CheckFailed:
     unreadable = [one.finding for one in left if one.finding.what == "unreadable"]
     if unreadable:
         return CheckFailed(
-            f"{len(left)} segments are left where they are; {len(unreadable)} can't be read: {unreadable[0].text}",
-            hint="look at the rights on these files, the limit of open files and the disk, then repair again",
+            f"{len(left)} segments stay in place; {len(unreadable)} can't be read: {unreadable[0].text}",
+            hint="check the permissions of these files, the limit of open files and the disk, then repair again",
         )
     return CheckFailed(
-        f"{len(left)} damaged segments are left where they are",
-        hint="bring their files back from a backup of this directory; until then reads of them fail",
+        f"{len(left)} damaged segments stay in place",
+        hint="restore their files from a backup of this directory; until then reads of them fail",
     )
 
 
@@ -205,4 +209,4 @@ def _export(standalone: Standalone, segment: SegmentId, target: Path, output: Ou
         return
     say(f"{done.rows} rows of {done.table} in {target}, {done.size_bytes / MEBIBYTE:.1f} MiB")
     if done.hidden:
-        note(f"{done.hidden} of them are deleted or expired: no scan shows them")
+        note(f"{done.hidden} of these rows are deleted or expired; no scan shows them")

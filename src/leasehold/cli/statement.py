@@ -18,7 +18,7 @@ def read_statement(stdin: TextIO) -> str:
         return stdin.read(STATEMENT_CHARACTERS_MAX + 1)
     except UnicodeDecodeError as error:
         raise Refused(
-            f"stdin is no text: {error}", code=ErrorCode.BAD_TEXT, hint=f"write it in {error.encoding}"
+            f"stdin is not text: {error}", code=ErrorCode.BAD_TEXT, hint=f"write it in {error.encoding}"
         ) from error
 
 
@@ -26,7 +26,7 @@ def read_timeout_ns(text: str) -> int:
     """What `--timeout` says. Raises `BadSettings`."""
     timeout_ns = read_duration_ns("--timeout", text)
     if timeout_ns == 0:
-        raise BadSettings("--timeout: it is more than nothing", hint="write 2s or 500ms")
+        raise BadSettings("--timeout: the duration must be longer than zero", hint="write 2s or 500ms")
     return timeout_ns
 
 

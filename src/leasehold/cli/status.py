@@ -11,11 +11,11 @@ from leasehold.limits.lease import SILENT_SHOWN_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 _ENDS: Final = {
-    "NO_ANSWER": "it stopped answering {ago} s ago: paused, hung or cut off, or ended since",
-    "GONE": "its connection was closed {ago} s ago: its process has ended, or does not hear the coordinator",
+    "NO_ANSWER": "it stopped answering {ago} s ago: it is paused, hangs, is cut off or has ended",
+    "GONE": "its connection was closed {ago} s ago: its process has ended, or can't reach the coordinator",
     "CLOSED": "its process closed the session {ago} s ago",
-    "SURRENDERED": "it was stopped in order {ago} s ago",
-    "REFUSED": "the coordinator ended its session {ago} s ago: its log says why",
+    "SURRENDERED": "it was stopped cleanly {ago} s ago",
+    "REFUSED": "the coordinator ended its session {ago} s ago; the coordinator's log says why",
 }
 """What is said of a node that is not connected, by how its last session ended."""
 
@@ -67,14 +67,14 @@ def show_status(status: ClusterStatus, output: Output) -> None:
     )
     if status.anybody_may_join:
         say(
-            "WARNING: anybody who reaches the coordinator's port may join as a node and copy all data: it has no"
+            "WARNING: anyone who can reach the coordinator's port may join as a node and copy all data: it has no"
             " cluster key (start it with --cluster-key FILE)"
         )
     if status.clock_ahead_ns:
         ahead = render_duration(status.clock_ahead_ns // SECOND_NS * SECOND_NS)
         say(
-            f"the wall clock of the coordinator is ahead by {ahead}: it is not believed, and rows expire by measured"
-            f" time\nhint: set the clock right; if it is right, ALTER CLUSTER SET clock_step = '..' to more than that,"
+            f"the wall clock of the coordinator is ahead by {ahead}: it is not trusted, and rows expire by measured"
+            f" time\nhint: correct the clock; if it is right, ALTER CLUSTER SET clock_step = '..' to more than that,"
             " and back a minute later"
         )
     columns = ["id", "name", "address", "incarnation", "state", "applied", "lease ms"]
@@ -97,7 +97,7 @@ def show_status(status: ClusterStatus, output: Output) -> None:
     show_table(columns, rows)
     for node in status.nodes:
         if (silent := silent_ms.get(node.id, 0)) * MILLISECOND_NS >= SILENT_SHOWN_NS:
-            say(f"{node.name}: connected, silent for {silent / 1000:.1f} s: paused, or its machine hangs")
+            say(f"{node.name}: connected, silent for {silent / 1000:.1f} s: it is paused, or its machine hangs")
         if node.id in status.disks_full:
             say(f"{node.name}: DISK_FULL: it takes no rows until there is space on its disk")
         if (end := ends.get(node.id)) is not None and end.how in _ENDS:

@@ -9,12 +9,12 @@ from leasehold.cli.output import Output, say, show_json, show_table
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, typed
 
-vault = typer.Typer(no_args_is_help=True, help="Look into the vault of a node that does not run.")
+vault = typer.Typer(no_args_is_help=True, help="Inspect the vault of a node that does not run.")
 
 
 @vault.command()
 def show(directory: NodeDir, output: Out = Output.TABLE) -> None:
-    """Show whose it is, up to which revision it follows the cluster, and how many keys of each kind it holds."""
+    """Show the node of a vault, its revision, and how many keys of each kind it holds."""
     from leasehold.vault.inspect import inspect
 
     found = inspect(directory)
@@ -45,7 +45,7 @@ def show(directory: NodeDir, output: Out = Output.TABLE) -> None:
 
 @vault.command()
 def check(directory: NodeDir, output: Out = Output.TABLE) -> None:
-    """Hold every item against its checksum, and all of them against the whole; exit 1 if something is damaged."""
+    """Check each item of a vault, and the whole vault, against their checksums; exit 1 if something is damaged."""
     from leasehold.vault.inspect import examine
 
     checked = examine(directory)
@@ -55,12 +55,12 @@ def check(directory: NodeDir, output: Out = Output.TABLE) -> None:
         for one in checked.findings:
             say(one)
         if checked.log is not None:
-            say(f"{checked.log}: as a crash leaves it, or damage; what was written last may be lost")
+            say(f"{checked.log}: it ends as after a crash or damage; the last writes may be lost")
         if not checked.findings:
             say(f"the vault is whole, at revision {checked.revision}")
     if checked.findings:
         raise CheckFailed(
             f"the vault in {directory} is damaged",
             code=ErrorCode.CORRUPT,
-            hint=f"restore the directory, or begin anew with `leasehold node reset --dir {typed(directory)}`",
+            hint=f"restore the directory, or start over with `leasehold node reset --dir {typed(directory)}`",
         )

@@ -85,7 +85,7 @@ def state_words(node: NodeStatus | None, trouble: LeaseholdError | None) -> str:
         return "not registered"
     if node.state == JOINING:
         left = f", in {-(-node.lease_remaining_ns // SECOND_NS)} s" if node.lease_remaining_ns else ""
-        return f"{JOINING}, once the lease of its last process has ended{left}"
+        return f"{JOINING}, when the lease of its last process has ended{left}"
     words = recovery_words(node) if node.state != "ACTIVE" else node_copies(node)
     return f"{node.state}, {words}" if words else node.state
 
@@ -95,7 +95,7 @@ def not_whole(directory: Path, node: NodeStatus, timeout_ns: int) -> Unreachable
     return Unreachable(
         f"{node.name} serves, but after {render_duration(timeout_ns)} copies are missing: {node_copies(node)}",
         code=ErrorCode.NOT_WHOLE,
-        hint=f"`leasehold status --dir {typed(directory)}` shows which nodes are away: start them, or give it time",
+        hint=f"`leasehold status --dir {typed(directory)}` shows which nodes are away: start them, or wait longer",
     )
 
 
@@ -110,9 +110,9 @@ def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: st
                 f"`leasehold status {where}` lists the nodes; start it with `leasehold node start --name {wanted} ..`"
             )
         case "RECOVERING" | "JOINING":
-            hint = f"give it time: `leasehold node wait {wanted} {where} --timeout 10m`"
+            hint = f"wait longer: `leasehold node wait {wanted} {where} --timeout 10m`"
         case "DOWN" if node is not None and node.stage == "WAITING":
-            hint = f"it runs; give it time: `leasehold node wait {wanted} {where} --timeout 11m`"
+            hint = f"it runs; wait longer: `leasehold node wait {wanted} {where} --timeout 11m`"
         case "DOWN" if is_local:
             hint = f"`leasehold chaos start {wanted} {where}`"
         case "DOWN":
@@ -120,6 +120,6 @@ def not_serving(directory: Path, wanted: str, node: NodeStatus | None, state: st
         case _ if is_local:
             hint = f"`leasehold logs {wanted} {where}`"
         case _:
-            hint = "its log, on its machine, tells why"
+            hint = "its log on its machine says why"
     text = f"{wanted} does not serve after {render_duration(timeout_ns)}: it is {state}"
     return Unreachable(text, code=ErrorCode.NOT_SERVING, hint=hint)

@@ -158,14 +158,12 @@ def check_still(pinned: QueryPlan, read: Iterable[ScanPlan], now: QueryPlan) -> 
     views = {view.view for view in now.views}
     for view in pinned.views:
         if view.view not in views:
-            raise Refused(
-                f"{view.name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists those that are there"
-            )
+            raise Refused(f"{view.name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists what exists")
     tables = {plan.facts.table: plan for plan in now.plans}
     for plan in read:
         name, left = plan.facts.name, tables.get(plan.facts.table)
         if left is None:
-            raise Refused(f"{name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what is there")
+            raise Refused(f"{name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what exists")
         there = {field.id for field in left.fields}
         for field in plan.fields:
             if field.id not in there:

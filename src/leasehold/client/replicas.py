@@ -46,7 +46,7 @@ class FlightReplicas:
                 writer.close()
         if answer is None:
             # A connection that was cut may show as an orderly end without an answer.
-            raise Unreachable(f"{address}: the stream ended without an answer", hint="Write the rows again.")
+            raise Unreachable(f"{address}: the stream ended without an answer", hint="write the rows again")
         return expect(StagedSegment, answer)
 
 

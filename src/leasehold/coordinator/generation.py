@@ -65,9 +65,9 @@ async def check_history(storage: MetaStorage) -> None:
             found = next((one.value for one in batch.changes if one.key == keys.LINEAGE), None)
             if before is not None and found != next_lineage(LineageHash(before), batch.changes):
                 raise Corrupt(
-                    f"revision {batch.revision} of this meta storage does not follow from the one before: it is no copy"
-                    " of one time",
-                    hint="empty the directory, and restore the whole of a backup: no meta.db-wal of later may stay",
+                    f"revision {batch.revision} of this meta storage does not follow from the one before: it is not a"
+                    " copy from one point in time",
+                    hint="empty the directory and restore a complete backup: a newer meta.db-wal must not stay there",
                 )
             before = found
             if batch.revision >= status.latest:

@@ -254,13 +254,17 @@ class Leader:
                     async for answer in answers:
                         if isinstance(answer, NodeRemoved):
                             return answer
-                raise Indefinite("the removal was cut off", hint="ask again")
+                raise Indefinite("the removal was interrupted", hint="ask again")
             case Execute() | AskOutcome():
                 # Most statements end within milliseconds: the answer itself, or whom it waits for, without a stream.
                 async with contextlib.aclosing(self.stream(request)) as answers:
                     return await anext(answers)
             case _:
-                raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                raise Refused(
+                    f"not a request: {type(request).__name__}",
+                    code=ErrorCode.BAD_MESSAGE,
+                    hint="run the same version of leasehold on all machines",
+                )
 
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Runs a statement, or tells what became of one: progress, then the answer."""
@@ -290,7 +294,11 @@ class Leader:
                 async for message in self._execution.execute(request):
                     yield message
             case _:
-                raise Refused(f"not a statement: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                raise Refused(
+                    f"not a statement: {type(request).__name__}",
+                    code=ErrorCode.BAD_MESSAGE,
+                    hint="run the same version of leasehold on all machines",
+                )
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
@@ -347,7 +355,7 @@ class Leader:
                 await self._repair.keep()
                 await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
             except Definite as error:
-                log.warning("housekeeping: %s", error)
+                log.warning("housekeeping failed, retrying: %s", error)
 
     async def _look_at_the_store(self) -> bool:
         """Whether the meta storage answers; raises what it says once it never will again."""
@@ -356,12 +364,12 @@ class Leader:
         except Refused as error:
             if error.code != ErrorCode.BUSY:
                 raise
-            log.warning("housekeeping: %s", error)
+            log.warning("housekeeping failed, retrying: %s", error)
         except Indefinite as error:
             # Where machines share the store, an answer may be lost; the term has an end of its own.
             if self._leadership.deadline_ns() is None:
                 raise
-            log.warning("housekeeping: %s", error)
+            log.warning("housekeeping failed, retrying: %s", error)
         else:
             return True
         return False

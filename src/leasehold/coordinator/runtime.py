@@ -186,7 +186,7 @@ class Coordinator:
         shared = self._leadership is None or self._leadership.deadline_ns() is not None
         stands_by = shared and isinstance(error, LeadershipLost | Indefinite)
         if stands_by:
-            log.warning("%s stands by: %s", self._name, error)
+            log.warning("%s is on standby: %s", self._name, error)
         return stands_by
 
     # ------------------------------------------------------------ the service
@@ -219,7 +219,7 @@ class Coordinator:
                     self._answering.pop(term, None)
         except TimeoutError as error:
             raise Indefinite(
-                "the leadership ended before it answered", hint="ask another coordinator, by the same id"
+                "the leadership ended before it answered", hint="ask another coordinator, with the same id"
             ) from error
 
     def _end_answers(self) -> None:
@@ -244,7 +244,7 @@ class Coordinator:
         raise NotLeader(f"{self._name} is still reading its meta storage", hint="ask again in a moment")
 
     def _does_not_lead(self) -> NotLeader:
-        return NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or again in a moment")
+        return NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or try again in a moment")
 
     async def _initialise(self, request: Initialise) -> ClusterFacts:
         if not is_hex_128(request.cluster_id):
@@ -257,10 +257,10 @@ class Coordinator:
         if not result.succeeded:
             standing = (await self._storage.status()).cluster_id
             if standing is None:
-                raise NotLeader("another coordinator leads", hint="ask again: the next one may lead")
+                raise NotLeader("another coordinator leads", hint="ask again: the next coordinator may lead")
             if standing != request.cluster_id:
                 self._initialised.set()  # an earlier request whose answer was lost
-                text = "this meta storage belongs to a cluster already"
+                text = "this meta storage already belongs to a cluster"
                 raise Refused(text, code=ErrorCode.INITIALISED, hint="use another directory for a second cluster")
         in_office = self._in_office
         self._initialised.set()

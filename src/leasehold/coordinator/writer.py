@@ -107,7 +107,9 @@ class Writer:
         # After it was taken from the queue: what changes nothing is answered from this catalog without a transaction.
         ends_ns = self._leadership.deadline_ns()
         if ends_ns is not None and self._now_ns() >= ends_ns:
-            raise LeadershipLost("this leadership has ended", hint="ask again: another coordinator leads, or soon will")
+            raise LeadershipLost(
+                "this leadership has ended", hint="ask again: another coordinator leads, or will lead soon"
+            )
         draft = self._catalog
         merged = self._drafted = {}
         size = LINEAGE_BYTES
@@ -163,7 +165,9 @@ class Writer:
         whole = (*changes, Change(keys.LINEAGE, lineage))
         result = await self._storage.txn(Txn(compares=(*self._leadership.fence(), previous), then=whole))
         if not result.succeeded:
-            raise LeadershipLost("another coordinator leads", hint="this one ends; restart it to stand by")
+            raise LeadershipLost(
+                "another coordinator leads", hint="this coordinator ends; restart it to put it on standby"
+            )
         self._catalog = msgspec.structs.replace(draft, revision=result.revision, lineage=lineage)
         ordered = tuple(sorted(whole, key=lambda one: one.key))
         self._on_commit(RevisionChanges(result.revision, ordered), self._catalog)
@@ -187,7 +191,7 @@ def _check_size(changes: tuple[Change, ...]) -> None:
         text = f"it would write {_size(changes)} bytes at once, over {TRANSACTION_BYTES_MAX}"
     else:
         return
-    raise Refused(text, code=ErrorCode.TOO_LARGE, hint="do it in smaller parts")
+    raise Refused(text, code=ErrorCode.TOO_LARGE, hint="split it into smaller parts")
 
 
 def _size(changes: tuple[Change, ...]) -> int:
@@ -196,7 +200,7 @@ def _size(changes: tuple[Change, ...]) -> int:
 
 
 def _stopped() -> Indefinite:
-    return Indefinite("the coordinator stopped before it answered", hint="ask again by the same id")
+    return Indefinite("the coordinator stopped before it answered", hint="ask again with the same id")
 
 
 def _fits(merged: dict[bytes, Change], changes: tuple[Change, ...]) -> bool:

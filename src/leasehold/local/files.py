@@ -73,7 +73,7 @@ def check_not_writable_by_others(directory: Path) -> None:
         raise BadDirectory(
             f"other users may write to {directory}: its mode is {stat.S_IMODE(found.st_mode):04o}",
             code=ErrorCode.WRITABLE_BY_OTHERS,
-            hint=f"`chmod go-w {typed(directory)}` takes that right from them; or choose another --dir",
+            hint=f"`chmod go-w {typed(directory)}` takes that right away; or choose another --dir",
         )
     if os.geteuid() not in {0, found.st_uid}:
         raise BadDirectory(

@@ -100,9 +100,9 @@ class LocalCluster:
                 processes = [self.coordinator, *(Process(self.directory / name) for name in names)]
                 if all(process.running() and read_address(process.directory) for process in processes):
                     raise Refused(
-                        f"a cluster runs in {self.directory} already",
+                        f"a cluster already runs in {self.directory}",
                         code=ErrorCode.RUNNING,
-                        hint="use another --dir for a second one, or `leasehold down` to stop it",
+                        hint="choose another --dir for a second cluster, or stop this one with `leasehold down`",
                     )
             make_key(self.directory)
             patience = self._patience()
@@ -116,7 +116,7 @@ class LocalCluster:
                 write_whole(self.directory / CLUSTER_FILE, msgspec.json.encode(file))
             for name in removed:
                 reset = f"`leasehold node reset --dir {typed(self.directory / name)}`"
-                self._tell(f"{name} was removed from the cluster and is left out; {reset} makes a new node of it")
+                self._tell(f"{name} was removed from the cluster and is not started; {reset} makes it a new node")
             return file
 
     def _start_nodes(self, names: tuple[str, ...], address: str, patience: ProcessPatience) -> list[str]:
@@ -182,7 +182,7 @@ class LocalCluster:
     def restart_coordinator(self) -> str:
         """Starts a coordinator that does not run, under its old address. Raises `Refused` if it runs."""
         if self.coordinator.running() is not None:
-            raise Refused("the coordinator runs already", code=ErrorCode.RUNNING, hint="nothing to do")
+            raise Refused("the coordinator already runs", code=ErrorCode.RUNNING, hint="no action is needed")
         return self.start_coordinator(read_cluster_file(self.directory).coordinator)
 
     def start_node(self, process: Process) -> str:
@@ -193,7 +193,7 @@ class LocalCluster:
         (DID_NOT_START) with what it said last if it ends: what a coordinator refuses ends a process at once.
         """
         if process.running() is not None:
-            raise Refused(f"{process.name} runs already", code=ErrorCode.RUNNING, hint="nothing to do")
+            raise Refused(f"{process.name} already runs", code=ErrorCode.RUNNING, hint="no action is needed")
         coordinator = read_cluster_file(self.directory).coordinator
         self._spawn_node(process, coordinator)
         patience = self._patience()
@@ -238,7 +238,7 @@ class LocalCluster:
             strange = [name for name in names_in(self.directory) if not _ours(name)]
             if strange:
                 raise BadDirectory(
-                    f"{self.directory} holds other things, {strange[0]!r} among them",
+                    f"{self.directory} holds other files, such as {strange[0]!r}",
                     hint="choose an empty or new directory with --dir",
                 )
         make_directory(self.directory)

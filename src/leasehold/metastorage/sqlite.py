@@ -176,7 +176,7 @@ class SqliteMetaStorage:
         self._check_open()
         if self._waiting >= COMMAND_QUEUE_MAX:
             raise Refused(
-                f"{COMMAND_QUEUE_MAX} requests wait for the meta storage already",
+                f"{COMMAND_QUEUE_MAX} requests already wait for the meta storage",
                 code=ErrorCode.BUSY,
                 hint="ask again later",
             )

@@ -79,7 +79,7 @@ def check_span(start: bytes, end: bytes) -> None:
 def check_limit(limit: int) -> int:
     """The size of a page: `limit` cut to `RANGE_PAGE_MAX`. Raises `Refused` below 1."""
     if limit < 1:
-        raise Refused(f"a page of {limit} keys", code=ErrorCode.BAD_LIMIT, hint="ask for at least one key")
+        raise Refused(f"a page of {limit} keys is too small", code=ErrorCode.BAD_LIMIT, hint="ask for at least one key")
     return min(limit, RANGE_PAGE_MAX)
 
 

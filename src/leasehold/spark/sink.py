@@ -80,7 +80,7 @@ class LeaseholdSink(DataSourceArrowWriter):
             segments = _segments(messages)
             committed = cluster.commit(facts.cluster_id, self._transaction, segments)
         if committed.segments_short:
-            text = "%s: of %d segments just written %d are on fewer nodes than the table wants so far"
+            text = "%s: of %d segments just written, %d are still on fewer nodes than the table wants"
             log.warning(text, facts.name, len(segments), committed.segments_short)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold

@@ -94,7 +94,7 @@ class LeaseholdSource(DataSource):
         with readable(table := self._table()), self._cluster() as cluster:
             if overwrite:
                 raise Refused(
-                    "rows are only ever added to a table, not replaced",
+                    "rows can be added to a table, but not replaced",
                     code=ErrorCode.OVERWRITE,
                     hint='write with mode("append"), or DROP and CREATE the table first',
                 )

@@ -79,7 +79,7 @@ def select_fields(names: Iterable[str], fields: Sequence[Field], *, table: str) 
     if unknown:
         raise NotFound(
             f"{table} has no column {listed(unknown)}",
-            hint=f"{_columns(fields)}; if it was altered, load or attach it again",
+            hint=f"{_columns(fields)}; if the table was altered, load or attach it again",
         )
     chosen = tuple(by_name[fold(name)] for name in wanted)
     if len({one.id for one in chosen}) != len(chosen):
@@ -106,7 +106,7 @@ def check_readable(declared: StructType, fields: Sequence[Field], *, table: str)
         raise Refused(
             f"{table} is not as it was loaded: {'; '.join(problems[:NAMES_SHOWN])}",
             code=ErrorCode.BAD_SCHEMA,
-            hint="load it again; a .schema(..) needs the table's own types, to be cast afterwards",
+            hint="load it again; a .schema(..) needs the types of the table; cast the columns afterwards",
         )
 
 
@@ -123,7 +123,7 @@ def check_writable(rows: StructType, fields: Sequence[Field], *, table: str) -> 
         name = fold(column.name)
         field = by_name.get(name)
         if name in seen:
-            problems.append(f"{column.name} is there twice")
+            problems.append(f"{column.name} occurs twice")
         elif field is None:
             problems.append(f"the table has no column {column.name}")
         elif not _convertible(column.dataType, field):

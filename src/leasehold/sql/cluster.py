@@ -32,7 +32,7 @@ def _setting(cursor: Cursor, settings: dict[str, int]) -> None:
         raise cursor.source.bad("the name of a setting is expected", token.start)
     setting = setting_named(token.text)
     if setting.name in settings:
-        raise Refused(f"{setting.name} is set twice", code=ErrorCode.SETTING_TWICE, hint="say once what it is to be")
+        raise Refused(f"{setting.name} is set twice", code=ErrorCode.SETTING_TWICE, hint="set each setting once")
     cursor.expect("=")
     interval = cursor.interval()
     if interval is None and cursor.form and cursor.form not in _VALUES:

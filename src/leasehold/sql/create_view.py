@@ -13,7 +13,7 @@ def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     """The statement, from behind CREATE VIEW; raises `BadStatement`, or `Refused` with a precise code."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
-        raise cursor.source.bad("OR REPLACE and IF NOT EXISTS exclude each other")
+        raise cursor.source.bad("OR REPLACE and IF NOT EXISTS can't be combined")
     view = cursor.table()
     names = _names(cursor)
     comment = cursor.comment() if cursor.accept("COMMENT") else ""

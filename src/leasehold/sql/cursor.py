@@ -60,7 +60,7 @@ class Cursor:
         elif not self.form:
             what = f"something is missing, {expected}" if expected else "something is missing"
         else:
-            what = expected or "this is not understood"
+            what = expected or "this is not valid here"
         return self.bad(what)
 
     def end(self) -> None:
@@ -87,7 +87,7 @@ class Cursor:
     def once(self, said: set[str], *forms: str) -> str:
         """The one of these forms that comes next, and is not `said` yet; now it is."""
         if self.form in said:
-            raise self.bad(f"{self.form} is there twice")
+            raise self.bad(f"{self.form} occurs twice")
         form = self.choose(*forms)
         said.add(form)
         return form
@@ -104,7 +104,7 @@ class Cursor:
         parts = self._parts()
         if len(parts) != 1:
             raise Refused(
-                f"a {kind} has a name of one part, not {'.'.join(parts)[:300]!r}",
+                f"the name of a {kind} has one part, not {'.'.join(parts)[:300]!r}",
                 code=ErrorCode.BAD_IDENTIFIER,
                 hint=self.source.hint,
             )
@@ -152,7 +152,7 @@ class Cursor:
             value = "\0"
         if "\0" in value:
             self.at -= 1
-            raise self.bad("a character that is not text in this")
+            raise self.bad("a character that is not text here")
         return value
 
     def comment(self) -> str:
@@ -229,7 +229,7 @@ def qualified(parts: list[str]) -> TableName:
     """The name of a table or view from its parts; raises `Refused` with code BAD_IDENTIFIER."""
     if len(parts) != 2:
         raise Refused(
-            f"a table is named by its database and its own name, not {'.'.join(parts)[:300]!r}",
+            f"the name of a table has two parts, database.table, not {'.'.join(parts)[:300]!r}",
             code=ErrorCode.BAD_IDENTIFIER,
             hint=f"write database.{parts[-1][:100]}" if len(parts) == 1 else "write database.table, without a catalog",
         )

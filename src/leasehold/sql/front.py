@@ -78,7 +78,7 @@ GRAMMAR: Final = {
         " REVOKE ROLE role FROM user; rights are SELECT, INSERT, ALTER, DROP, CREATE, or ALL for all of them"
     ),
     "ALTER CLUSTER": "ALTER CLUSTER SET setting = value, ..",
-    "EXPLAIN": "EXPLAIN statement, of one that changes something",
+    "EXPLAIN": "EXPLAIN statement, for a statement that changes something",
     "CANCEL": "CANCEL PROCEDURE number",
     "SHOW": (
         "SHOW DATABASES | TABLES [IN database] | VIEWS [IN database] | TBLPROPERTIES database.table | NODES | CLUSTER"
@@ -170,7 +170,7 @@ def read(text: str) -> Source:
     except TokenError as error:
         offset = len(text) if error.end is None else error.end
         raise BadStatement(
-            f"the statement can't be read {place(text, offset, '')}: a quote or comment may lack its end",
+            f"the statement can't be read {place(text, offset, '')}: a quote or a comment may not be closed",
             hint=_hint(tuple(text[:100].upper().split())),
         ) from None  # It repeats the text, and a password with it.
     except FOREIGN_ERRORS:
@@ -182,7 +182,7 @@ def read(text: str) -> Source:
         raise source.bad("there is no statement in the text")
     for token in source.tokens:
         if token.token_type == TokenType.SEMICOLON:
-            raise source.bad("one statement at a time: a semicolon may only end it", token.start)
+            raise source.bad("only one statement is allowed; a semicolon may only stand at its end", token.start)
     return source
 
 
@@ -190,12 +190,12 @@ def _check_text(text: str) -> None:
     if len(text) > STATEMENT_CHARACTERS_MAX:
         raise BadStatement(
             f"a statement of {len(text)} characters, over {STATEMENT_CHARACTERS_MAX}",
-            hint="split it, e.g. create the table first and add columns to it",
+            hint="split it: for example, create the table first and add columns to it",
         )
     if sum(1 for _ in _WORD.finditer(text)) > STATEMENT_WORDS_MAX:
         raise BadStatement(
             f"a statement of more than {STATEMENT_WORDS_MAX} words and signs",
-            hint="split it, e.g. create the table first and add columns to it",
+            hint="split it: for example, create the table first and add columns to it",
         )
     offset = text.find("\0")
     if offset < 0:

@@ -43,7 +43,7 @@ def read_insert(text: str) -> InsertRows:
             raise Refused(
                 f"more than {INSERT_ROWS_MAX} rows in one INSERT",
                 code=ErrorCode.TOO_MANY_ROWS,
-                hint=f'insert fewer, or append them as Arrow: cluster.table("{table}").append(..)',
+                hint=f'insert fewer rows, or append them as Arrow: cluster.table("{table}").append(..)',
             )
         rows.append(_row(cursor))
     cursor.end()

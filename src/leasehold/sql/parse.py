@@ -91,13 +91,13 @@ def _definition(cursor: Cursor) -> Definition:
             return principals.revoke(cursor)
         case "SELECT" | "WITH" | "(" | "INSERT" if not cursor.at:
             raise BadStatement(
-                "rows are read and written by clients, so a coordinator runs no SELECT and no INSERT",
-                hint='read with cluster.query("SELECT ..") or `leasehold sql`; an older client does not know them',
+                "a coordinator does not run SELECT or INSERT, because clients read and write rows",
+                hint='read with cluster.query("SELECT ..") or `leasehold sql`; an older client does not support them',
             )
         case _ if cursor.at:
-            raise cursor.bad("EXPLAIN tells about statements that change something, not about this")
+            raise cursor.bad("EXPLAIN is only for statements that change something")
         case _:
-            raise cursor.bad("this is not one of our statements")
+            raise cursor.bad("this is not a statement of Leasehold")
 
 
 def _create(cursor: Cursor) -> Definition:

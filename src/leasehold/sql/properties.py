@@ -34,9 +34,11 @@ def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]
     """What the properties of a new table with these columns mean; raises `Refused` with code BAD_PROPERTY."""
     replication = _replication(given)
     time_column = _time_column(given, columns)
-    ttl_ns = _ttl_ns(given["ttl"], "leave 'ttl' out to keep rows for ever") if "ttl" in given else None
+    ttl_ns = _ttl_ns(given["ttl"], "leave 'ttl' out to keep rows forever") if "ttl" in given else None
     if ttl_ns is not None and time_column is None:
-        raise _bad("'ttl' needs 'time_column'", "name the TIMESTAMP or DATE column that says how old a row is")
+        raise _bad(
+            "'ttl' needs 'time_column'", "name the TIMESTAMP or DATE column from which the age of a row is computed"
+        )
     return TableProperties(
         replication=replication, ttl_ns=ttl_ns, time_column=time_column, others=_others(given, "ttl", *_FIXED)
     )
@@ -45,7 +47,7 @@ def new_properties(given: Mapping[str, str], columns: Sequence[ColumnDefinition]
 def changed_properties(given: Mapping[str, str]) -> TableProperties:
     """What new properties of a table mean; raises `Refused` with code BAD_PROPERTY."""
     _check_fixed(given)
-    ttl_ns = _ttl_ns(given["ttl"], "UNSET TBLPROPERTIES ('ttl') keeps rows for ever") if "ttl" in given else None
+    ttl_ns = _ttl_ns(given["ttl"], "UNSET TBLPROPERTIES ('ttl') keeps rows forever") if "ttl" in given else None
     return TableProperties(ttl_ns=ttl_ns, others=_others(given, "ttl"))
 
 
@@ -59,7 +61,7 @@ def database_properties(given: Mapping[str, str]) -> dict[str, str]:
     """The properties of a database; raises `Refused` with code BAD_PROPERTY."""
     for key in ("ttl", *_FIXED):
         if key in given:
-            raise _bad(f"{key!r} means something on a table only", "write it in the TBLPROPERTIES of each table")
+            raise _bad(f"{key!r} is only for tables", "write it in the TBLPROPERTIES of each table")
     return dict(given)
 
 
@@ -94,7 +96,7 @@ def _key(cursor: Cursor, found: Mapping[str, str]) -> str:
     if key.lower().startswith(_RESERVED):
         raise _bad(f"property {key!r}: keys that start with {_RESERVED!r} are reserved", "choose another key")
     if key.lower() in found:
-        raise _bad(f"property {key.lower()!r} is there twice", "upper and lower case don't tell keys apart")
+        raise _bad(f"property {key.lower()!r} occurs twice", "upper and lower case do not distinguish keys")
     if len(found) == PROPERTIES_MAX:
         raise _bad(f"more than {PROPERTIES_MAX} properties", "keep fewer of them")
     return key.lower()
@@ -120,7 +122,7 @@ def _checked(value: str, key: str) -> str:
 def _check_fixed(keys: Mapping[str, str] | Sequence[str]) -> None:
     for key in _FIXED:
         if key in keys:
-            raise _bad(f"{key!r} can't be changed", "make a new table with it, and copy the rows")
+            raise _bad(f"{key!r} can't be changed", "create a new table with it and copy the rows")
 
 
 def _replication(found: Mapping[str, str]) -> int | None:
@@ -141,7 +143,7 @@ def _ttl_ns(text: str, without: str) -> int:
     except Refused as error:
         raise _bad(f"'ttl': {error.text}", error.hint) from error
     if ttl_ns == 0:
-        raise _bad("'ttl' is zero: every row would be gone at once", without)
+        raise _bad("'ttl' is zero: every row would expire at once", without)
     return ttl_ns
 
 

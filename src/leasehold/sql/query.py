@@ -39,7 +39,7 @@ _SHUT: Final = frozenset(
 _BEFORE_COMMA: Final = frozenset(
     {"(", "[", "{", "DISTINCT", "FROM", "ORDER BY", "PARTITION BY", "WITH"} | _OPEN - {"AND", "OR", "ON", "IN"}
 )
-_FALLBACK: Final = "this is not understood"
+_FALLBACK: Final = "this is not valid here"
 _REFUSED: Final = (
     (exp.Anonymous, "this function is not known here"),
     (exp.Command, _FALLBACK),
@@ -113,7 +113,7 @@ def view_query(source: Source, first: int) -> ViewQuery:
     """
     for token, form in zip(source.tokens[first:], source.forms[first:], strict=True):
         if not form.isascii() or (form == "9" and not token.text.isascii()):  # sqlglot folds such letters into ASCII
-            raise source.bad("letters outside ASCII stand in quotes only", token.start)
+            raise source.bad("letters outside ASCII are allowed only in quotes", token.start)
     tree, text = _tree(source, first), ""
     for _ in range(_ROUNDS_MAX):
         written = _written(source, tree)
@@ -121,7 +121,7 @@ def view_query(source: Source, first: int) -> ViewQuery:
             return ViewQuery(body=text, reads=_reads(source, tree))
         text = written
         tree = parse_query(text)
-    raise source.bad("the SELECT can't be written down so that it stays the same")
+    raise source.bad("the SELECT can't be stored without changing its meaning")
 
 
 def parse_query(text: str) -> exp.Query:
@@ -152,9 +152,9 @@ def _tree(source: Source, first: int, sparks: Callable[[exp.Query, str], Leaseho
         detail = error.errors[0] if error.errors else {}
         raise source.bad(_plain(str(error)), detail.get("offset")) from error
     except (_Entangled, RecursionError) as error:
-        raise source.bad("the statement is too entangled to be read") from error
+        raise source.bad("the statement is too complex") from error
     except FOREIGN_ERRORS as error:
-        raise source.bad("the statement can't be understood") from error
+        raise source.bad("the statement can't be parsed") from error
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise source.bad("one SELECT is expected", tokens[0].start)
@@ -171,7 +171,7 @@ def _written(source: Source, tree: exp.Query) -> str:
         text = tree.sql(dialect=_Dialect(), comments=False, unsupported_level=ErrorLevel.RAISE)
         text.encode()
     except (*FOREIGN_ERRORS, RecursionError) as error:
-        raise source.bad("the statement can't be understood") from error
+        raise source.bad("the statement can't be parsed") from error
     _check_size(len(text))
     return text
 
@@ -199,7 +199,7 @@ def _usable(given: list[exp.Expr], table: exp.Table) -> set[str]:
 def _parts(source: Source, table: exp.Table) -> Iterator[str]:
     for part in table.parts:
         if not isinstance(part, exp.Identifier):
-            raise source.bad(f"a SELECT reads tables and views, and nothing like {short(_shown(part))!r}")
+            raise source.bad(f"a SELECT can read only tables and views, not {short(_shown(part))!r}")
         yield part.name
 
 

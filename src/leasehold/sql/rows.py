@@ -14,7 +14,7 @@ def delete_rows(cursor: Cursor) -> DeleteRows:
     if not cursor.form:
         raise BadStatement(
             "DELETE FROM without WHERE would take every row away",
-            hint=f"say which, WHERE column = value; or take the whole table away, DROP TABLE {table}",
+            hint=f"choose rows with WHERE column = value, or drop the whole table with DROP TABLE {table}",
         )
     cursor.expect("WHERE")
     where = list(_conditions(cursor))

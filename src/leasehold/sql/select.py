@@ -94,7 +94,7 @@ def read_select(text: str, *, cluster: str) -> Select:
 def _check_parts(source: Source, tree: exp.Query, sparks: Callable[[exp.Query, str], Refused]) -> None:
     for node in tree.walk():
         if isinstance(node, _MEANINGLESS):
-            raise source.bad(f"{node.sql(DIALECT)[:_NAME_SHOWN]} means nothing here")
+            raise source.bad(f"{node.sql(DIALECT)[:_NAME_SHOWN]} is not valid here")
         if isinstance(node, exp.Lateral):
             raise sparks(tree, "LATERAL VIEW")
         clause = _SPARKS.get(type(node))
@@ -161,9 +161,9 @@ def bind(select: Select, relations: Mapping[tuple[str, str], Sequence[str]]) -> 
     except NotFound as error:
         raise _placed(error, select.source) from error
     except RecursionError as error:
-        raise BadStatement("the SELECT is too entangled to be read", hint="make views of its parts") from error
+        raise BadStatement("the SELECT is too complex", hint="split it into several views") from error
     except FOREIGN_ERRORS as error:
-        raise BadStatement("the SELECT can't be understood", hint=TABLES_HINT) from error
+        raise BadStatement("the SELECT can't be parsed", hint=TABLES_HINT) from error
     return BoundSelect(
         select=select,
         tree=tree,
@@ -212,7 +212,7 @@ def written(bound: BoundSelect, called: Mapping[str, str]) -> str:
     except UnsupportedError as error:
         raise not_here(str(error)[:_SHOWN], bound.select.tree, bound.select.cluster) from error
     except (*FOREIGN_ERRORS, RecursionError) as error:
-        raise BadStatement("the SELECT is too entangled to be run", hint="make views of its parts") from error
+        raise BadStatement("the SELECT is too complex to run", hint="split it into several views") from error
 
 
 def key_of(name: str) -> tuple[str, str]:

@@ -83,9 +83,9 @@ def check_distinct(names: Sequence[str]) -> None:
     for name in names:
         if fold(name) in seen:
             raise Refused(
-                f"column {name} is there twice",
+                f"column {name} occurs twice",
                 code=ErrorCode.DUPLICATE_COLUMN,
-                hint="give each column its own name; upper and lower case don't tell names apart",
+                hint="give each column its own name; upper and lower case do not distinguish names",
             )
         seen.add(fold(name))
 
@@ -154,7 +154,7 @@ def _clustering(cursor: Cursor, columns: Sequence[ColumnDefinition]) -> tuple[st
     cursor.expect("BY", "(")
     name = cursor.column()
     if cursor.form == ",":
-        raise cursor.bad("a table is clustered by one column")
+        raise cursor.bad("a table is clustered by exactly one column")
     cursor.expect(")", "INTO")
     column = next((column for column in columns if fold(column.name) == fold(name)), None)
     if column is None:

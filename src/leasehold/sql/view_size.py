@@ -160,7 +160,7 @@ def _checked(weight: int) -> int:
         raise Refused(
             "the SELECT becomes too large once its names and aliases are written out",
             code=ErrorCode.SELECT_TOO_LONG,
-            hint="make several views",
+            hint="split it into several views",
         )
     return weight
 
@@ -177,7 +177,7 @@ def _check_expanded(columns: int) -> None:
 def _check_joined(columns: int) -> None:
     if columns > VIEW_COLUMNS_JOINED_MAX:
         raise Refused(
-            f"what the SELECT reads has more than {VIEW_COLUMNS_JOINED_MAX} columns, counted each time that it is read",
+            f"the tables and views that the SELECT reads have more than {VIEW_COLUMNS_JOINED_MAX} columns in all",
             code=ErrorCode.TOO_MANY_COLUMNS,
-            hint="make several views",
+            hint="split it into several views",
         )

@@ -62,9 +62,9 @@ def resolve(statement: CreateView, catalog: Catalog) -> ResolvedView:
         )
         body = tree.sql(DIALECT, comments=False)
     except RecursionError as error:
-        raise BadStatement("the SELECT of the view is too entangled to be read", hint="make several views") from error
+        raise BadStatement("the SELECT of the view is too complex", hint="split it into several views") from error
     except FOREIGN_ERRORS as error:
-        raise BadStatement("the SELECT of the view can't be understood", hint=TABLES_HINT) from error
+        raise BadStatement("the SELECT of the view can't be parsed", hint=TABLES_HINT) from error
     return ResolvedView(body=body, columns=columns, needs=needs)
 
 
@@ -85,16 +85,16 @@ def _read(body: str) -> exp.Query:
     try:
         tree = parse_one(body, dialect=DIALECT)
     except RecursionError as error:
-        raise BadStatement("the SELECT of the view is too entangled to be read", hint="make several views") from error
+        raise BadStatement("the SELECT of the view is too complex", hint="split it into several views") from error
     except FOREIGN_ERRORS as error:
-        raise BadStatement("the SELECT of the view can't be understood", hint=TABLES_HINT) from error
+        raise BadStatement("the SELECT of the view can't be parsed", hint=TABLES_HINT) from error
     if not isinstance(tree, exp.Query) or not tree.selects:
-        raise BadStatement("the body of a view is one SELECT", hint="CREATE VIEW database.view AS SELECT ..")
+        raise BadStatement("the body of a view must be one SELECT", hint="CREATE VIEW database.view AS SELECT ..")
     return tree
 
 
 def _other(engine: Engine) -> str:
-    return "read it with leasehold.spark.view" if engine == "duckdb" else "write the view in other words"
+    return "read it with leasehold.spark.view" if engine == "duckdb" else "write the SELECT in another way"
 
 
 # ---------------------------------------------------------------- before names are resolved
@@ -126,7 +126,7 @@ def _check_parts(tree: exp.Query) -> None:
     if found is not None:
         what, shown = found
         text = f"{what} ({shown.sql(DIALECT)[:80]}) can't stand in a view"
-        raise Refused(text, code=ErrorCode.NOT_IN_A_VIEW, hint="a view is made of tables, columns and known functions")
+        raise Refused(text, code=ErrorCode.NOT_IN_A_VIEW, hint="use only tables, columns and known functions in a view")
 
 
 def _check_named(tree: exp.Query) -> None:
@@ -220,7 +220,7 @@ def _spelled(kind: exp.DataType) -> str:
 def _columns(names: Sequence[str], types: Sequence[str], given: tuple[str, ...]) -> tuple[ViewColumn, ...]:
     if given and len(given) != len(names):
         raise Refused(
-            f"the view is given {len(given)} names, and its SELECT has {len(names)} columns",
+            f"the view has {len(given)} names, but its SELECT has {len(names)} columns",
             code=ErrorCode.COLUMN_COUNT,
             hint="give each column one name",
         )
@@ -236,7 +236,7 @@ def _columns(names: Sequence[str], types: Sequence[str], given: tuple[str, ...])
             raise Refused(
                 f"the view would have two columns {name[:100]}",
                 code=ErrorCode.DUPLICATE_COLUMN,
-                hint="write AS name after one of them; upper and lower case don't tell names apart",
+                hint="write AS name after one of them; upper and lower case do not distinguish names",
             )
         columns[fold(name)] = ViewColumn(name=check_name(name), type=kind)
     return tuple(columns.values())

@@ -43,7 +43,7 @@ def _matched(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) 
     places: dict[str, int] = {}
     for place, name in enumerate(batch.schema.names):
         if places.setdefault(fold(name), place) != place:
-            raise _unfit(f"column {name!r} is there twice, names ignore case", "leave one of them out")
+            raise _unfit(f"column {name!r} occurs twice; names ignore case", "leave one of them out")
     columns: list[pa.Array] = []
     for field, wanted in zip(fields, schema.types, strict=True):
         place = places.pop(fold(field.name), None)
@@ -58,7 +58,7 @@ def _matched(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) 
         known = ", ".join(schema.names[:NAMES_SHOWN]) + (", .." if len(schema) > NAMES_SHOWN else "")
         raise _unfit(
             f"the table has no column {unknown}",
-            f"its columns are {known}; leave others out or ALTER TABLE .. ADD COLUMN",
+            f"its columns are {known}; leave the others out, or add them with ALTER TABLE .. ADD COLUMN",
         )
     if not columns:
         return batch.replace_schema_metadata(None)
@@ -78,16 +78,18 @@ def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
     numbers = [field_number(one) for one in schema]
     fields = live_fields(table)
     if None in numbers or len(set(numbers)) != len(numbers):
-        raise _unfit("the columns carry no field ids of their own", "look the table up and write the rows again")
+        raise _unfit("the columns have no field ids", "look the table up and write the rows again")
     for one in schema:
         if not is_plain(one.type):
-            raise _unfit(f"column {one.name[:100]!r} has type {str(one.type)[:100]}", "send it in the table's type")
+            raise _unfit(
+                f"column {one.name[:100]!r} has type {str(one.type)[:100]}", "send the column in the table's type"
+            )
     gone = [one.name for one, number in zip(schema, numbers, strict=True) if all(number != f.id for f in fields)]
     if gone:
         raise Refused(
             f"column {gone[0][:100]!r} of table {table.name} was dropped",
             code=ErrorCode.SCHEMA_CHANGED,
-            hint="Write the rows again without it.",
+            hint="write the rows again without it",
         )
     written = tuple(field for field in fields if field.id in numbers)
     for field in fields:

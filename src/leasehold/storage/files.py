@@ -346,7 +346,9 @@ def _naming(path: Path) -> Generator[None]:
                 hint="free space on this disk or give the node a larger one, then try again",
             ) from error
         raise Definite(
-            f"{named}: {error.strerror}", code=ErrorCode.DISK_ERROR, hint="look at the disk and the rights on this path"
+            f"{named}: {error.strerror}",
+            code=ErrorCode.DISK_ERROR,
+            hint="check the disk and the permissions of this path",
         ) from error
 
 

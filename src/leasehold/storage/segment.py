@@ -353,7 +353,7 @@ def _as_asked(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
 
 def _changed_since(text: str) -> Refused:
     """What is asked for is not what was written: that says nothing against the file."""
-    return Refused(text, code=ErrorCode.SCHEMA_CHANGED, hint="Start the scan again.")
+    return Refused(text, code=ErrorCode.SCHEMA_CHANGED, hint="start the scan again")
 
 
 def _changed(column: pa.Array, rounded: pa.Array) -> pa.Array:
@@ -381,7 +381,7 @@ def _reading(path: Path) -> Generator[None]:
             raise Definite(
                 f"segment file {path} can't be read: {error.strerror}",
                 code=ErrorCode.DISK_ERROR,
-                hint="look at the disk and the limits of the process, then try again",
+                hint="check the disk and the limits of the process, then try again",
             ) from error
         raise _corrupt(path, str(error).split("\n", 1)[0][:300]) from error
 

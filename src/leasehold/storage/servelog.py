@@ -31,7 +31,7 @@ from leasehold.limits.node_disk import (
 )
 
 MARK: Final = b"LSV1"
-_FREE: Final = "free space on this disk: without its log a node must not serve, and another replica may"
+_FREE: Final = "free space on this disk: a node must not serve without its log, but another replica may"
 _HEAD: Final = Struct("<4sII")
 _FILE_NAME: Final = re.compile(r"serve-(\d{10})\.log")
 
@@ -186,7 +186,7 @@ def _log_files(directory: Path) -> list[tuple[int, Path]]:
 
 
 def _corrupt(path: Path, why: str) -> Corrupt:
-    return Corrupt(f"serve log {path} is damaged: {why}", hint="keep the file aside and look at the disk")
+    return Corrupt(f"serve log {path} is damaged: {why}", hint="move the file aside and check the disk")
 
 
 def _disk_error(path: Path, error: OSError) -> Definite:
@@ -196,5 +196,5 @@ def _disk_error(path: Path, error: OSError) -> Definite:
     return Definite(
         f"serve log {error.filename or path}: {error.strerror}",
         code=ErrorCode.DISK_ERROR,
-        hint="look at the disk: without its log a node must not serve",
+        hint="check the disk: a node must not serve without its log",
     )

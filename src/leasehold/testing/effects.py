@@ -202,7 +202,7 @@ def _altered(
     columns = change(old.columns)
     names = [fold(column.name) for column in columns]
     assert columns, "no column is left"
-    assert len(set(names)) == len(names), "a name is there twice"
+    assert len(set(names)) == len(names), "a name occurs twice"
     return {key: old._replace(columns=columns)}
 
 

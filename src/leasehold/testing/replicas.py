@@ -75,7 +75,7 @@ class SimulatedReplicas:
         if answer is None:
             raise Unreachable(f"{address}: the stream ended without an answer")
         if not isinstance(answer, StagedSegment):
-            raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
+            raise Refused(f"unexpected answer: {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE)
         return answer
 
 

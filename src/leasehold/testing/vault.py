@@ -68,12 +68,12 @@ class VaultDisk:
         """Raises `BadDirectory` while another vault has it open, and `Corrupt` once damaged."""
         if self._holder is not None:
             raise BadDirectory(
-                "the directory is in use by another process", code=ErrorCode.LOCKED, hint="Stop it first."
+                "the directory is in use by another process", code=ErrorCode.LOCKED, hint="stop it first"
             )
         if self._damaged:
-            raise Corrupt("the vault is damaged", hint="Move the directory away to start as a new node.")
+            raise Corrupt("the vault is damaged", hint="move the directory away to start as a new node")
         if not self.state.identity and (self.state.applied or self.state.coordinators):
-            raise Corrupt("the identity record is lost", hint="Move the directory away to start as a new node.")
+            raise Corrupt("the identity record is lost", hint="move the directory away to start as a new node")
         holder = self._holder = MemoryVault(self)
         self._tell(VaultStep.OPENED)
         return holder

@@ -23,7 +23,7 @@ def corrupt(path: Path, why: str) -> Corrupt:
     """What a damaged vault raises."""
     return Corrupt(
         f"the vault {path} is damaged: {why}",
-        hint=f"Restore the latest copy of {path.parent}, or move it away and start a new node with --name.",
+        hint=f"restore the latest copy of {path.parent}, or move it away and start a new node with --name",
     )
 
 
@@ -32,7 +32,7 @@ def disk(path: Path, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the vault {path} can't be written or read: {why}",
         code=ErrorCode.DISK,
-        hint="Check the disk (space, health, mode), then start this node again.",
+        hint="check the disk (space, health, mode), then start this node again",
     )
 
 
@@ -58,7 +58,7 @@ def explain(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSEr
         return BadDirectory(
             f"another program has the vault {path} open: {error}",
             code=ErrorCode.LOCKED,
-            hint="Close that program (a copy, a backup, a database shell), then start this node again.",
+            hint="close that program (a copy, a backup, a database shell), then start this node again",
         )
     # What SQLite does not blame on the disk, in statements that are always the same, is damage.
     if isinstance(error, sqlite3.OperationalError) and code not in {0, sqlite3.SQLITE_ERROR}:
@@ -75,5 +75,6 @@ def _no_access(path: Path, why: str) -> BadDirectory:
     return BadDirectory(
         f"the vault {path} can't be opened: {why}",
         code=ErrorCode.NO_ACCESS,
-        hint="Check that it, and its -wal and -shm, are files, their owner and mode, then start this node again.",
+        hint="check that the vault and its -wal and -shm are files, check their owner and mode, then start this"
+        " node again",
     )

@@ -28,5 +28,5 @@ def copy_vault(directory: Path, folder: Path) -> None:
         sync_file(copy)
     except SQLITE_ERRORS as error:
         found = explain(path, error)
-        hint = "look at the disk, its space and the rights there, then run the same command again"
+        hint = "check the disk, its space and the permissions there, then run the same command again"
         raise BadDirectory(f"{found.text}; no copy of it was made", code=found.code, hint=hint) from error

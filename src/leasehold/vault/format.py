@@ -97,7 +97,7 @@ def is_there(path: Path) -> bool:
         raise BadDirectory(
             f"the vault {path} can't be opened: it is {what}",
             code=ErrorCode.NO_ACCESS,
-            hint=f"Put the vault itself there, with its log {path.name}-wal; the directory as a whole may be a link.",
+            hint=f"put the vault itself there, with its log {path.name}-wal; the whole directory may be a link",
         )
     return True
 
@@ -109,7 +109,7 @@ def see_that_it_is_there(path: Path) -> None:
         rest.unlink()
     if not is_there(path):
         if any(directory.glob(f"{FILE_NAME}-*")):
-            raise corrupt(path, "its log is there, the file is not")
+            raise corrupt(path, "its log exists, but the file does not")
         create(path)
     elif path.stat().st_size == 0:
         raise corrupt(path, "it is empty")
@@ -150,7 +150,10 @@ def keep_to_owner(path: Path) -> None:
                 try:
                     one.chmod(mode & 0o700)
                 except PermissionError:
-                    log.warning("others can use %s, which may hold this node's token: its owner can chmod it", one)
+                    log.warning(
+                        "other users can access %s, which may hold this node's token: its owner should run chmod on it",
+                        one,
+                    )
 
 
 def pragma(database: sqlite3.Connection, name: str) -> int:
@@ -167,7 +170,7 @@ def check_version(database: sqlite3.Connection, path: Path) -> int:
         raise BadDirectory(
             f"the vault {path} has format {version}, newer than {VAULT_FORMAT_VERSION}",
             code=ErrorCode.NEWER_VERSION,
-            hint="Start this node with the newer version of the program that wrote it.",
+            hint="start this node with the newer version of leasehold that wrote it",
         )
     if pragma(database, "application_id") != APPLICATION_ID or version < 1:
         raise corrupt(path, "it is a database, but not a vault")
@@ -175,7 +178,7 @@ def check_version(database: sqlite3.Connection, path: Path) -> int:
         raise BadDirectory(
             f"the vault {path} has format {version}, older than {VAULT_FORMAT_VERSION}",
             code=ErrorCode.OLDER_VERSION,
-            hint="Start this node with the version of the program that wrote it, or reset it: `leasehold node reset`.",
+            hint="start this node with the version of leasehold that wrote it, or reset it with `leasehold node reset`",
         )
     return version
 
@@ -200,14 +203,14 @@ def read_identity(database: sqlite3.Connection, path: Path, applied: AppliedMark
     identity before it knows anything of a cluster."""
     content = read_content(database, path, "identity")
     if not content and (applied.revision or read_content(database, path, "coordinators")):
-        raise corrupt(path, "the identity record is lost, while what it has learned of a cluster is there")
+        raise corrupt(path, "the identity record is missing, though the vault holds data of a cluster")
     if content_hash("identity", content) != applied.identity:
-        raise corrupt(path, "the identity record is not the one that was written last")
+        raise corrupt(path, "the identity record is not the last one that was written")
     if not content:
         return None
     record = decode_record(Record, content)
     if not isinstance(record, Claiming | Allocated | Joining):
-        raise corrupt(path, f"a {type(record).__name__} stands where the identity belongs")
+        raise corrupt(path, f"a {type(record).__name__} was found instead of the identity")
     return record
 
 

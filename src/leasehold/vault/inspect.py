@@ -142,8 +142,10 @@ def _opened(directory: Path) -> Generator[tuple[sqlite3.Connection, Path], None,
     with _locked(directory):
         if not is_there(path):
             if log.exists():
-                raise corrupt(path, "its log is there, the file is not")
-            raise NotFound(f"there is no vault in {directory}", code=ErrorCode.NO_VAULT, hint="name a node's directory")
+                raise corrupt(path, "its log exists, but the file does not")
+            raise NotFound(
+                f"there is no vault in {directory}", code=ErrorCode.NO_VAULT, hint="name the directory of a node"
+            )
         if path.stat().st_size == 0:
             raise corrupt(path, "it is empty")
         try:
@@ -179,7 +181,7 @@ def _locked(directory: Path) -> Generator[None, None, None]:
         raise BadDirectory(
             f"can't use the directory {directory}: {error.strerror}",
             code=ErrorCode.NO_ACCESS,
-            hint="Check its owner and mode.",
+            hint="check its owner and mode",
         ) from error
     try:
         try:
@@ -188,7 +190,7 @@ def _locked(directory: Path) -> Generator[None, None, None]:
             raise BadDirectory(
                 f"the directory {directory} is in use by another process",
                 code=ErrorCode.LOCKED,
-                hint="Stop the node that runs there first; of a running one, `leasehold status` tells.",
+                hint="stop the node that runs there first; `leasehold status` shows a running node",
             ) from error
         yield
     finally:
@@ -213,9 +215,9 @@ def _is_full(error: Exception) -> bool:
 def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
     if _is_full(error):
         return BadDirectory(
-            f"no room in {gettempdir()} for a copy of the vault {path} and its log, which is what is looked at",
+            f"no space is left in {gettempdir()} for the copy of the vault {path} and its log that is inspected",
             code=ErrorCode.DISK,
-            hint="Free space there, or name another folder by the variable TMPDIR; the vault itself is as it was.",
+            hint="free space there, or name another folder with the variable TMPDIR; the vault itself is unchanged",
         )
     found = explain(path, error)
     # Nothing is written here, so nothing is undecided.

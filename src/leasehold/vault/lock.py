@@ -26,7 +26,7 @@ class DirectoryLock:
             raise BadDirectory(
                 f"can't use the directory {directory}: {error.strerror}",
                 code=ErrorCode.NO_ACCESS,
-                hint="Check its owner and mode, or choose another directory.",
+                hint="check its owner and mode, or choose another directory",
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +36,7 @@ class DirectoryLock:
             raise BadDirectory(
                 f"the directory {directory} is in use by {f'process {holder}' if holder else 'another process'}",
                 code=ErrorCode.LOCKED,
-                hint="Stop that process first, or give this one a directory of its own.",
+                hint="stop that process first, or give this process a directory of its own",
             ) from error
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())

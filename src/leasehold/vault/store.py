@@ -193,13 +193,13 @@ class SqliteVault:
                 done = await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work)
             except DiskFull:
                 if not is_full:
-                    log.warning("no space for the vault %s: it waits until there is some", self._path)
+                    log.warning("no space is left for the vault %s: waiting until space is available", self._path)
                 is_full = True
                 self.on_full()
                 await asyncio.sleep(self._limits.full_retry_ns / SECOND_NS)
             else:
                 if is_full:
-                    log.info("there is space for the vault %s again", self._path)
+                    log.info("space is available for the vault %s again", self._path)
                 return done
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -395,5 +395,5 @@ class SqliteVault:
             (busy, _log, _moved) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._database.execute(f"PRAGMA busy_timeout = {self._limits.busy_wait_ms}")
         if busy and self._syncs < VAULT_SYNCS_PER_CHECKPOINT:
-            log.info("another reader of the vault %s keeps its log from being emptied: later", self._path)
+            log.info("another reader of the vault %s keeps its log from being emptied; trying again later", self._path)
         self._syncs = VAULT_SYNCS_PER_CHECKPOINT if busy else 0

@@ -22,7 +22,7 @@ def loopback(address: str) -> tuple[str, int]:
         or int(digits) > 65_535
     ):
         raise BadSettings(
-            f"{address!r} is not an address to listen on", hint="Write host:port, such as 127.0.0.1:7400 or [::1]:7400."
+            f"{address!r} is not an address to listen on", hint="write host:port, such as 127.0.0.1:7400 or [::1]:7400"
         )
     if host == "localhost":
         return LOCALHOST, int(digits)
@@ -32,8 +32,8 @@ def loopback(address: str) -> tuple[str, int]:
         numeric = None
     if numeric is None or not numeric.is_loopback:
         raise BadSettings(
-            f"can't listen on {address}: this version has no TLS, so it serves this machine alone",
-            hint="Use 127.0.0.1, ::1 or localhost.",
+            f"can't listen on {address}: this version has no TLS, so it serves only this machine",
+            hint="use 127.0.0.1, ::1 or localhost",
         )
     return str(numeric), int(digits)
 
@@ -53,7 +53,7 @@ def not_bound(address: str, error: OSError) -> BadSettings:
     """The error for an address that can't be bound."""
     if error.errno == errno.EADDRINUSE:
         return port_in_use(address)
-    return BadSettings(f"can't listen on {address}: {error.strerror}", hint="Choose another address or port.")
+    return BadSettings(f"can't listen on {address}: {error.strerror}", hint="choose another address or port")
 
 
 def port_in_use(address: str) -> BadSettings:
@@ -61,5 +61,5 @@ def port_in_use(address: str) -> BadSettings:
     return BadSettings(
         f"can't listen on {address}: another process listens there",
         code=ErrorCode.PORT_IN_USE,
-        hint="Stop that process, or choose another port; port 0 picks a free one.",
+        hint="stop that process, or choose another port; port 0 chooses a free port",
     )

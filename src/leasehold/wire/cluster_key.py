@@ -28,8 +28,8 @@ def generate(path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         raise AlreadyExists(
-            f"{path} exists already",
-            hint="Every process of a cluster needs the same key: use this one, or another path.",
+            f"{path} already exists",
+            hint="every process of a cluster needs the same key: use this one, or choose another path",
         ) from error
     except OSError as error:
         raise BadDirectory(f"{path} can't be written: {error.strerror}", hint="choose another path") from error
@@ -50,19 +50,19 @@ def read(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
         raise BadSettings(
-            f"there is no cluster key {path}", hint="Copy it from another machine of the cluster, mode 0600."
+            f"there is no cluster key {path}", hint="copy it from another machine of the cluster, with mode 0600"
         ) from error
     except OSError as error:
         raise BadSettings(
-            f"the cluster key {path} can't be read: {error.strerror}", hint="The file has to belong to this user."
+            f"the cluster key {path} can't be read: {error.strerror}", hint="the file must belong to this user"
         ) from error
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise BadSettings(f"the cluster key {path} is not a file", hint="Name the file that holds the key.")
+            raise BadSettings(f"the cluster key {path} is not a file", hint="name the file that holds the key")
         if mode & _OTHERS:
             raise BadSettings(
-                f"the cluster key {path} is open to others: its mode is {stat.S_IMODE(mode):04o}",
+                f"the cluster key {path} can be read by other users: its mode is {stat.S_IMODE(mode):04o}",
                 hint=f"chmod 600 {path}",
             )
         content = os.read(descriptor, CLUSTER_KEY_FILE_BYTES_MAX)
@@ -71,7 +71,7 @@ def read(path: Path) -> bytes:
     if _KEY.fullmatch(content) is None:
         raise BadSettings(
             f"{path} holds no cluster key",
-            hint=f"It has to be {2 * CLUSTER_KEY_BYTES} hex digits; copy the file from another machine of the cluster.",
+            hint=f"it must be {2 * CLUSTER_KEY_BYTES} hex digits; copy the file from another machine of the cluster",
         )
     return bytes.fromhex(content.decode().strip())
 

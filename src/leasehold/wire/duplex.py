@@ -39,7 +39,7 @@ END_FRAME: Final = b""
 
 def unreachable(peer: str, why: str) -> Unreachable:
     """The error for a peer that gave no answer; `why` completes the sentence."""
-    return Unreachable(f"{peer}: {why}", hint=f"Check that the process at {peer} runs and can be reached from here.")
+    return Unreachable(f"{peer}: {why}", hint=f"check that the process at {peer} runs and can be reached from here")
 
 
 @lru_cache(ENCODED_REVISIONS_KEPT)
@@ -53,14 +53,12 @@ def encode_bounded(message: Message, bytes_max: int = MESSAGE_BYTES_MAX) -> byte
     try:
         blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
     except UnicodeEncodeError as error:  # what Python makes of arguments whose bytes are no UTF-8
-        raise Refused(
-            f"what is asked is no text: {error}", code=ErrorCode.BAD_TEXT, hint="write it in UTF-8"
-        ) from error
+        raise Refused(f"the request is not text: {error}", code=ErrorCode.BAD_TEXT, hint="write it in UTF-8") from error
     if len(blob) > bytes_max:
         raise Refused(
             f"a {type(message).__name__} of {len(blob)} bytes is over the limit of {bytes_max}",
             code=ErrorCode.MESSAGE_TOO_LARGE,
-            hint="Send less at once.",
+            hint="send less at once",
         )
     return blob
 

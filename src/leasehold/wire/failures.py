@@ -53,22 +53,22 @@ def raise_failure(failure: Failure) -> NoReturn:
 
 _PLAIN: Final = (
     ("connection refused", "nothing listens there (connection refused)"),
-    ("no route to host", "there is no way to that host"),
-    ("network is unreachable", "there is no way to that network"),
-    ("name resolution", "its name is not known"),
-    ("dns resolution", "its name is not known"),
+    ("no route to host", "no route leads to that host"),
+    ("network is unreachable", "no route leads to that network"),
+    ("name resolution", "its name can't be resolved"),
+    ("dns resolution", "its name can't be resolved"),
     ("ping timeout", "the process there does not answer"),
     ("keepalive", "the process there does not answer"),
-    ("timed out", "it could not be connected to in time"),
-    ("timeout", "it could not be connected to in time"),
+    ("timed out", "the connection could not be made in time"),
+    ("timeout", "the connection could not be made in time"),
     ("deadline", "no answer in time"),
     ("connection reset", "the connection broke"),
     ("broken pipe", "the connection broke"),
     ("socket closed", "the connection broke"),
     ("goaway", "the connection broke"),
     ("connection aborted", "the connection broke"),
-    ("cancelled", "the call was broken off"),
-    ("failed to connect", "it can't be connected to"),
+    ("cancelled", "the call was cancelled"),
+    ("failed to connect", "the connection failed"),
 )
 """What gRPC says when a call has no answer, and how a person says it."""
 

@@ -99,9 +99,9 @@ def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
     if not isinstance(message, kind):
         found = "nothing" if message is None else type(message).__name__
         raise Refused(
-            f"{found} came where a {kind.__name__} belongs",
+            f"{found} came instead of {kind.__name__}",
             code=ErrorCode.BAD_MESSAGE,
-            hint="run the same version on every machine",
+            hint="run the same version of leasehold on all machines",
         )
     return message
 
@@ -157,7 +157,7 @@ def from_flight(error: Exception, address: str) -> LeaseholdError:
     return Unreachable(
         f"{address}: {why}",
         code=ErrorCode.TIMED_OUT if late else None,
-        hint=f"Check that the node at {address} runs and can be reached from here.",
+        hint=f"check that the node at {address} runs and can be reached from here",
     )
 
 
@@ -179,9 +179,9 @@ class _Clients:
         if _Clients.first_pid not in {None, os.getpid()}:
             # Flight's gRPC has threads that a fork leaves behind; any call, even of a new client, waits for ever.
             raise Definite(
-                "this process was forked from one that had used Flight, so it can't use it itself",
+                "this process was forked from one that had used Flight, so it can't use Flight itself",
                 code=ErrorCode.FORKED,
-                hint="Start worker processes with the start method 'spawn', or fork before the first scan or append.",
+                hint="start worker processes with the start method 'spawn', or fork before the first scan or append",
             )
         _Clients.first_pid = os.getpid()
         with self._lock:

@@ -100,7 +100,9 @@ def _tag(number: int) -> bytes:
 
 def malformed(why: str) -> Refused:
     """The error for bytes that are not what they should be."""
-    return Refused(f"{why}: that is no message of Arrow Flight", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
+    return Refused(
+        f"{why}: that is not a message of Arrow Flight", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client"
+    )
 
 
 # ---------------------------------------------------------------- coming in

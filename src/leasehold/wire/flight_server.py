@@ -234,7 +234,7 @@ class _Methods(grpc.GenericRpcHandler):
             except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
                 self._on_fault(fault)
                 opaque = Indefinite(
-                    "the node failed on this request", code=ErrorCode.INTERNAL, hint="Its log there says why."
+                    "the node failed on this request", code=ErrorCode.INTERNAL, hint="the node's log says why"
                 )
                 _fail(context, told(opaque))
 
@@ -276,7 +276,7 @@ class _Methods(grpc.GenericRpcHandler):
 
 
 def _unserved(_call: "_Call") -> Iterator[bytes]:
-    raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="Ask a coordinator.")
+    raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
 
 
 class _Call:
@@ -292,7 +292,9 @@ class _Call:
         """The message that a call begins with. Raises `Refused` with code BAD_TICKET if it is too large, BUSY if too
         many others begin."""
         if not self._gate.enter(self._watched):
-            raise Refused("too many calls begin at this node", code=ErrorCode.BUSY, hint="ask again in a moment")
+            raise Refused(
+                "too many calls begin at this node at once", code=ErrorCode.BUSY, hint="ask again in a moment"
+            )
         with self._watched.opening():
             message = self._next()
         if self._is_known:
@@ -368,7 +370,7 @@ class _Rows:
 
 
 def _cut_off() -> Refused:
-    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="Write the segment again.")
+    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="write the segment again")
 
 
 # ---------------------------------------------------------------- errors

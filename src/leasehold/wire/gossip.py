@@ -171,11 +171,11 @@ class Gossip:
 
 def _check(me: Member, seeds: tuple[str, ...]) -> None:
     if len(seeds) > SWIM_SEEDS_MAX:
-        raise BadSettings(f"{len(seeds)} seeds are too many", hint=f"Name at most {SWIM_SEEDS_MAX} of them.")
+        raise BadSettings(f"{len(seeds)} seeds are too many", hint=f"name at most {SWIM_SEEDS_MAX} of them")
     try:
         msgspec.convert(msgspec.to_builtins(me), Member)
     except msgspec.ValidationError as error:
         raise BadSettings(
             f"{me.name[:63]!r} can't take part in the physical topology: {error}",
-            hint="It needs a name of up to 63 letters, digits, dots, dashes and underscores, and addresses host:port.",
+            hint="use a name of up to 63 letters, digits, dots, dashes and underscores, and addresses as host:port",
         ) from error

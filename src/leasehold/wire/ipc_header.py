@@ -82,9 +82,9 @@ def _claimed_bytes(header: memoryview, body: memoryview) -> int:
     message = _Table(header, struct.unpack_from("<I", header)[0])
     batch = message.table(_HEADER)
     if batch is None or message.number(_TYPE, "<B") != RECORD_BATCH:
-        raise _unreadable("what came is no record batch")
+        raise _unreadable("the message is not a record batch")
     if batch.field(_VARIADIC) is not None and len(batch.vector(_VARIADIC, 8)):
-        raise _unreadable("a column of views, which no table has")
+        raise _unreadable("a column is of a view type, which no table has")
     compressed, claimed = batch.field(_COMPRESSION) is not None, 0
     for offset, length in struct.iter_unpack("<qq", batch.vector(_BUFFERS, 16)):
         if offset < 0 or length < 0 or offset + length > len(body):

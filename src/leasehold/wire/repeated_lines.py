@@ -57,5 +57,5 @@ class RepeatedLines(logging.Filter):
         if len(self._lines) > self._lines_max:
             self._lines.popitem(last=False)
         if left_out:
-            record.msg, record.args = "%s (came %d times more since it was written last)", (text, left_out)
+            record.msg, record.args = "%s (repeated %d times since it was last logged)", (text, left_out)
         return True

@@ -81,7 +81,11 @@ class RequestReader:
             message = await self._threads.run(partial(decode_message, blob)) if size else decode_message(blob)
             del blob
             if commit and not isinstance(message, CommitTransaction):
-                raise Refused(f"a {type(message).__name__} is no commit", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                raise Refused(
+                    f"a {type(message).__name__} is no commit",
+                    code=ErrorCode.BAD_MESSAGE,
+                    hint="run the same version of leasehold on all machines",
+                )
             yield message
         finally:
             self.held_bytes -= size
@@ -99,17 +103,25 @@ class RequestReader:
 async def _frame(context: Any) -> bytes:
     blob = await context.read()
     if blob is EOF:
-        raise Refused("the request ends before its last byte", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+        raise Refused(
+            "the request ends before its last byte",
+            code=ErrorCode.BAD_MESSAGE,
+            hint="run the same version of leasehold on all machines",
+        )
     return blob
 
 
 def _announced(frame: bytes, bytes_max: int) -> int:
     size = int.from_bytes(frame[len(ANNOUNCED) :], "big")
     if len(frame) != len(ANNOUNCED) + SIZE_BYTES or size <= REQUEST_FRAME_BYTES_MAX:
-        raise Refused("not the size of a request", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+        raise Refused(
+            "not the size of a request",
+            code=ErrorCode.BAD_MESSAGE,
+            hint="run the same version of leasehold on all machines",
+        )
     if size > bytes_max:
         text = f"a request of {size} bytes is over the limit of {bytes_max}"
-        raise Refused(text, code=ErrorCode.MESSAGE_TOO_LARGE, hint="Send less at once.")
+        raise Refused(text, code=ErrorCode.MESSAGE_TOO_LARGE, hint="send less at once")
     return size
 
 
@@ -118,6 +130,10 @@ async def _rest(context: Any, size: int) -> bytearray:
     while len(blob) < size:
         frame = await _frame(context)
         if not frame or len(blob) + len(frame) > size:
-            raise Refused("a request of another size than it said", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+            raise Refused(
+                "a request of another size than it said",
+                code=ErrorCode.BAD_MESSAGE,
+                hint="run the same version of leasehold on all machines",
+            )
         blob += frame
     return blob

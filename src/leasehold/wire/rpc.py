@@ -96,9 +96,9 @@ def describe(error: grpc.RpcError, timeout_ns: int | None = None) -> str:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_ns is not None:
         return f"no answer within {timeout_ns / SECOND_NS:g} s"
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return "what listens there is no coordinator"
+        return "the process that listens there is not a coordinator"
     if code is grpc.StatusCode.CANCELLED:
-        return "it turned the call away: too many others wait"
+        return "it rejected the call, because too many others wait"
     return plainly(f"{details}") or f"no answer ({code.name})"
 
 
@@ -128,7 +128,7 @@ def failure_of(fault: BaseException, on_fault: Callable[[BaseException], None]) 
     on_fault(fault)
     return to_failure(
         Indefinite(
-            "the server failed on this request", code=ErrorCode.INTERNAL, hint="Its log on that machine says why."
+            "the server failed on this request", code=ErrorCode.INTERNAL, hint="its log on that machine says why"
         )
     )
 

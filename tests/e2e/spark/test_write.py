@@ -221,7 +221,9 @@ def test_overwriting_is_refused(spark: SparkSession, cluster: Cluster) -> None:
     cluster.sql("CREATE TABLE e2e.kept (id BIGINT)")
     append(spark.range(3), "e2e.kept")
 
-    with pytest.raises(AnalysisException, match=r"rows are only ever added .*\[OVERWRITE\]; write with mode"):
+    with pytest.raises(
+        AnalysisException, match=r"rows can be added to a table, but not replaced .*\[OVERWRITE\]; write with mode"
+    ):
         spark.range(5).write.format("leasehold").option("table", "e2e.kept").mode("overwrite").save()
 
     assert ids(spark, "e2e.kept") == [0, 1, 2]

@@ -45,7 +45,7 @@ def test_what_a_statement_waited_for_before_its_time_counts(capsys: pytest.Captu
     receipt = msgspec.structs.replace(RECEIPT, waited=waited)
     assert shown(capsys, receipt, Output.TABLE).splitlines()[1:3] == [
         "before that, 7600 ms for earlier statements on the same objects",
-        "before that, 3400 ms until no node served what was before their last change, node-1, node-2 last",
+        "before that, 3400 ms until no node served the state before their last change; node-1, node-2 was last",
     ]
     told = json.loads(shown(capsys, receipt, Output.JSON))
     assert (told["queued_ms"], told["settling_ms"], told["settling"]) == (7600, 3400, ["node-1", "node-2"])
@@ -56,7 +56,7 @@ def test_each_change_of_leader_adds_the_bound_once_more(
     capsys: pytest.CaptureFixture[str], changes: int, most_ms: int
 ) -> None:
     receipt = msgspec.structs.replace(RECEIPT, leader_changes=changes)
-    said = f"{changes} later leader(s) took it up: at most {most_ms} ms in all, and the time without a leader"
+    said = f"{changes} later leader(s) continued it: at most {most_ms} ms in all, and the time without a leader"
     assert shown(capsys, receipt, Output.TABLE).splitlines()[1] == said
     told = json.loads(shown(capsys, receipt, Output.JSON))
     assert (told["leader_changes"], told["bound_ms"], told["bound_all_leaders_ms"]) == (changes, 4000, most_ms)

@@ -57,7 +57,7 @@ def test_a_lease_of_the_last_process_is_not_that_of_the_next_which_waits_for_its
     assert of_this_process(left, False, left.address).state == "DOWN"
     waits = of_this_process(left, True, "127.0.0.1:2")
     told = state_words(waits, None)
-    assert told == "JOINING, once the lease of its last process has ended, in 21 s"
+    assert told == "JOINING, when the lease of its last process has ended, in 21 s"
     error = not_serving(Path("there"), "node-1", waits, told, 3_000_000_000)
     assert told in error.text
     assert "leasehold node wait node-1 --dir there" in error.hint
@@ -87,7 +87,7 @@ def test_a_node_that_is_in_shows_what_it_still_lacks_and_what_has_come() -> None
 
 def test_one_that_waits_to_be_let_in_says_for_how_long() -> None:
     waits = msgspec.structs.replace(NODE, state="DOWN", stage="WAITING", recovery=waits_to_join(589_900_000_000))
-    words = "waits to be let in until leases of before have ended; about 590 s left"
+    words = "waits to join until earlier leases have ended; about 590 s left"
     assert recovery_words(waits) == recovery_line(waits) == words
 
 
@@ -141,7 +141,9 @@ def test_what_a_node_should_hold_and_has_no_file_of_is_told_with_what_to_do(caps
     lacks = (Lacked(node=node.id, segments=2),)
     removed, lacked = shown(capsys, node, Output.TABLE, 3, 3, lacks).splitlines()[-2:]
     assert removed.startswith("lost: 1 segment; no node holds them")
-    assert lacked.startswith("lost: 2 segments that node-1 alone should hold and has no file of; bring its disk back")
+    assert lacked.startswith(
+        "lost: 2 segments that only node-1 should hold, and their files are missing; restore its disk"
+    )
     assert "leasehold node remove node-1 --force" in lacked
     assert json.loads(shown(capsys, node, Output.JSON, 3, 3, lacks))["nodes"][0]["segments_lacked"] == 2
 
@@ -181,10 +183,10 @@ def test_a_node_that_hangs_is_told_from_one_that_is_gone(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("NO_ANSWER", "it stopped answering 2.5 s ago: paused, hung or cut off, or ended since"),
+        ("NO_ANSWER", "it stopped answering 2.5 s ago: it is paused, hangs, is cut off or has ended"),
         ("GONE", "its connection was closed 2.5 s ago: its process has ended"),
         ("CLOSED", "its process closed the session 2.5 s ago"),
-        ("SURRENDERED", "it was stopped in order 2.5 s ago"),
+        ("SURRENDERED", "it was stopped cleanly 2.5 s ago"),
         ("REFUSED", "the coordinator ended its session 2.5 s ago"),
         ("A_LATER_WORD", None),
     ],
@@ -222,9 +224,9 @@ def test_a_clock_that_is_not_believed_is_told_with_what_to_do(capsys: pytest.Cap
     show_status(status, Output.TABLE)
     _, told, hint, *_ = capsys.readouterr().out.splitlines()
     assert told == (
-        "the wall clock of the coordinator is ahead by 40d7s: it is not believed, and rows expire by measured time"
+        "the wall clock of the coordinator is ahead by 40d7s: it is not trusted, and rows expire by measured time"
     )
-    assert hint.startswith("hint: set the clock right; if it is right, ALTER CLUSTER SET clock_step = '..'")
+    assert hint.startswith("hint: correct the clock; if it is right, ALTER CLUSTER SET clock_step = '..'")
     show_status(status, Output.JSON)
     assert json.loads(capsys.readouterr().out)["clock_ahead_s"] == 40 * 86_400 + 7
     show_status(STATUS, Output.TABLE)
@@ -236,7 +238,7 @@ def test_a_cluster_that_anybody_may_join_is_warned_of_with_what_to_do(capsys: py
     show_status(status, Output.TABLE)
     warning = capsys.readouterr().out.splitlines()[1]
     assert warning == (
-        "WARNING: anybody who reaches the coordinator's port may join as a node and copy all data: it has no"
+        "WARNING: anyone who can reach the coordinator's port may join as a node and copy all data: it has no"
         " cluster key (start it with --cluster-key FILE)"
     )
     show_status(status, Output.JSON)

@@ -24,7 +24,7 @@ def test_a_process_that_waits_to_be_let_in_is_not_to_be_started(tmp_path: Path) 
         (("node-1",), "DOWN", "leasehold chaos start node-1"),
         (("node-2",), "DOWN", "leasehold node start --dir .."),
         (("node-1",), "FENCED", "leasehold logs node-1"),
-        (("node-2",), "FENCED", "its log, on its machine"),
+        (("node-2",), "FENCED", "its log on its machine"),
     ],
 )
 def test_the_hint_is_for_where_the_node_lives(tmp_path: Path, nodes: tuple[str, ...], state: str, typed: str) -> None:

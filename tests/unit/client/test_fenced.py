@@ -59,7 +59,7 @@ def test_all_fenced_is_told_in_the_end_with_each_name_since_when_and_what_to_typ
     text = caught.value.text
     assert "node 1 (n1) has been fenced for " in text
     assert " ms: it can't prove" in text
-    assert "node 2 (n2) has given its lease back" in text
+    assert "node 2 (n2) has surrendered its lease" in text
     assert "node 1: node 1" not in text
     assert "`leasehold status`" in caught.value.hint
     assert "coordinator" in caught.value.hint
@@ -77,8 +77,8 @@ def test_a_coordinator_that_could_not_be_asked_is_told_too(pair: Cluster) -> Non
         read(pair.plan(), runtime=paced(sleep, now_ns), refresh=refresh).read_all()
     assert "node 1 (n1) has been fenced for " in caught.value.text
     assert "node 2 (n2): 127.0.0.1:" in caught.value.text
-    assert caught.value.text.endswith("asked for other places: 127.0.0.1:7000: no answer within 2 s")
-    assert "start one" in caught.value.hint
+    assert caught.value.text.endswith("was asked for other replicas: 127.0.0.1:7000: no answer within 2 s")
+    assert "start a node" in caught.value.hint
 
 
 # ---------------------------------------------------------------- one client

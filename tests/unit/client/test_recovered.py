@@ -80,7 +80,7 @@ def test_R6_spark_tells_it_in_one_line(pair: Cluster) -> None:
     assert caught.value.code == "GENERATION_CHANGED"
     assert caught.value.text == (
         "db.t: the table was looked up in generation 1 of the cluster, which is generation 7 now [GENERATION_CHANGED];"
-        " Look the table up again and start anew: the cluster was recovered from an older state."
+        " look the table up again and start over: the cluster was recovered from an older state"
     )
     fresh = msgspec.structs.replace(plan, facts=pair.facts())
     assert sum(batch.num_rows for batch in reader.read(InputPartition(encode(fresh)))) == 2500

@@ -183,12 +183,12 @@ def test_refused(text: str, said: str) -> None:
 
 
 REFUSED_WITH_A_CODE = [
-    ("ALTER TABLE b ADD COLUMN x INT", "BAD_IDENTIFIER", "its database"),
+    ("ALTER TABLE b ADD COLUMN x INT", "BAD_IDENTIFIER", "two parts, database.table"),
     ("ALTER TABLE a.b ADD COLUMNS (x.y INT)", "BAD_IDENTIFIER", "no dot"),
     ("ALTER TABLE a.b RENAME COLUMN x.z TO y", "BAD_IDENTIFIER", "no dot"),
     ("ALTER TABLE a.b DROP COLUMN x.z", "BAD_IDENTIFIER", "no dot"),
     ("ALTER TABLE a.b ALTER COLUMN x.z FIRST", "BAD_IDENTIFIER", "no dot"),
-    ("ALTER TABLE a.b RENAME TO c", "BAD_IDENTIFIER", "its database"),
+    ("ALTER TABLE a.b RENAME TO c", "BAD_IDENTIFIER", "two parts, database.table"),
     ("ALTER TABLE a.b RENAME TO c.b", "OTHER_DATABASE", "another database, c"),
     ("ALTER VIEW a.b RENAME TO c.b", "OTHER_DATABASE", "another database, c"),
     ("ALTER TABLE a.b ADD COLUMNS (x INT, x INT)", "DUPLICATE_COLUMN", "x"),
@@ -207,9 +207,9 @@ REFUSED_WITH_A_CODE = [
     ("ALTER TABLE a.b SET TBLPROPERTIES ('leasehold.x' = 'y')", "BAD_PROPERTY", "reserved"),
     ("ALTER TABLE a.b UNSET TBLPROPERTIES ('x', 'X')", "BAD_PROPERTY", "twice"),
     ("ALTER TABLE a.b ALTER COLUMN x COMMENT '" + "c" * (COMMENT_CHARACTERS_MAX + 1) + "'", "BAD_COMMENT", "1025"),
-    ("COMMENT ON TABLE b IS 'x'", "BAD_IDENTIFIER", "its database"),
+    ("COMMENT ON TABLE b IS 'x'", "BAD_IDENTIFIER", "two parts, database.table"),
     ("COMMENT ON DATABASE a.b IS 'x'", "BAD_IDENTIFIER", "a.b"),
-    ("DELETE FROM b WHERE x = 1", "BAD_IDENTIFIER", "its database"),
+    ("DELETE FROM b WHERE x = 1", "BAD_IDENTIFIER", "two parts, database.table"),
     ("DELETE FROM a.b WHERE x.y = 1", "BAD_IDENTIFIER", "no dot"),
     ("DELETE FROM a.b WHERE x = NULL", "BAD_VALUE", "equal to nothing"),
     ("DELETE FROM a.b WHERE x BETWEEN 1 AND NULL", "BAD_VALUE", "equal to nothing"),

@@ -116,9 +116,9 @@ def test_refused(text: str, said: str) -> None:
     [
         ("SHOW TABLES IN a.b", "a.b"),
         ("SHOW TABLES IN `a b`", "a b"),
-        ("SHOW HISTORY FOR TABLE b", "its database"),
+        ("SHOW HISTORY FOR TABLE b", "two parts, database.table"),
         ("SHOW HISTORY FOR USER a.b", "a.b"),
-        ("DESCRIBE b", "its database"),
+        ("DESCRIBE b", "two parts, database.table"),
         ("DESCRIBE a.b.c", "a.b.c"),
         ("DESCRIBE a.2b", "2b"),
         ("DESCRIBE DATABASE a b".replace(" b", ".b"), "a.b"),

@@ -123,7 +123,7 @@ async def test_what_is_in_the_log_of_a_damaged_vault_stays_there(tmp_path: Path,
 async def test_a_log_without_its_file_is_damage(tmp_path: Path) -> None:
     path = await fill(tmp_path)
     path.rename(tmp_path / "vault.db-wal")
-    with pytest.raises(Corrupt, match="the file is not"):
+    with pytest.raises(Corrupt, match="the file does not"):
         await SqliteVault.open(tmp_path)
     assert not path.exists()
 

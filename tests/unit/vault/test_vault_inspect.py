@@ -82,13 +82,13 @@ async def test_one_that_was_just_made_is_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "finding"),
     [
-        (f"UPDATE identity SET content = X'', sha256 = X'{content_hash('identity', b'').hex()}'", "is lost"),
+        (f"UPDATE identity SET content = X'', sha256 = X'{content_hash('identity', b'').hex()}'", "is missing"),
         (
             (
                 f"UPDATE identity SET content = X'{encode(EARLIER).hex()}',"
                 f" sha256 = X'{content_hash('identity', encode(EARLIER)).hex()}'"
             ),
-            "written last",
+            "last one that was written",
         ),
         ("UPDATE identity SET (content, sha256) = (SELECT content, sha256 FROM coordinators)", "identity"),
         ("UPDATE coordinators SET (content, sha256) = (SELECT content, sha256 FROM identity)", "coordinators"),
@@ -307,7 +307,7 @@ async def test_no_room_for_the_copy_is_not_blamed_on_the_vault(tmp_path: Path, m
 
     monkeypatch.setattr(shutil, "copyfile", full)
     for look in (inspect, check):
-        with pytest.raises(BadDirectory, match="no room in ") as caught:
+        with pytest.raises(BadDirectory, match="no space is left in ") as caught:
             look(tmp_path / "copy")
         assert (caught.value.code, "TMPDIR" in caught.value.hint) == ("DISK", True)
 

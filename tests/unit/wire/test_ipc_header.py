@@ -93,8 +93,8 @@ def test_a_dictionary_is_no_record_batch() -> None:
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     whole = sink.getvalue()[len(batch.schema.serialize()) :]
-    assert refusal(*parts_of(whole)).text == "what came is no record batch"
-    assert refusal(*parts_of(batch.schema.serialize())).text == "what came is no record batch"
+    assert refusal(*parts_of(whole)).text == "the message is not a record batch"
+    assert refusal(*parts_of(batch.schema.serialize())).text == "the message is not a record batch"
 
 
 def test_columns_of_views_are_refused() -> None:

@@ -30,8 +30,8 @@ def test_a_line_that_repeats_is_written_ever_more_rarely_with_a_count() -> None:
             written.append((tenth, line))
     assert [at for at, _ in written] == [0, 10, 30, 70, 150, 310]
     assert written[0][1] == "node 7 is gone"
-    assert written[1][1] == "node 7 is gone (came 9 times more since it was written last)"
-    assert written[-1][1] == "node 7 is gone (came 159 times more since it was written last)"
+    assert written[1][1] == "node 7 is gone (repeated 9 times since it was last logged)"
+    assert written[-1][1] == "node 7 is gone (repeated 159 times since it was last logged)"
 
 
 def test_the_rest_of_a_line_has_a_bound() -> None:

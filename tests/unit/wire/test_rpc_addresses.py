@@ -69,7 +69,7 @@ async def test_a_server_of_something_else_is_told_from_one_that_does_not_answer(
     await server.start()
     connection = GrpcTransport().connect(f"127.0.0.1:{port}")
     try:
-        with pytest.raises(Unreachable, match="what listens there is no coordinator"):
+        with pytest.raises(Unreachable, match="the process that listens there is not a coordinator"):
             await connection.call(WhoAreYou(), timeout_ns=SECOND_NS * 10)
     finally:
         await connection.close()

@@ -40,7 +40,7 @@ class OpenedSession(msgspec.Struct):
     def heard_full(self, renewal: Renewal) -> None:
         """Whether the node's disk is full: said in the log when it changes."""
         if renewal.disk_full and not self.disk_full:
-            log.warning("node %d says that its disk is full: it takes no rows until there is space", renewal.node)
+            log.warning("the disk of node %d is full: it takes no rows until there is space", renewal.node)
         elif self.disk_full and not renewal.disk_full:
             log.info("the disk of node %d takes writes again", renewal.node)
         self.disk_full = renewal.disk_full

@@ -31,7 +31,7 @@ class Membership:
         """Says in the log that anybody may join, if so."""
         if self.anybody_may_join:
             log.warning(
-                "ANYBODY WHO REACHES THIS PORT MAY JOIN AS A NODE AND COPY ALL DATA: this coordinator has no cluster"
+                "ANYONE WHO CAN REACH THIS PORT MAY JOIN AS A NODE AND COPY ALL DATA: this coordinator has no cluster"
                 " key; start it, and each node, with --cluster-key FILE (`leasehold cluster-key FILE` makes one)"
             )
 

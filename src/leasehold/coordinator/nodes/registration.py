@@ -238,7 +238,7 @@ class Registration:
         try:
             await self._writer.submit(decide)
         except StoreDeclined as error:
-            raise Indefinite(f"the meta storage declines: {error.text}", hint="the node asks again") from error
+            raise Indefinite(f"the meta storage refuses: {error.text}", hint="the node asks again") from error
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
         """Hears a new incarnation from the instant its join is durable: who asked may have given up meanwhile, and
@@ -251,7 +251,7 @@ class Registration:
             if has_never_joined(node):
                 self._unjoined.setdefault(node.id, self._clock.now_ns())
             elif self._unjoined.pop(node.id, None) is not None and node.removed:
-                log.warning("node %d (%s) has never joined: its id is given up", node.id, node.name)
+                log.warning("node %d (%s) has never joined: its id is released", node.id, node.name)
             if node.removed:
                 continue
             if node.session_hash is not None and node.incarnation > (0 if held is None else held.incarnation):

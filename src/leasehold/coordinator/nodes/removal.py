@@ -88,7 +88,7 @@ class Removal:
             if left_ns and not answer.done():
                 yield WaitingFor(statement_id=StatementId(""), nodes=(node.name,), at_most_ns=left_ns)
         if answer.cancelled():
-            raise Indefinite("the coordinator stopped during the removal", hint="ask again: the next one tells")
+            raise Indefinite("the coordinator stopped during the removal", hint="ask again: the next leader answers")
         yield answer.result()
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
@@ -115,7 +115,9 @@ class Removal:
             task = self._group.create_task(work)
         except RuntimeError as error:  # the group is ending: so is this leader
             work.close()
-            raise NotLeader("this leadership is ending", hint="ask another coordinator, or again soon") from error
+            raise NotLeader(
+                "this coordinator is ending its leadership", hint="ask another coordinator, or try again in a moment"
+            ) from error
         self._running[node] = answer
         # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
         task.add_done_callback(lambda _: (answer.cancel(), self._running.pop(node, None)))
@@ -173,8 +175,8 @@ class Removal:
             if record.removed:
                 break
         else:
-            text = f"the tables of node {node} change faster than its segments are counted"
-            raise Refused(text, code=ErrorCode.BUSY, hint="try again when less is written")
+            text = f"the tables of node {node} change faster than its segments can be counted"
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again when fewer rows are written")
         counted = lost or found
         log.info("node %d (%s) was removed at revision %d", node, record.name, revision)
         return NodeRemoved(
@@ -209,5 +211,5 @@ def _removed(node: NodeRecord) -> Refused:
     return Refused(
         f"node {node.id} ({node.name}) is removed from the cluster",
         code=ErrorCode.REMOVED,
-        hint="move this directory away and start with an empty one: the machine is another node then",
+        hint="move this directory away and start with an empty one: the machine joins as a new node",
     )

@@ -180,10 +180,14 @@ class Sessions:
                     await duplex.send(self._prove(opening))
                     opening = await duplex.receive()
         except TimeoutError as error:
-            text = "nobody has said whose session this is"
+            text = "the first message of the session did not arrive"
             raise Unreachable(text, code=ErrorCode.SILENT, hint="the node asks again") from error
         if not isinstance(opening, OpenSession):
-            raise Refused("a session begins with who speaks", code=ErrorCode.BAD_MESSAGE, hint="upgrade the node")
+            raise Refused(
+                "the first message of a session must be OpenSession",
+                code=ErrorCode.BAD_MESSAGE,
+                hint="upgrade the node",
+            )
         return opening
 
     def _register(self, opening: OpenSession, one: OpenedSession, status: StorageStatus, leasing: Leasing) -> None:
@@ -230,7 +234,11 @@ class Sessions:
             if message is None:
                 break
             if not isinstance(message, Spoken):
-                raise Refused(f"a {type(message).__name__} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                raise Refused(
+                    f"unexpected message on a session: {type(message).__name__}",
+                    code=ErrorCode.BAD_MESSAGE,
+                    hint="run the same version of leasehold on all machines",
+                )
             _check_own(message, opening)
             await self._take(message, leasing, one)
         one.ended.set()
@@ -252,7 +260,9 @@ class Sessions:
             case SegmentsHeld() | SegmentsMissing() | TableCleaned():
                 if not isinstance(message, TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
                     text = f"a report of {len(message.segments)} segments, over {SEGMENTS_PER_REPORT_MAX}"
-                    raise Refused(text, code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                    raise Refused(
+                        text, code=ErrorCode.BAD_MESSAGE, hint="run the same version of leasehold on all machines"
+                    )
                 if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
                     await one.reports.put(message)
             case _:
@@ -273,7 +283,7 @@ class Sessions:
     async def _end_if_silent(self, opening: OpenSession, one: OpenedSession) -> None:
         while (until_ns := one.heard_ns + SESSION_IDLE_NS) > self._clock.now_ns():
             await self._clock.sleep_until(until_ns)
-        log.warning("the session of node %d ends: nothing was heard on it for too long", opening.node)
+        log.warning("closing the session of node %d: it was silent for too long", opening.node)
         one.how = "NO_ANSWER"
         one.ended.set()
 
@@ -297,7 +307,12 @@ class Sessions:
                     waits = isinstance(message, SegmentsMissing) and error.code != ErrorCode.TOO_LARGE
                     if not waits or self._topology.has_entered(message.node):
                         raise
-                    log.warning("what node %d lacks of table %d waits: %s", message.node, message.table, error)
+                    log.warning(
+                        "the report of node %d about missing segments of table %d waits: %s",
+                        message.node,
+                        message.table,
+                        error,
+                    )
                     await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
         except Definite as error:
             if (
@@ -310,7 +325,7 @@ class Sessions:
                     await self._acknowledge_whole(msgspec.structs.replace(message, segments=part))
                 return
             log.warning(
-                "what node %d reports of table %d is declined: %s (%s)",
+                "the report of node %d about table %d was refused: %s (%s)",
                 message.node,
                 message.table,
                 error.text,
@@ -354,7 +369,11 @@ def _asking_the_store() -> Generator[None]:
 def _check_own(message: Spoken, opening: OpenSession) -> None:
     speaker = (message.node, message.incarnation, message.session)
     if speaker != (opening.node, opening.incarnation, opening.session):
-        raise Refused("a message of another process on this session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+        raise Refused(
+            "the message is of another process than this session",
+            code=ErrorCode.BAD_MESSAGE,
+            hint="run the same version of leasehold on all machines",
+        )
 
 
 async def _forward(one: OpenedSession, duplex: Duplex) -> None:

@@ -78,7 +78,7 @@ class Topology:
                 self._enter(node, decision.required)
             return decision.changes if isinstance(decision, Enter) else ()
 
-        revision = await insist(self._writer, self._clock, decide, f"the entrance of node {message.node}")
+        revision = await insist(self._writer, self._clock, decide, f"the admission of node {message.node}")
         decision = decided[-1]
         match decision:
             case Enter():

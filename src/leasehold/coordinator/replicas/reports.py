@@ -47,7 +47,7 @@ class NodeReports:
         if alone and not isinstance(message, TableCleaned):
             self.on_lacked(message.node, (message.table, message.bucket), alone)
             log.warning(
-                "node %d lacks %d segments of table %d that nobody else holds, %s among them",
+                "node %d lacks %d segments of table %d that no other node holds, such as %s",
                 message.node,
                 len(alone),
                 message.table,

@@ -20,9 +20,9 @@ def ending_the_statement() -> Generator[None]:
     except LeaseholdError:
         raise
     except Exception as fault:
-        log.exception("a statement is refused, since this program fails on it")
+        log.exception("refusing a statement, because this program fails on it")
         raise Refused(
             f"the coordinator failed on this statement ({type(fault).__name__}); nothing changed",
             code=ErrorCode.INTERNAL,
-            hint="its log says why: report it, and write the statement in another way",
+            hint="its log says why: report the error, and write the statement in another way",
         ) from fault

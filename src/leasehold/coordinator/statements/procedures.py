@@ -79,7 +79,9 @@ class Procedures:
         if not is_hex_128(asked.id):
             raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
         if asked.timeout_ns is not None and asked.timeout_ns <= 0:
-            raise Refused("a timeout is more than nothing", code=ErrorCode.BAD_TIMEOUT, hint="give it some seconds")
+            raise Refused(
+                "a timeout must be longer than zero", code=ErrorCode.BAD_TIMEOUT, hint="give a timeout of some seconds"
+            )
         known = self.origin(asked.id)
         if known is None:
             origin, used = self._admit(asked)
@@ -102,7 +104,7 @@ class Procedures:
                 yield waiting
         if running is not None:
             if running.answer.cancelled():
-                raise Indefinite("the coordinator stopped during the statement", hint="ask again by the same id")
+                raise Indefinite("the coordinator stopped during the statement", hint="ask again with the same id")
             yield running.answer.result()
             return
         unrecorded = self._unrecorded.told(statement)
@@ -256,7 +258,9 @@ class Procedures:
         except RuntimeError as error:  # the group is ending: so is this leader
             work.close()
             self._end(running)
-            raise NotLeader("this leadership is ending", hint="ask another coordinator, or again soon") from error
+            raise NotLeader(
+                "this coordinator is ending its leadership", hint="ask another coordinator, or try again in a moment"
+            ) from error
         # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
         task.add_done_callback(lambda _: running.answer.cancel())
 

@@ -87,5 +87,5 @@ async def insist(writer: Writer, clock: Clock, decide: Decide, what: str = "a st
         except StoreDeclined as error:
             if error.code not in STORE_DECLINES:
                 raise
-            log.warning("%s can't go on: %s", what, error)
+            log.warning("%s can't continue: %s", what, error)
             await clock.sleep_until(clock.now_ns() + LEADER_RETRY_NS)

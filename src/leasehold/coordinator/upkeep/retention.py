@@ -60,7 +60,7 @@ class Retaining:
                 # Where machines share the store, an answer may be lost; the term has an end of its own.
                 if self._leadership.deadline_ns() is None:
                     raise
-                log.warning("whether the history was compacted is not known: %s", error)
+                log.warning("it is not known whether the history was compacted: %s", error)
 
     def _sample(self) -> None:
         catalog = self._writer.catalog
@@ -77,7 +77,7 @@ class Retaining:
         if before > minimum:
             # What was asked for meanwhile holds revisions that are newer than `before`.
             await self._storage.compact(before)
-            log.info("the history before revision %d is forgotten", before)
+            log.info("compacted the history before revision %d", before)
         self._compacted = max(before, minimum)
 
 

@@ -38,11 +38,11 @@ class BelievedClock:
         if is_ahead and not self._was_ahead:
             log.error(
                 "the wall clock of this machine is ahead by %s, more than clock_step: rows expire by measured time."
-                " hint: set the clock right; if it is right, ALTER CLUSTER SET clock_step to more for a minute",
+                " hint: correct the clock; if it is right, ALTER CLUSTER SET clock_step to more than that for a minute",
                 render_duration(self.ahead_ns // SECOND_NS * SECOND_NS),
             )
         elif self._was_ahead and not is_ahead:
-            log.warning("the wall clock of this machine is believed again")
+            log.warning("the wall clock of this machine is trusted again")
         self._was_ahead = is_ahead
         return believed_us
 

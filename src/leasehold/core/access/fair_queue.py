@@ -40,8 +40,8 @@ class FairQueue:
         whole = counted + sum(self._characters[one] for one in mine)
         is_too_much = len(mine) >= PARSES_PER_USER_MAX and whole > PARSE_INLINE_CHARACTERS
         if is_too_much or len(self) >= PARSES_WAITING_MAX:
-            text = f"{len(mine)} statements of this user wait to be read"
-            raise Refused(text, code=ErrorCode.BUSY, hint="try again in some seconds")
+            text = f"{len(mine)} statements of this user already wait"
+            raise Refused(text, code=ErrorCode.BUSY, hint="try again in a few seconds")
         self._last += 1
         self._waiting.setdefault(user, deque()).append(self._last)
         self._characters[self._last] = counted

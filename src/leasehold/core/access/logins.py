@@ -18,7 +18,9 @@ from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
 def wrong_password() -> WrongPassword:
     """The same for a user who does not exist."""
-    return WrongPassword("no such user, or another password", hint="look at LEASEHOLD_USER and LEASEHOLD_PASSWORD")
+    return WrongPassword(
+        "the user does not exist, or the password is wrong", hint="check LEASEHOLD_USER and LEASEHOLD_PASSWORD"
+    )
 
 
 def find_user(name: str, catalog: Catalog) -> PrincipalRecord | None:

@@ -74,7 +74,11 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
         case Execute() | AskOutcome() | AbortTransaction():
             pass
         case _:
-            raise Refused(f"not a request: {type(request).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+            raise Refused(
+                f"not a request: {type(request).__name__}",
+                code=ErrorCode.BAD_MESSAGE,
+                hint="run the same version of leasehold on all machines",
+            )
     return user
 
 

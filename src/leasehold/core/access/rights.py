@@ -115,13 +115,13 @@ def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
     if not catalog.users:
         return None
     if login is None:
-        raise Unauthenticated("this cluster has users: say who you are", hint=LOG_IN)
+        raise Unauthenticated("this cluster has users, and the request has no login", hint=LOG_IN)
     record = catalog.logins.get(login)
     user = None if record is None else catalog.principals.get(record.user)
     if user is None:
         raise Unauthenticated("this login has ended", hint=f"log in again: {LOG_IN}")
     if user.state is not UseState.IN_USE:
-        raise Unauthenticated(f"user {user.name} is being dropped", hint="SHOW PROCEDURES tells by which statement")
+        raise Unauthenticated(f"user {user.name} is being dropped", hint="SHOW PROCEDURES shows the statement")
     return user
 
 
@@ -154,7 +154,7 @@ def keeps_administrator(catalog: Catalog, *, dropped: PrincipalId | None = None)
     """
     if any(one != dropped for one in catalog.users) and not _has_administrator(catalog):
         raise Refused(
-            "nobody would be left who may grant rights: this is the last user with ALTER ON CLUSTER",
+            "this is the last user with ALTER ON CLUSTER, so nobody could grant rights any more",
             code=ErrorCode.LAST_ADMINISTRATOR,
             hint="GRANT ALTER ON CLUSTER TO another user first",
         )
@@ -186,7 +186,7 @@ def need(user: PrincipalRecord | None, right: Right, path: Path, catalog: Catalo
     on = _named(path[0], catalog)
     raise Forbidden(
         f"{user.name} lacks {right} ON {on}",
-        hint=f"ask somebody who has ALTER ON CLUSTER to GRANT {right} ON {on} TO {user.name}",
+        hint=f"ask a user who has ALTER ON CLUSTER to GRANT {right} ON {on} TO {user.name}",
     )
 
 
@@ -305,7 +305,7 @@ def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> N
         for one in counting.intersection(granted):
             if set(granted[one].rights).difference(granted[one].leaving):
                 return
-    hint = f"ask somebody who has ALTER ON CLUSTER to GRANT rights TO {asking.name}"
+    hint = f"ask a user who has ALTER ON CLUSTER to GRANT rights TO {asking.name}"
     raise Forbidden(f"{asking.name} has no right at all, and the statement is large", hint=hint)
 
 

@@ -144,7 +144,7 @@ def _name_relation(draft: Draft, old: TableRecord | ViewRecord | None, record: T
 
 
 def _leave(draft: Draft, key: tuple[ObjectId, BucketNumber]) -> None:
-    """Notes whether a bucket of a table that is gone has segments."""
+    """Notes whether a bucket of a dropped table has segments."""
     if key in draft["segments"] or key in draft["replaced"]:
         draft.put_inner("leftovers", *key, None)
     else:

@@ -274,7 +274,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         prefix, _, rest = change.key[2:].partition(b"/")
         apply = COLLECTIONS.get(prefix)
         if apply is None:
-            raise Corrupt(f"a key of a newer version: {change.key!r}", hint="run the same version on every machine")
+            raise Corrupt(
+                f"a key of a newer version: {change.key!r}", hint="run the same version of leasehold on all machines"
+            )
         apply(Draft(self, fields), rest, change.value)
 
 
@@ -303,6 +305,4 @@ def check_through(through: Iterable[ObjectId], catalog: Catalog) -> None:
         view = catalog.views.get(one)
         if view is None or view.state is not UseState.IN_USE:
             name = f"view {one}" if view is None else f"view {catalog.table_name(view)}"
-            raise NotFound(
-                f"{name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists those that are there"
-            )
+            raise NotFound(f"{name} was dropped", code=ErrorCode.VIEW_DROPPED, hint="SHOW VIEWS lists what exists")

@@ -196,7 +196,7 @@ class Appends(Generic[B]):
                         end = chunk
                         break
                     if file.size_bytes + len(chunk) > SEGMENT_BYTES_MAX:
-                        text = "a segment over the limit"
+                        text = "the segment is larger than the limit"
                         raise Refused(text, code=ErrorCode.SEGMENT_TOO_LARGE, hint="upgrade the sender")
                     digest.update(chunk)
                     file.write(chunk)
@@ -204,7 +204,9 @@ class Appends(Generic[B]):
                 raise _cut_off()
             if (file.size_bytes, digest.digest()) != (end.size_bytes, end.sha256):
                 raise Refused(
-                    "the bytes are not those that were sent", code=ErrorCode.BROKEN_STREAM, hint="send them again"
+                    "the received bytes differ from the sent bytes",
+                    code=ErrorCode.BROKEN_STREAM,
+                    hint="send them again",
                 )
             segment = described(ticket, end)
             self._admit_forward(ticket)
@@ -245,4 +247,4 @@ def _staged(ticket: WriteTicket, table: TableRecord, encoded: EncodedSegment) ->
 
 
 def _cut_off() -> Refused:
-    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="Write the segment again.")
+    return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="write the segment again")

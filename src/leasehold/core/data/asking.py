@@ -31,7 +31,7 @@ class Asking(msgspec.Struct, frozen=True):
             return cls(CLIENT_PATIENCE_NS, tell)
         if not 0 < timeout * SECOND_NS <= DURATION_NS_MAX:  # nor is NaN
             most_s = DURATION_NS_MAX // SECOND_NS
-            raise BadSettings(f"timeout is {timeout}", hint=f"give more than nothing and at most {most_s} seconds")
+            raise BadSettings(f"timeout is {timeout}", hint=f"give a timeout above zero and at most {most_s} seconds")
         return cls(max(1, round(timeout * SECOND_NS)), tell)
 
     def seconds(self, late_ns: int = 0) -> str:

@@ -68,13 +68,15 @@ def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Orig
     if not is_hex_128(request.transaction):
         raise Refused("a transaction id is 128 bits in hex", code=ErrorCode.BAD_TRANSACTION, hint="draw a random one")
     if len(request.text_sha256) not in (0, SHA256_BYTES):
-        raise Refused("the hash of the text is no SHA-256", code=ErrorCode.BAD_TRANSACTION, hint="upgrade the client")
+        raise Refused(
+            "the hash of the text is not a SHA-256", code=ErrorCode.BAD_TRANSACTION, hint="upgrade the client"
+        )
     known = catalog.transactions.get(request.transaction)
     if known is not None:
         check_same_insert(known, request.login, request.text_sha256, catalog)
         if known.table != request.table:
             raise Refused(
-                f"write transaction {request.transaction} is one of another table",
+                f"write transaction {request.transaction} belongs to another table",
                 code=ErrorCode.TRANSACTION_USED,
                 hint="draw a new id for other rows",
             )
@@ -188,7 +190,7 @@ def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
     if record is None:
         # It may have been committed and forgotten since: only an indefinite answer is true.
         raise OutcomeUnknown(
-            f"write transaction {transaction[:64]} is not known (any more)",
+            f"write transaction {transaction[:64]} is not known, or not any more",
             code=ErrorCode.TRANSACTION_FORGOTTEN,
             hint="count the table's rows before you write them again",
         )
@@ -203,7 +205,7 @@ def _writable(table_id: ObjectId, schema_version: SchemaVersion, catalog: Catalo
     """
     table = catalog.tables.get(table_id)
     if table is None or table.state is not UseState.IN_USE:
-        raise NotFound("the table was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what there is")
+        raise NotFound("the table was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what exists")
     if schema_version > table.schema_version or schema_version < 1:
         raise Refused(
             f"schema version {schema_version} of {table.name} is not known",
@@ -217,12 +219,12 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
     listed = list(segments)
     if len(listed) > SEGMENTS_PER_COMMIT_MAX:
         raise Refused(
-            f"{len(listed)} segments, at most {SEGMENTS_PER_COMMIT_MAX} fit one commit",
+            f"{len(listed)} segments are more than the {SEGMENTS_PER_COMMIT_MAX} that fit one commit",
             code=ErrorCode.TOO_MANY_SEGMENTS,
             hint="write fewer, larger parts: coalesce before the write",
         )
     if len({segment.id for segment in listed}) != len(listed):
-        raise Refused("a segment is named twice", code=ErrorCode.BAD_SEGMENT, hint="write the rows again")
+        raise Refused("the commit names a segment twice", code=ErrorCode.BAD_SEGMENT, hint="write the rows again")
     alive = {field.id: soundness(field.type) for field in table.fields if field.state is UseState.IN_USE}
     for segment in listed:
         sound = is_segment_id(segment.id) and segment_transaction(segment.id) == record.id
@@ -230,7 +232,9 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
         sound = sound and 0 < segment.size_bytes <= SEGMENT_BYTES_MAX and len(segment.sha256) == SHA256_BYTES
         if not sound or segment.table != table.id or not 0 <= segment.bucket < table.buckets:
             raise Refused(
-                f"segment {segment.id[:80]} is not of this write", code=ErrorCode.BAD_SEGMENT, hint="write again"
+                f"segment {segment.id[:80]} does not belong to this write",
+                code=ErrorCode.BAD_SEGMENT,
+                hint="write again",
             )
         gone = [one.field for one in segment.statistics if one.field not in alive]
         if gone:
@@ -242,7 +246,7 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
         once = len({one.field for one in segment.statistics}) == len(segment.statistics)
         if not once or not all(alive[one.field](one, segment.rows) for one in segment.statistics):
             raise Refused(
-                f"segment {segment.id}: its rows can't have the bounds that are told of them",
+                f"segment {segment.id}: its rows can't have the bounds that the client reports",
                 code=ErrorCode.BAD_SEGMENT,
                 hint="upgrade the client and write the rows again",
             )
@@ -286,9 +290,9 @@ def _proven_holders(
     for node in heard:
         if not is_sealed(named[node], seal_keys[node], segment, record.order):
             raise Refused(
-                f"node {node} has not said this of segment {segment.id}: its seal does not fit",
+                f"the seal of segment {segment.id} is not that of node {node}",
                 code=ErrorCode.BAD_SEAL,
-                hint="commit what the nodes answered, unchanged; upgrade the node if it seals nothing",
+                hint="commit the answers of the nodes unchanged; upgrade the node if it does not seal segments",
             )
     return tuple(heard)
 
@@ -296,7 +300,7 @@ def _proven_holders(
 def _seal_unknown(segment: StagedSegment, unheard: list[NodeId]) -> SealUnknown:
     nodes = ", ".join(f"node {node}" for node in unheard)
     return SealUnknown(
-        f"{nodes} said to hold segment {segment.id}: the coordinator can't check that before it hears of them again",
+        f"{nodes} said to hold segment {segment.id}: the coordinator can't check that before they connect again",
         hint="ask again in a moment; if the node does not come back, write the rows again",
     )
 

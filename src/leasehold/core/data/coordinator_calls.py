@@ -109,7 +109,11 @@ class LoginCalls:
         login = Login(cluster_id=None, user=user, password=password)
         answer = await self._calls.call(address, login, min(CALL_TIMEOUT_NS, timeout_ns))
         if not isinstance(answer, LoggedIn):
-            raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+            raise Refused(
+                f"unexpected answer: {type(answer).__name__}",
+                code=ErrorCode.BAD_MESSAGE,
+                hint="run the same version of leasehold on all machines",
+            )
         self.token = answer.token
         self._on_login(address, answer.token)
 

@@ -58,7 +58,7 @@ ELSEWHERE: Final[Errors] = (Indefinite, NotInitialised, NotLeader)
 """After these the next coordinator is asked."""
 
 unreachable = partial(
-    Unreachable, hint="see that a coordinator runs: `leasehold status` shows what this machine reaches"
+    Unreachable, hint="check that a coordinator runs: `leasehold status` shows which processes this machine reaches"
 )
 """No coordinator has answered, and nothing was sent that could change anything."""
 
@@ -161,7 +161,11 @@ class CoordinatorClient:
         async def ask(address: str, deadline: Deadline) -> M:
             answer = await self.calls.call(address, request, deadline.within(timeout_ns))
             if not isinstance(answer, kind):
-                raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                raise Refused(
+                    f"unexpected answer: {type(answer).__name__}",
+                    code=ErrorCode.BAD_MESSAGE,
+                    hint="run the same version of leasehold on all machines",
+                )
             self.known.heard(answer)
             return answer
 

@@ -56,14 +56,14 @@ def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
     table = catalog.tables.get(request.table)
     if table is None or table.state is not UseState.IN_USE:
         raise NotFound(
-            f"table {request.table} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what is there"
+            f"table {request.table} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what exists"
         )
     if not is_hex_128(request.query):
         raise Refused("the id of a query is 128 bits in hex", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client")
     if keys.query_name(request.table, request.query) in catalog.queries:
         return ()
     if len(catalog.queries) >= QUERIES_MAX:
-        text = f"{QUERIES_MAX} queries of Spark were begun within {QUERY_KEPT_NS // SECOND_NS} s, the most there may be"
+        text = f"{QUERIES_MAX} Spark queries began within {QUERY_KEPT_NS // SECOND_NS} s, the most there may be"
         raise Refused(text, code=ErrorCode.BUSY, hint="run the query again later")
     gone = cutoff(table, catalog)
     record = QueryRecord(
@@ -80,7 +80,7 @@ def cutoff_of(request: AgreeCutoff, catalog: Catalog) -> Cutoff:
     """What was written down. Raises `Refused` with code ROWS_TAKEN_AWAY if it was forgotten."""
     known = catalog.queries.get(keys.query_name(request.table, request.query))
     if known is None:
-        raise rows_taken_away(str(request.table), "the query was forgotten")
+        raise rows_taken_away(str(request.table), "the query is not known any more")
     # Not the revision of its own: a node that shows this one has applied all that the cutoff names.
     return Cutoff(
         revision=catalog.revision, deletes=known.deletes, undecided=known.undecided, earliest_us=known.earliest_us
@@ -107,5 +107,5 @@ def rows_taken_away(table: str, what: str) -> Refused:
     return Refused(
         f"{what} while table {table} was read, and the query may have shown some of those rows",
         code=ErrorCode.ROWS_TAKEN_AWAY,
-        hint="Run the query again.",
+        hint="run the query again",
     )

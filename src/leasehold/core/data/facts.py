@@ -77,8 +77,8 @@ def view_facts(name: TableName, catalog: Catalog) -> ViewFacts:
         tables=tables_needed(reads, catalog),
     )
     if len(encode(facts)) > MESSAGE_BYTES_MAX:
-        text = f"view {name} reads {len(reads.views) - 1} other views, more than one answer can hold"
-        raise Refused(text, code=ErrorCode.TOO_MANY_VIEWS, hint="make it read the tables instead")
+        text = f"view {name} reads {len(reads.views) - 1} other views, which is more than one answer can hold"
+        raise Refused(text, code=ErrorCode.TOO_MANY_VIEWS, hint="read the tables instead")
     return facts
 
 

@@ -90,7 +90,7 @@ def check_record(record: SegmentRecord) -> None:
     else:
         return
     raise Refused(
-        f"the manifest says that segment {record.id[:80]} has {why}, which none can have",
+        f"the manifest says that segment {record.id[:80]} has {why}, which is not possible",
         code=ErrorCode.BAD_SEGMENT_RECORD,
         hint="upgrade this node; if it is up to date, the manifest is wrong: write the rows again to another table",
     )
@@ -165,5 +165,5 @@ async def _copied(
 def _differs(record: SegmentRecord, address: str) -> Corrupt:
     return Corrupt(
         f"the copy of segment {record.id} at {address} is not what the manifest says",
-        hint="that node replaces it once a scan there has found it out",
+        hint="that node replaces the copy after its next check of its segments",
     )

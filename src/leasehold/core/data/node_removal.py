@@ -49,13 +49,15 @@ async def remove_node(
                         return message
                     case _:
                         raise Refused(
-                            f"answered with {type(message).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade"
+                            f"unexpected answer: {type(message).__name__}",
+                            code=ErrorCode.BAD_MESSAGE,
+                            hint="run the same version of leasehold on all machines",
                         )
-        raise Unreachable("the answer broke off", hint="ask again")
+        raise Unreachable("the answer ended too early", hint="ask again")
 
     def unanswered(text: str) -> LeaseholdError:
         if is_sent:
-            return OutcomeUnknown(text, hint="ask again: a node that is removed already is told so")
-        return Unreachable(text, hint="the removal was not asked for")
+            return OutcomeUnknown(text, hint="ask again: the answer says so if the node is already removed")
+        return Unreachable(text, hint="the removal was not requested")
 
     return await client.until_answered(ask, unanswered, asking)

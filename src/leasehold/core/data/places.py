@@ -144,15 +144,15 @@ class Places:
         said = "; ".join(self._said(node, error) for node, error in sorted(reasons.items()))
         unheard = self._unheard
         if unheard is not None:
-            said += f"; the coordinator, asked for other places: {unheard.text[:REASON_CHARACTERS_MAX]}"
+            said += f"; the coordinator was asked for other replicas: {unheard.text[:REASON_CHARACTERS_MAX]}"
         if reasons and all(error.code == ErrorCode.FENCED for error in reasons.values()):
             hint = (
-                "`leasehold status` shows how each node stands. A fenced node serves again once it hears from the"
-                " leader: see that a coordinator runs, and that the nodes can reach it."
+                "`leasehold status` shows the state of each node; a fenced node serves again when it hears from the"
+                " leader: check that a coordinator runs and that the nodes can reach it"
             )
         else:
-            hint = "`leasehold status` shows which nodes serve: start one that holds it."
-        return Unreachable(f"{what}: {said or 'nobody knows where it is'}", code=ErrorCode.NO_REPLICA, hint=hint)
+            hint = "`leasehold status` shows which nodes serve: start a node that holds it"
+        return Unreachable(f"{what}: {said or 'no node is known to hold it'}", code=ErrorCode.NO_REPLICA, hint=hint)
 
     def _said(self, node: NodeId, error: LeaseholdError) -> str:
         text = error.text[:REASON_CHARACTERS_MAX]

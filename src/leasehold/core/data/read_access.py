@@ -40,14 +40,14 @@ def authorise(
             raise Refused(
                 f"column {field.name} of table {view.table_name(table)} was dropped",
                 code=ErrorCode.COLUMN_DROPPED,
-                hint="Start the scan again without it.",
+                hint="start the scan again without it",
             )
     # The hash too: a file that differs from it is put aside as damaged, which is not for a ticket to say.
     if entry is None or entry.sha256 != ticket.sha256:
         raise Refused(
             f"segment {ticket.segment[:80]!r} is not in the manifest of {view.table_name(table)} with that hash",
             code=ErrorCode.SEGMENT_UNKNOWN,
-            hint="Start the scan again.",
+            hint="start the scan again",
         )
     return table
 
@@ -72,7 +72,7 @@ def is_replaceable(entry: SegmentRecord | None, node: NodeId) -> bool:
 def check_sound(ticket: ReadTicket) -> None:
     """Raises `Refused` with code BAD_TICKET if a value lies outside its bounds."""
     if not _is_sound(ticket):
-        raise Refused("a ticket that no client of ours makes", code=ErrorCode.BAD_TICKET, hint="upgrade the client")
+        raise Refused("the ticket has a value out of range", code=ErrorCode.BAD_TICKET, hint="upgrade the client")
 
 
 def _is_sound(ticket: ReadTicket) -> bool:

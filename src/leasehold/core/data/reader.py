@@ -175,7 +175,7 @@ class SegmentReader(Generic[B]):
     def _ask(self, node: NodeId) -> None:
         address = self._places.address(node)
         if address is None:
-            self._failed(node, Unreachable("nobody knows its address", code=ErrorCode.NO_ADDRESS))
+            self._failed(node, Unreachable("its address is not known", code=ErrorCode.NO_ADDRESS))
             return
         request = ReadTicket(
             cluster_id=self._plan.facts.cluster_id,
@@ -232,7 +232,7 @@ class SegmentReader(Generic[B]):
         needed = self._known.needed(attempt.request.revision)
         overtaken = self._reading.received(node, mark, batch.num_rows, now_ns, needed)
         if overtaken is None:
-            text = f"a batch was released on revision {mark.view_revision}, an older one"
+            text = f"a batch was released on the older revision {mark.view_revision}"
             # One that was new enough when it was asked for has only been on its way for too long: it is asked for anew.
             is_fault = mark.view_revision < attempt.request.revision
             self._leave(attempt, Refused(text, code=ErrorCode.BEHIND) if is_fault else None)

@@ -151,12 +151,12 @@ def fenced(serving: Serving, instant_ns: int, bucket: BucketKey | None = None) -
         since_ms = max(0, instant_ns - lease.deadline_ns) // MILLISECOND_NS
         text = f"{who} has been fenced for {since_ms} ms: it can't prove that its schema is current"
     elif serving.had_lease:
-        text = f"{who} has given its lease back: it stops"
+        text = f"{who} has surrendered its lease: it stops"
     else:
-        text = f"{who} has had no lease since it started: it can't prove yet that its schema is current"
+        text = f"{who} has had no lease since it started: it can't yet prove that its schema is current"
     return Fenced(
         text,
-        hint="Ask another replica: this one serves again with its next grant, SHOW NODES tells how it stands."
+        hint="ask another replica; this node serves again with its next grant, and SHOW NODES shows its state"
         + _elsewhere(view, serving.node, bucket),
     )
 
@@ -189,7 +189,7 @@ def check_cluster(serving: Serving, cluster_id: ClusterId) -> None:
         raise Refused(
             f"the request is for cluster {cluster_id[:64]}, this node {here}",
             code=ErrorCode.OTHER_CLUSTER if serving.cluster_id else ErrorCode.NOT_JOINED,
-            hint="Look the table up again: another cluster may use this address now.",
+            hint="look the table up again: another cluster may use this address now",
         )
 
 
@@ -201,8 +201,8 @@ def check_node(node: NodeId, session: Session | None, view: Catalog) -> None:
     record = view.nodes.get(node)
     known = None if record is None or record.removed else record.session_hash
     if known is None or session is None or hash_secret(session) != known:
-        text = "only the nodes of this cluster hand whole segments to each other"
-        raise Forbidden(text, hint="Read the table with SELECT on it, append to it with INSERT.")
+        text = "only nodes of this cluster may transfer whole segments"
+        raise Forbidden(text, hint="read the table with SELECT, or append to it with INSERT")
 
 
 def behind(serving: Serving, revision: Revision, waited_ns: int) -> Definite:
@@ -210,7 +210,7 @@ def behind(serving: Serving, revision: Revision, waited_ns: int) -> Definite:
     return Refused(
         f"node {serving.node} shows revision {serving.view.revision}, the request has seen {revision}",
         code=ErrorCode.BEHIND,
-        hint=f"Another replica may serve; this one did not catch up in {waited_ns / SECOND_NS:g} s.",
+        hint=f"another replica may serve; this one did not catch up within {waited_ns / SECOND_NS:g} s",
     )
 
 
@@ -228,7 +228,7 @@ def check_generation(generation: Generation, view: Catalog) -> None:
     raise Refused(
         f"this node's view is of generation {here}, the request of generation {generation}",
         code=ErrorCode.BEHIND,
-        hint="Another replica may serve; this one does once it has recovered to what the cluster goes on from.",
+        hint="another replica may serve; this node serves when it has recovered to the new generation",
     )
 
 
@@ -237,7 +237,7 @@ def table_in_use(view: Catalog, table: ObjectId) -> TableRecord:
     record = view.tables.get(table)
     if record is None or record.state is not UseState.IN_USE:
         name = f"table {table}" if record is None else f"table {view.table_name(record)}"
-        raise NotFound(f"{name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what there is.")
+        raise NotFound(f"{name} was dropped", code=ErrorCode.TABLE_DROPPED, hint="SHOW TABLES lists what exists")
     return record
 
 
@@ -248,7 +248,7 @@ def assigned_bucket(view: Catalog, table: ObjectId, bucket: BucketNumber, node: 
         raise Refused(
             f"bucket {bucket} of table {table} is not assigned to node {node}",
             code=ErrorCode.NOT_ASSIGNED,
-            hint="Look the table up again: its buckets may have moved.",
+            hint="look the table up again: its buckets may have moved",
         )
     return record
 
@@ -258,14 +258,14 @@ def missing(serving: Serving, segment: SegmentId) -> Definite:
     return Refused(
         f"node {serving.node} does not hold segment {segment}",
         code=ErrorCode.SEGMENT_MISSING,
-        hint="Another replica may serve; this node fetches what it lacks.",
+        hint="another replica may serve; this node fetches what it lacks",
     )
 
 
 def busy(what: str, most: int) -> Definite:
     """The error for one stream too many."""
     return Refused(
-        f"this node has {most} {what} under way, as many as it takes",
+        f"this node already has {most} {what}, which is its limit",
         code=ErrorCode.BUSY,
-        hint="Another replica may serve; or try again with fewer streams at once.",
+        hint="another replica may serve; or try again with fewer streams at once",
     )

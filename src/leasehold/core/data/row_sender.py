@@ -265,7 +265,7 @@ class RowSender(Generic[B]):
         """Sends the rows to a replica, beside the share: a call that hangs can't be broken off."""
         address = self._places.address(node)
         if address is None:
-            sending.reasons[node] = Unreachable("nobody knows its address", code=ErrorCode.NO_ADDRESS)
+            sending.reasons[node] = Unreachable("its address is not known", code=ErrorCode.NO_ADDRESS)
             sending.hedging.failed(node)
             return
         # Not as a daemon: a thread that comes back from gRPC while the interpreter ends would abort the process.
@@ -294,5 +294,5 @@ class RowSender(Generic[B]):
         rows = sum(batch.num_rows for batch in sending.share)
         staged = await self._replicas.stage(address, ticket, sending.share, STAGE_CALL_NS, on_progress)
         if (staged.id, staged.bucket, staged.rows) != (ticket.segment, sending.bucket, rows) or not staged.holders:
-            raise Refused(f"{address} answered for other rows than it was sent", code=ErrorCode.BAD_ANSWER)
+            raise Refused(f"{address} confirmed other rows than it was sent", code=ErrorCode.BAD_ANSWER)
         return staged

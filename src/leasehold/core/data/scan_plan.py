@@ -110,7 +110,7 @@ def _too_many_segments(count: int, table: TableRecord, catalog: Catalog, limits:
 
 def _too_many_tables(count: int, limits: PlanLimits) -> Refused:
     return Refused(
-        f"the SELECT reads {count} tables and views, more than one answer can plan",
+        f"the SELECT reads {count} tables and views, which is more than one answer can hold",
         code=ErrorCode.TOO_MANY_TABLES,
         hint=f"read at most {limits.tables_max} tables in one SELECT",
     )

@@ -102,9 +102,9 @@ class Scans(Generic[B]):
                 raise
             except MemoryError as error:
                 raise Definite(
-                    f"there is no memory for a batch of segment {ticket.segment}",
+                    f"no memory is left for a batch of segment {ticket.segment}",
                     code=ErrorCode.BUSY,
-                    hint="Another replica may serve; or try again with fewer streams or columns at once.",
+                    hint="another replica may serve; or try again with fewer streams or columns at once",
                 ) from error
 
     async def _batches(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:

@@ -88,7 +88,7 @@ async def ask_statement(
                 if not answer.more:
                     rows = tuple(row for page in pages for row in page.rows)
                     return Rows(columns=answer.columns, rows=rows, revision=answer.revision)
-    raise Unreachable("the answer broke off", hint="ask again with the same statement id")
+    raise Unreachable("the answer ended too early", hint="ask again with the same statement id")
 
 
 def _heard(client: CoordinatorClient, message: Message, on_wait: OnWait | None) -> Receipt | Rows | None:
@@ -101,4 +101,8 @@ def _heard(client: CoordinatorClient, message: Message, on_wait: OnWait | None) 
             client.known.heard(message)
             return message
         case _:
-            raise Refused(f"answered with {type(message).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+            raise Refused(
+                f"unexpected answer: {type(message).__name__}",
+                code=ErrorCode.BAD_MESSAGE,
+                hint="run the same version of leasehold on all machines",
+            )

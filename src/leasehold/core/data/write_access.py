@@ -48,13 +48,13 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> AdmittedWri
         raise Refused(
             f"schema version {ticket.schema_version} of {view.table_name(table)} is not known",
             code=ErrorCode.SCHEMA_CHANGED,
-            hint="Look the table up again.",
+            hint="look the table up again",
         )
     if not is_segment_id(ticket.segment) or segment_transaction(ticket.segment) != ticket.transaction:
         raise Refused(
             f"segment {ticket.segment[:80]!r} is not of write transaction {ticket.transaction[:64]!r}",
             code=ErrorCode.BAD_SEGMENT,
-            hint="Begin the segment's id with the transaction's.",
+            hint="begin the segment's id with the id of the transaction",
         )
     record = _open(ticket, view)
     bucket = assigned_bucket(view, ticket.table, ticket.bucket, node)
@@ -92,7 +92,7 @@ def described(ticket: ForwardTicket, end: BytesEnd) -> StagedSegment:
     segment = end.segment
     came = (ticket.segment, ticket.table, ticket.bucket, end.size_bytes, end.sha256)
     if segment is None or came != (segment.id, segment.table, segment.bucket, segment.size_bytes, segment.sha256):
-        raise Refused("the sender describes another segment", code=ErrorCode.BAD_MESSAGE, hint="upgrade the sender")
+        raise Refused("the ticket describes another segment", code=ErrorCode.BAD_MESSAGE, hint="upgrade the sender")
     return segment
 
 
@@ -128,7 +128,7 @@ def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
         # INV-ID-2: an older incarnation changes nothing.
         raise Superseded(
             f"node {ticket.sender} with incarnation {ticket.sender_incarnation} is not a member now",
-            hint="Only its newest incarnation is heard.",
+            hint="only the newest incarnation of a node may write",
         )
     check_node(ticket.sender, ticket.session, view)
     return record.order
@@ -148,7 +148,7 @@ def _not_open(transaction: TransactionId) -> Refused:
     return Refused(
         f"write transaction {transaction[:64]} is not open on this table",
         code=ErrorCode.TRANSACTION_UNKNOWN,
-        hint="Open one and write the rows again.",
+        hint="open a transaction and write the rows again",
     )
 
 
@@ -156,5 +156,5 @@ def _ended(record: TransactionRecord) -> Refused:
     return Refused(
         f"write transaction {record.id} is {record.state}: it takes no more rows",
         code=ErrorCode.ABORTED if record.state is TransactionState.ABORTED else ErrorCode.TRANSACTION_ENDED,
-        hint="Open another one and write the rows again.",
+        hint="open another transaction and write the rows again",
     )

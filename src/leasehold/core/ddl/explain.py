@@ -68,24 +68,24 @@ def explained(procedure: ProcedureRecord | None, changes: int, met: Circumstance
         for node in met.settling
     )
     if procedure is None:
-        rows.append(("nothing", "all is as it asks for already", None, 0))
+        rows.append(("nothing", "the statement changes nothing", None, 0))
     elif procedure.hides:
         hidden = ", ".join(named(one, catalog) for one in procedure.hides)
-        rows.append(("hide", f"{hidden}: hidden and refused from here on; {changes} records", None, 0))
+        rows.append(("hide", f"{hidden}: hidden and refused from now on; {changes} records", None, 0))
         rows.extend(_barrier(met.barrier))
-        rows.append(("point of no return", f"gone for good: {hidden}", None, 0))
+        rows.append(("point of no return", f"removed for good: {hidden}", None, 0))
     else:
         rows.append(("change", f"committed; {changes} records", None, 0))
         rows.extend(_barrier(met.barrier))
-    rows.append(("bound", "once it is first and all before it is settled", None, _ms(met.bound_ns)))
+    rows.append(("bound", "when it is first and all earlier statements are settled", None, _ms(met.bound_ns)))
     return Rows(columns=COLUMNS, rows=tuple(rows), revision=catalog.revision)
 
 
 def _barrier(nodes: tuple[NodeWait, ...]) -> list[ExplainRow]:
     return [
-        ("barrier", "until it has applied the change, or its lease has ended", node.name, _ms(node.at_most_ns))
+        ("barrier", "until the node has applied the change or its lease has ended", node.name, _ms(node.at_most_ns))
         if node.at_most_ns
-        else ("barrier", f"{node.name} holds no lease: settled at once", None, 0)
+        else ("barrier", f"{node.name} holds no lease, so it is settled at once", None, 0)
         for node in nodes
     ]
 

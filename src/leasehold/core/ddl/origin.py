@@ -70,7 +70,7 @@ def hash_text(text: str) -> bytes:
 def check_same_asker(origin: Origin, login: bytes | None, catalog: Catalog) -> None:
     """Raises `Refused` (STATEMENT_ID_USED) for an id that another user has used, and `Unauthenticated`."""
     if not origin.is_of(login, catalog):
-        raise _id_used("another user has used this statement id")
+        raise _id_used("the statement id was used by another user")
 
 
 def check_same_insert(
@@ -98,7 +98,7 @@ def hears_text(origin: Origin, login: bytes | None, catalog: Catalog) -> bool:
     try:
         check_history(catalog, login)
     except Forbidden as error:
-        text = "the outcome of a statement is told to the user who ran it and to administrators"
+        text = "only the user who ran a statement and administrators may ask for its outcome"
         raise Forbidden(text, hint=error.hint) from error
     return True
 
@@ -109,4 +109,4 @@ def other_statement() -> Refused:
 
 
 def _id_used(text: str) -> Refused:
-    return Refused(text, code=ErrorCode.STATEMENT_ID_USED, hint="use a new id for each statement; nothing was changed")
+    return Refused(text, code=ErrorCode.STATEMENT_ID_USED, hint="nothing changed; use a new id for each statement")

@@ -157,7 +157,7 @@ def roll_back(
             return ()
     if standing is None or standing.step is not Step.PRE_STATE:
         text = f"procedure {procedure.number} is past its point of no return"
-        raise Refused(text, code=ErrorCode.PAST_RETURN, hint="SHOW HISTORY tells what became of it")
+        raise Refused(text, code=ErrorCode.PAST_RETURN, hint="SHOW HISTORY shows its outcome")
     record = catalog.statements[procedure.statement]
     ended = msgspec.structs.replace(
         # The tables stay: if another statement drops them, the nodes that delete their files are that one's.
@@ -181,8 +181,8 @@ def procedure_to_cancel(number: int, catalog: Catalog) -> ProcedureRecord | None
     if procedure is None and record.outcome is Outcome.ROLLED_BACK:
         return None
     if procedure is None or procedure.step is not Step.PRE_STATE:
-        hint = "SHOW HISTORY tells what became of it"
-        raise Refused(f"its change is committed: {record.text}", code=ErrorCode.PAST_RETURN, hint=hint)
+        hint = "SHOW HISTORY shows its outcome"
+        raise Refused(f"its change is already committed: {record.text}", code=ErrorCode.PAST_RETURN, hint=hint)
     return procedure
 
 
@@ -191,7 +191,9 @@ def record_of(number: int, catalog: Catalog) -> StatementRecord:
     for record in catalog.statements.values():
         if record.order == number:
             return record
-    raise NotFound(f"no procedure {number}", code=ErrorCode.NO_PROCEDURE, hint="SHOW PROCEDURES lists those that run")
+    raise NotFound(
+        f"no procedure {number}", code=ErrorCode.NO_PROCEDURE, hint="SHOW PROCEDURES lists the running procedures"
+    )
 
 
 def leave_pending(
@@ -209,7 +211,7 @@ def leave_pending(
     """
     if procedure.number not in catalog.procedures:
         return ()
-    assert procedure.step is Step.PUBLISHED, "what takes something away is rolled back instead"
+    assert procedure.step is Step.PUBLISHED, "a statement that removes something is rolled back instead"
     ended = msgspec.structs.replace(
         catalog.statements[procedure.statement],
         outcome=Outcome.COMMITTED_PENDING,

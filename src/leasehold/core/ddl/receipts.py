@@ -52,9 +52,9 @@ def nothing_to_do(
 def timed_out(because: str) -> Refused:
     """The refusal of a statement whose timeout came first."""
     return Refused(
-        f"its timeout was over before it began: {because}",
+        f"its timeout passed before it began: {because}",
         code=ErrorCode.TIMED_OUT,
-        hint="nothing changed; run it again with a longer timeout, SHOW PROCEDURES tells what runs",
+        hint="nothing changed; run it again with a longer timeout; SHOW PROCEDURES shows what runs",
     )
 
 

@@ -246,7 +246,7 @@ class StatementRun:
     def _on_settled(self, event: ObjectsSettled, catalog: Catalog, now_ns: int) -> Effects:
         verdict = event.verdict
         if isinstance(verdict, Fail):
-            return self._fail(timed_out(f"{node_names(verdict.pending, catalog)} may still serve what was before"))
+            return self._fail(timed_out(f"{node_names(verdict.pending, catalog)} may still serve the old state"))
         if verdict is not None and not event.at_once:
             self._waited = settled_as_well(self._waited, now_ns - self._since_ns, verdict.receipt)
         self._began_ns = now_ns

@@ -81,7 +81,7 @@ SETTINGS: Final = (
         smallest=LEASE_DURATION_MIN_NS,
         largest=LEASE_DURATION_MAX_NS,
         is_duration=True,
-        meaning="how long a node may serve after it asked for its lease",
+        meaning="how long a node may serve after it requested its lease",
     ),
     Setting(
         name="lease_margin",
@@ -97,7 +97,7 @@ SETTINGS: Final = (
         smallest=1,
         largest=REPLICATION_MAX,
         is_duration=False,
-        meaning="nodes that must hold what a write commits; auto: 2 from replication 3 on, else 1",
+        meaning="nodes that must hold the rows of a write at its commit; auto: 2 if replication is 3 or more, else 1",
         automatic=True,
     ),
     Setting(
@@ -114,7 +114,7 @@ SETTINGS: Final = (
         smallest=RETENTION_MIN_NS,
         largest=RETENTION_MAX_NS,
         is_duration=True,
-        meaning="how long old revisions are kept, so that nodes can replay them",
+        meaning="how long old revisions are kept for nodes to replay",
     ),
     Setting(
         name="retention_revisions",
@@ -122,7 +122,7 @@ SETTINGS: Final = (
         smallest=RETENTION_REVISIONS_MIN,
         largest=RETENTION_REVISIONS_MAX,
         is_duration=False,
-        meaning="old revisions that are kept at most, but for those that a recovering node needs",
+        meaning="the most old revisions that are kept, apart from those that a recovering node needs",
     ),
     Setting(
         name="clock_step",
@@ -136,7 +136,7 @@ SETTINGS: Final = (
 """All that ALTER CLUSTER SET can change."""
 
 _FIXED: Final = {
-    "clock_drift": "every lease that is out was counted with it",
+    "clock_drift": "every current lease was counted with it",
     "largest_lease": "it follows lease_duration",
     "generation": "`leasehold recover` begins a new one",
 }
@@ -148,7 +148,7 @@ def setting_named(name: str) -> Setting:
         if one.name == name.casefold():
             return one
     because = _FIXED.get(name.casefold())
-    hint = "the settings are " + ", ".join(one.name for one in SETTINGS) + "; SHOW CLUSTER tells their ranges"
+    hint = "the settings are " + ", ".join(one.name for one in SETTINGS) + "; SHOW CLUSTER shows their ranges"
     if because is not None:
         raise Refused(f"{name} can't be set: {because}", code=ErrorCode.FIXED_SETTING, hint=hint)
     raise Refused(f"there is no setting {name[:_SHOWN]!r}", code=ErrorCode.NO_SUCH_SETTING, hint=hint)

@@ -38,7 +38,7 @@ could never come back once it is too far behind, and one that hides what its dis
 GENERATIONS: Final = "generations"
 """Needed too where a cluster was recovered: a program without it takes all histories for one."""
 
-RESTORE: Final = "restore the newest meta storage; if that is lost, `leasehold recover` goes on from this one"
+RESTORE: Final = "restore the newest meta storage; if it is lost, `leasehold recover` continues from this one"
 
 
 def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys | None) -> Reject | None:
@@ -48,10 +48,10 @@ def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys |
     """
     if keys is None or is_of_member(request, keys):
         return None
-    why = "carries no proof of the cluster key" if request.proof is None else "was made with another cluster key"
+    why = "has no proof of the cluster key" if request.proof is None else "has a proof with another cluster key"
     return Reject(
         code=ErrorCode.NOT_A_MEMBER,
-        text=f"the request to take part in this cluster {why}",
+        text=f"the request to join this cluster {why}",
         hint="start the node with `--cluster-key FILE` (or cluster_key = 'FILE' in its --config file), where FILE is a"
         " copy of the coordinator's; `leasehold up --dir DIR` keeps it in DIR/cluster.key",
     )
@@ -84,7 +84,7 @@ def decide_allocate(
         if node.token_hash == token_hash:
             return removed_node(node) if node.removed else KnownToken(node=node.id)
     if sum(not node.removed for node in known) >= NODES_MAX:
-        hint = "take nodes out with `leasehold node remove`; ids whose nodes never joined become free by themselves"
+        hint = "remove nodes with `leasehold node remove`; ids whose nodes never joined become free by themselves"
         return Reject(code=ErrorCode.TOO_MANY_NODES, text=f"the cluster has {NODES_MAX} nodes", hint=hint)
     if len(known) >= NODE_IDS_MAX:
         text = f"the cluster has given out {NODE_IDS_MAX} ids, which are never used again"
@@ -193,7 +193,7 @@ def decide_join(
         if is_older(cluster, request.generation):
             return beyond_recovery(
                 f"the last start of this directory, incarnation {request.previous} of node {node.id}, is not the one"
-                " that the cluster knows: it was recovered from an older state, or this is a copy"
+                " that the cluster knows: the cluster was recovered from an older state, or this directory is a copy"
             )
         return Reject(
             code=ErrorCode.STALE_COPY,
@@ -283,12 +283,10 @@ def _invalid(
         return other_cluster(request.cluster_id, cluster)
     if spoken_protocol(request) is None:
         text = (
-            f"this program speaks the protocol versions {request.protocol_min} to {request.protocol}, this"
+            f"this program supports the protocol versions {request.protocol_min} to {request.protocol}, this"
             f" coordinator {PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}"
         )
-        return Reject(
-            code=ErrorCode.OTHER_PROTOCOL, text=text, hint="run versions of leasehold that lie next to each other"
-        )
+        return Reject(code=ErrorCode.OTHER_PROTOCOL, text=text, hint="run versions of leasehold that follow each other")
     rejected = _bad_capabilities(request, required)
     if rejected is not None:
         return rejected
@@ -312,7 +310,7 @@ def _bad_capabilities(request: Join, required: frozenset[str]) -> Reject | None:
         return Reject(code=ErrorCode.BAD_CAPABILITIES, text=text, hint="upgrade the node")
     lacking = sorted(required.difference(given))
     if lacking:
-        text = f"this program lacks what the cluster needs of each node: {', '.join(lacking)}"
+        text = f"this program lacks capabilities that the cluster needs: {', '.join(lacking)}"
         return Reject(
             code=ErrorCode.LACKS_CAPABILITY, text=text, hint="run a newer version of leasehold on this machine"
         )
@@ -325,10 +323,14 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: JoinerHistory) 
         return Reject(code=ErrorCode.AHEAD_OF_CLUSTER, text=text, hint=RESTORE)
     if is_beyond(cluster, request.generation, request.applied, request.lineage):
         end = end_of(cluster, request.generation)
-        known = "knows nothing of that" if end is None else f"keeps of that what was there up to {end.revision}"
+        known = (
+            "knows nothing of that generation"
+            if end is None
+            else f"keeps that generation up to revision {end.revision}"
+        )
         return beyond_recovery(
             f"this directory has applied revision {request.applied} of generation {request.generation}; the cluster"
-            f" was recovered from an older state, goes on as generation {cluster.generation}, and {known}"
+            f" was recovered from an older state, continues as generation {cluster.generation}, and {known}"
         )
     expected = history.lineage_at_applied
     if request.applied > history.latest:
@@ -348,14 +350,14 @@ def _bad_attributes(request: Allocate | Join, own: NodeRecord | None, known: Ite
     name = request.name
     if name.isascii() and name.isdigit() and (own is None or own.name != name):
         # People name a node by either, to remove it for good (`core.membership.removal.find_node`).
-        text = f"{name[:80]!r} is not a node name: it would pass for the number of another node"
-        return Reject(code=ErrorCode.BAD_NAME, text=text, hint="choose a name with a letter in it, with --name")
+        text = f"{name[:80]!r} is not a node name: it could be the number of another node"
+        return Reject(code=ErrorCode.BAD_NAME, text=text, hint="choose a --name that has a letter")
     if NODE_NAME.fullmatch(name) is None:
         text = f"{name[:80]!r} is not a node name"
         return Reject(code=ErrorCode.BAD_NAME, text=text, hint="use letters, digits, '.', '_' and '-', at most 63")
     if NODE_ADDRESS.fullmatch(request.address) is None:
         text = f"{request.address[:80]!r} is not an address"
-        return Reject(code=ErrorCode.BAD_ADDRESS, text=text, hint="a node is reached at host:port")
+        return Reject(code=ErrorCode.BAD_ADDRESS, text=text, hint="give an address as host:port")
     for node in known:
         if node.name == name and node is not own and not node.removed:
             text = f"the name {name!r} belongs to node {node.id} at {node.address}"

@@ -66,9 +66,10 @@ def raised(catalog: Catalog, *, wall_s: int, longest_lease_ns: int) -> Raised:
     began = _began(cluster)
     if wall_s <= began:
         raise Refused(
-            f"this machine's clock says {wall_s} s since 1970, the cluster's generation began at {began} or later",
+            f"the clock of this machine shows {wall_s} s since 1970, but the generation of the cluster began at"
+            f" {began} or later",
             code=ErrorCode.CLOCK_SET_BACK,
-            hint="set the clock, then run it again",
+            hint="set the clock, then run the command again",
         )
     generation = Generation(wall_s)
     origin = GenerationOrigin(
@@ -146,5 +147,5 @@ def generation_changed(known: Generation, now: Generation) -> Refused:
     return Refused(
         f"the table was looked up in generation {known} of the cluster, which is generation {now} now",
         code=ErrorCode.GENERATION_CHANGED,
-        hint="Look the table up again and start anew: the cluster was recovered from an older state.",
+        hint="look the table up again and start over: the cluster was recovered from an older state",
     )

@@ -76,7 +76,7 @@ def prove_coordinator(
     a challenge from another port gets no proof. Raises `Refused` (NO_CLUSTER_KEY, OTHER_ADDRESS)."""
     if keys is None:
         raise Refused(
-            "this coordinator has no cluster key, so it can't prove that it is of the cluster",
+            "this coordinator has no cluster key, so it can't prove that it belongs to the cluster",
             code=ErrorCode.NO_CLUSTER_KEY,
             hint="start it again with --cluster-key FILE; `leasehold down`, then `leasehold up` does that",
         )
@@ -115,7 +115,8 @@ class Challenge:
             f"the process at {self.request.address} does not prove that it is the coordinator of cluster"
             f" {self.request.cluster_id}, so nothing secret was sent to it: {why}",
             code=ErrorCode.COORDINATOR_UNPROVEN,
-            hint="see which process listens there, as with `ss -ltnp`; if it is the coordinator, start it again with"
+            hint="see which process listens there, for example with `ss -ltnp`; if it is the coordinator, start"
+            " it again with"
             " --cluster-key FILE and the key of this cluster, as `leasehold up` does",
         )
 

@@ -19,7 +19,7 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
 
 def beyond_recovery(text: str) -> Reject:
     """What it holds can not be brought to where the cluster is."""
-    hint = "`leasehold node adopt --dir DIR` lets it go on with what the cluster knows"
+    hint = "`leasehold node adopt --dir DIR` makes it continue with what the cluster knows"
     return Reject(code=ErrorCode.BEYOND_RECOVERY, text=text, hint=hint)
 
 
@@ -37,7 +37,7 @@ def removed_node(node: NodeRecord) -> Reject:
     text = f"node {node.id} ({node.name}) was removed from the cluster"
     if node.incarnation == 0:
         minutes = UNJOINED_KEPT_NS // (60 * SECOND_NS)
-        text += f": an id is given up if its node has not joined within {minutes} minutes, and this one never joined"
+        text += f": an id is released if its node has not joined within {minutes} minutes, and this one never joined"
     return Reject(
         code=ErrorCode.REMOVED,
         text=text,
@@ -65,6 +65,6 @@ def alive_elsewhere(node: NodeRecord, how: str) -> Reject:
     return Reject(
         code=ErrorCode.ALIVE_ELSEWHERE,
         text=f"node {node.id} ({node.name}) is alive at {node.address} and {how}: this directory is a copy of it",
-        hint="stop one of the two; to run this machine as another node, start with an empty directory and"
+        hint="stop one of the two processes; to run this machine as another node, start with an empty directory and"
         " another --name",
     )

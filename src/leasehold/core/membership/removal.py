@@ -59,14 +59,14 @@ def check_enough_left(found: Census, catalog: Catalog) -> None:
     node = catalog.nodes[found.node]
     if node.incarnation == 0:
         return  # it has never joined: no bucket lies there
-    hint = "start another node first, or `--force` if there will be none"
+    hint = "start another node first, or use `--force` if no node shall remain"
     if found.left == 0:
         raise Refused(f"{node.name} is the last node of the cluster", code=ErrorCode.LAST_NODE, hint=hint)
     if found.short:
         short = sorted(found.short)
         names = _names(short, catalog)
         raise Refused(
-            f"{found.left} nodes would be left, and {_count(short, 'table')} want more replicas: {names}",
+            f"{found.left} nodes would remain, and {_count(short, 'table')} need more replicas: {names}",
             code=ErrorCode.TOO_FEW_NODES,
             hint=hint,
         )
@@ -81,7 +81,7 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
         raise Refused(
             f"{record.name} is the only holder of {segments} of {_count(lost, 'table')}: {_names(lost, catalog)}",
             code=ErrorCode.ONLY_HOLDER,
-            hint="start it, and wait until other replicas have fetched them; `--force` gives these rows up for ever",
+            hint="start it, and wait until other nodes have fetched them; `--force` gives these rows up forever",
         )
 
 

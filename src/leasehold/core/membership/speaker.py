@@ -17,10 +17,10 @@ def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
         raise Refused("a session for another cluster", code=ErrorCode.OTHER_CLUSTER, hint="check the address")
     if isinstance(speaker, OpenSession) and _left_behind(speaker, catalog.cluster, node):
         raise Refused(
-            f"the cluster was recovered from an older state and goes on as generation {catalog.cluster.generation};"
+            f"the cluster was recovered from an older state and continues as generation {catalog.cluster.generation};"
             f" this process is of generation {speaker.generation}",
             code=ErrorCode.OTHER_GENERATION,
-            hint="start this node again: it comes back, or says what to do",
+            hint="start this node again: it recovers, or its error says what to do",
         )
     if node is None or speaker.incarnation > node.incarnation:
         raise NotLeader(
@@ -35,8 +35,8 @@ def check_speaker(speaker: OpenSession | AskSnapshot, catalog: Catalog) -> None:
         )
     if speaker.incarnation < node.incarnation or hash_secret(speaker.session) != node.session_hash:
         raise Superseded(
-            f"incarnation {speaker.incarnation} of node {node.id} is not the newest one, {node.incarnation} is",
-            hint="only the newest process of a node is heard; this one ends",
+            f"incarnation {speaker.incarnation} of node {node.id} is not the newest, which is {node.incarnation}",
+            hint="only the newest process of a node may speak for it; this process ends",
         )
 
 

@@ -147,7 +147,7 @@ def waits_to_join(wait_ns: int) -> NodeRecovery:
     none = Revision(0)
     return NodeRecovery(
         case="",
-        why="waits to be let in until leases of before have ended",
+        why="waits to join until earlier leases have ended",
         applied=none,
         target=none,
         keys=0,

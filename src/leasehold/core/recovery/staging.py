@@ -52,7 +52,7 @@ class Staged(msgspec.Struct, frozen=True):
         came as far meanwhile. `check_same` then holds that nothing changes.
         """
         if digest_bytes(self.digest) != digest:
-            raise bad_snapshot(f"the {self.keys} items that came are not those that were sent")
+            raise bad_snapshot(f"the {self.keys} received items differ from the sent items")
         if target[0] < applied[0]:
             raise Refused(f"a leap to revision {target[0]} from {applied[0]}", code=ErrorCode.NOT_ASCENDING)
         if target[0] == applied[0] and target[1] != applied[1]:
@@ -62,7 +62,7 @@ class Staged(msgspec.Struct, frozen=True):
 def check_same(changes: Sequence[Change]) -> None:
     """At the revision and hash that is applied already, a snapshot has nothing new; raises BAD_SNAPSHOT."""
     if changes:
-        raise bad_snapshot(f"it is of the applied revision, and differs at {changes[0].key!r}")
+        raise bad_snapshot(f"it is at the applied revision, but differs at {changes[0].key!r}")
 
 
 def bad_snapshot(why: str) -> Refused:

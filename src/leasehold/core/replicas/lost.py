@@ -21,6 +21,7 @@ def check_nothing_lost(table: str, segments: Iterable[SegmentRecord]) -> None:
         raise Refused(
             f"{rows} rows of {table} are lost: all nodes that held segment {missing[0].id}{more} were removed",
             code=ErrorCode.SEGMENTS_LOST,
-            hint=f"write these rows again after `leasehold forget-lost {table}`, which gives them up: a scan shows all"
+            hint=f"write these rows again after `leasehold forget-lost {table}`, which gives them up: a scan"
+            " returns all"
             " rows of its table or none",
         )

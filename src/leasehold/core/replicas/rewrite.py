@@ -220,9 +220,9 @@ def worth_rewriting(
     hidden = hidden or any(field.state is not UseState.IN_USE for field in table.fields)
     if hidden or (horizon is not None and horizon.hidden_us is not None):
         raise Refused(
-            f"a statement that takes something away from {table.name} is under way",
+            f"a statement that removes something from {table.name} is running",
             code=ErrorCode.UNDER_WAY,
-            hint="SHOW PROCEDURES tells which; rewrite the table again once it has ended",
+            hint="SHOW PROCEDURES shows it; rewrite the table again when it has ended",
         )
     horizon_us = None if horizon is None else horizon.horizon_us
     fields = {field.id: field for field in table.fields}
@@ -304,21 +304,25 @@ def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) 
 def _forgetting(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Takes lost segments out of the manifest: no scan can read them, so nothing is kept for any."""
     if request.segments:
-        raise Refused("who forgets lost segments writes none", code=ErrorCode.BAD_SEGMENT, hint="upgrade the client")
+        raise Refused(
+            "a request that gives up lost segments can't write segments",
+            code=ErrorCode.BAD_SEGMENT,
+            hint="upgrade the client",
+        )
     for one in request.replaces:
         entry = catalog.segments.get((table.id, one.bucket), {}).get(one.segment)
         if entry is None or any(is_present(node, catalog) for node in entry.holders):
             raise Refused(
-                f"segment {one.segment[:80]} of {table.name} is not lost, or was forgotten before: nothing changes",
+                f"segment {one.segment[:80]} of {table.name} is not lost, or was already given up: nothing changed",
                 code=ErrorCode.NOT_LOST,
-                hint="look again which segments are lost",
+                hint="check again which segments are lost",
             )
     return tuple(Change(keys.segment(table.id, one.bucket, one.segment), None) for one in request.replaces)
 
 
 def _stale(table: TableRecord, why: str) -> Refused:
     return Refused(
-        f"the rows of {table.name} can't be replaced by what was read of them: {why}",
+        f"the rows of {table.name} can't be replaced, because they changed after they were read: {why}",
         code=ErrorCode.REWRITE_STALE,
         hint="rewrite the table again",
     )

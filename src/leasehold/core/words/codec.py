@@ -32,7 +32,7 @@ def decode_record(kind: type[R], blob: bytes) -> R:
     except UNREADABLE as error:
         raise Corrupt(f"a stored {kind.__name__} can't be read: {error}") from error
     if not isinstance(record, kind):
-        raise Corrupt(f"a stored {type(record).__name__} stands where a {kind.__name__} belongs")
+        raise Corrupt(f"a stored {type(record).__name__} was found instead of a {kind.__name__}")
     return record
 
 
@@ -43,4 +43,4 @@ def decode_message(blob: bytes | bytearray) -> Message:
     try:
         return _message.decode(blob)
     except UNREADABLE as error:
-        raise Refused(f"a message that can't be read: {error}", code=ErrorCode.BAD_MESSAGE) from error
+        raise Refused(f"the message can't be read: {error}", code=ErrorCode.BAD_MESSAGE) from error

@@ -256,7 +256,7 @@ class Agent(Reporter):
         """Gives the lease back: nothing is served from the first line on. Waits a bounded time for the answer."""
         if self._holder is None or self._recovering is None:
             return
-        log.info("giving the lease back")
+        log.info("surrendering the lease")
         self._recovering.step(Stopping())
         self._step(SurrenderRequested())
         self._step(Drained())
@@ -288,9 +288,9 @@ class Agent(Reporter):
             )
             opened = await duplex.receive()
             if not isinstance(opened, SessionOpened):
-                raise Unreachable("the stream ended before it began", hint="the node asks again")
+                raise Unreachable("the stream ended before its first message", hint="the node asks again")
             if opened.term < self._holder.term:
-                raise Unreachable(f"a leader of term {opened.term}, which is over", hint="the node asks another")
+                raise Unreachable(f"the leader's term {opened.term} is over", hint="the node asks another coordinator")
             await self._coordinators.keep(self._vault)
             if self._caught_up_at is None:
                 self._caught_up_at = opened.latest
@@ -340,7 +340,11 @@ class Agent(Reporter):
                         self._recovering.overtaken(message)
                 case _:
                     found = type(message).__name__
-                    raise Refused(f"a {found} on a session", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                    raise Refused(
+                        f"a {found} on a session",
+                        code=ErrorCode.BAD_MESSAGE,
+                        hint="run the same version of leasehold on all machines",
+                    )
 
     def _on_refused(self, refused: RenewalRefused) -> None:
         assert self._holder is not None

@@ -112,7 +112,7 @@ class KnownCoordinators:
         """Says once that there is no cluster yet, and how it comes about."""
         if not self._said_uninitialised:
             self._said_uninitialised = True
-            log.warning("the cluster is not initialised, waiting: `leasehold init %s` makes it one", self._asked)
+            log.warning("the cluster is not initialised, waiting: run `leasehold init %s`", self._asked)
 
     def say_cut_off(self, error: LeaseholdError) -> None:
         """Says now and then what keeps it from following or joining: whoever waits for this node has nothing else to
@@ -120,7 +120,7 @@ class KnownCoordinators:
         now_ns = self._clock.now_ns()
         if now_ns >= self._say_cut_off_ns:
             self._say_cut_off_ns = now_ns + CUT_OFF_TOLD_NS
-            log.warning("cut off from the coordinators, asking on: %s", error)
+            log.warning("cut off from the coordinators, retrying: %s", error)
 
     async def passes_over(self, refusal: Definite, *, is_new: bool = False) -> bool:
         """Whether the next one is asked after this refusal; then it is its turn now.
@@ -136,7 +136,7 @@ class KnownCoordinators:
             return False
         if self._asked not in self._said_foreign:
             self._said_foreign |= {self._asked}
-            log.warning("the coordinator at %s is passed over: %s", self._asked, refusal)
+            log.warning("ignoring the coordinator at %s: %s", self._asked, refusal)
         elif is_unproven:
             self.say_cut_off(refusal)
         await self.next()
@@ -176,5 +176,9 @@ class KnownCoordinators:
             finally:
                 await connection.close()
             if not isinstance(answer, kinds):
-                raise Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+                raise Refused(
+                    f"unexpected answer: {type(answer).__name__}",
+                    code=ErrorCode.BAD_MESSAGE,
+                    hint="run the same version of leasehold on all machines",
+                )
             return answer

@@ -122,6 +122,6 @@ class Joiner:
             if now_ns >= self._tell_ns:
                 self._tell_ns = now_ns + JOIN_WAIT_TOLD_NS
                 seconds = -(-wait_ns // SECOND_NS)
-                log.info("waits up to %d s until the lease of its last process has ended", seconds)
+                log.info("waiting at most %d s until the lease of its last process has ended", seconds)
             # At least a moment, so that a bound that has just passed is not asked about in a tight loop.
             await self._clock.sleep_until(now_ns + min(max(wait_ns, RETRY_PAUSE_NS), JOIN_ASK_AGAIN_NS))

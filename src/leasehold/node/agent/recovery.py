@@ -111,7 +111,7 @@ class Recovering:
         """The watch can't go on; a snapshot is taken. Raises `Refused` where none helps."""
         if failed.code != ErrorCode.COMPACTED:
             shown = self._published.view.revision
-            text = f"this directory has applied revision {shown}, the cluster has not come so far"
+            text = f"this directory has applied revision {shown}, the cluster has not reached it"
             raise Refused(text, code=ErrorCode.AHEAD_OF_CLUSTER)
         self.step(Overtaken(minimum=failed.minimum))
 
@@ -121,7 +121,7 @@ class Recovering:
             case RecoveryAccepted(required=required):
                 self.step(Accepted(required=required))
             case RecoveryBehind(latest=latest, catch_up_difference=difference):
-                log.info("revision %d is too far from %d still", self._projection.durable.revision, latest)
+                log.info("revision %d is still too far behind %d", self._projection.durable.revision, latest)
                 self.step(Behind(latest=latest, catch_up_difference=difference))
             case _:
                 assert_never(answer)
@@ -229,7 +229,9 @@ class Recovering:
                     return message
                 case _:
                     raise Refused(
-                        f"a {type(message).__name__} in a snapshot", code=ErrorCode.BAD_MESSAGE, hint="upgrade"
+                        f"unexpected message in a snapshot: {type(message).__name__}",
+                        code=ErrorCode.BAD_MESSAGE,
+                        hint="run the same version of leasehold on all machines",
                     )
         raise Unreachable("the snapshot stopped before its end", hint="the node asks for a new one")
 

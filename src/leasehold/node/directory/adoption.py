@@ -120,7 +120,7 @@ class Adopting:
         if not self._coordinators:
             hint = "give --coordinator HOST:PORT, or LEASEHOLD_COORDINATORS"
             raise BadSettings(
-                "no coordinator was given, and the vault remembers none", code=ErrorCode.NO_COORDINATOR, hint=hint
+                "no coordinator was given, and the vault knows none", code=ErrorCode.NO_COORDINATOR, hint=hint
             )
         before = record.previous if isinstance(record, Joining) else record.incarnation
         generation = await self._generation(record)
@@ -131,7 +131,7 @@ class Adopting:
             raise Refused(
                 f"this directory has reached incarnation {before}, the cluster says {newest.incarnation}",
                 code=ErrorCode.AHEAD_OF_CLUSTER,
-                hint="the meta storage was restored from an older backup: restore the newest one; if that is lost, stop"
+                hint="the meta storage was restored from an older backup: restore the newest one; if it is lost, stop"
                 " the coordinator and run `leasehold recover` on its directory",
             )
         kept: Path | None = None
@@ -211,12 +211,16 @@ class Adopting:
 
 
 def _not_an_answer(answer: Message) -> Refused:
-    return Refused(f"answered with {type(answer).__name__}", code=ErrorCode.BAD_MESSAGE, hint="upgrade")
+    return Refused(
+        f"unexpected answer: {type(answer).__name__}",
+        code=ErrorCode.BAD_MESSAGE,
+        hint="run the same version of leasehold on all machines",
+    )
 
 
 def _no_identity(directory: Path) -> NotFound:
     return NotFound(
-        f"the vault of {directory} holds no id of a node: there is nothing to go on with",
+        f"the vault of {directory} holds no node id, so there is nothing to adopt",
         code=ErrorCode.NO_IDENTITY,
-        hint="start it as a new node; where its old name is taken, `leasehold node remove NAME` frees that",
+        hint="start it as a new node; if its old name is taken, `leasehold node remove NAME` frees it",
     )

@@ -48,7 +48,7 @@ def set_aside(directory: Path) -> Path:
         raise BadDirectory(
             f"{error.filename or directory}: {error.strerror or error}; nothing was adopted",
             code=ErrorCode.NOT_SET_ASIDE,
-            hint="look at the disk and the rights there, then run the same command again",
+            hint="check the disk and the permissions there, then run the same command again",
         ) from error
     return folder
 

@@ -41,7 +41,10 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
     record = standalone.segment(segment)
     table = standalone.catalog.tables.get(record.table)
     if table is None:
-        raise NotFound(f"the table of segment {segment} is gone: nothing tells its columns", hint="copy its file as is")
+        raise NotFound(
+            f"the table of segment {segment} was dropped, so its columns are not known",
+            hint="copy the file of the segment instead",
+        )
     if os.path.lexists(target):
         raise _exists(target)
     _check_no_node(target)
@@ -121,4 +124,4 @@ def _whole(target: Path) -> Generator[_File]:
 
 
 def _exists(target: Path) -> AlreadyExists:
-    return AlreadyExists(f"{target} is there already", hint="choose another --to")
+    return AlreadyExists(f"{target} already exists", hint="choose another --to")

@@ -39,7 +39,7 @@ def check_no_reset(directory: Path) -> None:
     """Raises `BadDirectory` with code RESET_UNFINISHED if a reset of this directory was cut off."""
     if _is_marked(directory):
         raise BadDirectory(
-            f"a reset of {directory} was cut off",
+            f"a reset of {directory} was interrupted",
             code=ErrorCode.RESET_UNFINISHED,
             hint=f"finish it with `leasehold node reset --dir {typed(directory)}`",
         )
@@ -100,7 +100,7 @@ def reset(directory: Path) -> Moved:
         raise BadDirectory(
             f"{error.filename or directory}: {error.strerror}; the reset is not finished",
             code=ErrorCode.RESET_UNFINISHED,
-            hint="look at the disk and the rights there, then run the same command again",
+            hint="check the disk and the permissions there, then run the same command again",
         ) from error
     finally:
         lock.release()
@@ -112,9 +112,9 @@ def next_folder(directory: Path, prefix: str) -> Path:
     name = next((name for number in range(1, RESETS_MAX + 1) if (name := f"{prefix}{number}") not in used), None)
     if name is None:
         raise Refused(
-            f"{directory} holds {RESETS_MAX} {prefix}* folders already",
+            f"{directory} already holds {RESETS_MAX} {prefix}* folders",
             code=ErrorCode.TOO_MANY_RESETS,
-            hint=f"delete the {prefix}* folders that nobody misses",
+            hint=f"delete the {prefix}* folders that are not needed",
         )
     return directory / name
 
@@ -189,7 +189,7 @@ def _read(marker: Path) -> str:
 def _move(source: Path, target: Path) -> None:
     if os.path.lexists(target):
         raise Refused(
-            f"{target} is there already, and {source} too",
+            f"{target} already exists, and {source} too",
             code=ErrorCode.RESET_UNFINISHED,
             hint="something was written here during the reset: move one of them elsewhere, then run it again",
         )

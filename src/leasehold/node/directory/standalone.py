@@ -302,7 +302,7 @@ class Standalone:
                 continue
             if len(done) == SEGMENTS_LISTED_MAX:
                 break
-            why = "it can't be read, and may be good" if finding.what == "unreadable" else self._why_not(record)
+            why = "it can't be read, but may be undamaged" if finding.what == "unreadable" else self._why_not(record)
             if not why:
                 self.files.put_aside(record.table, record.bucket, record.id, folder)
             done.append(Mended(finding=finding, moved=not why, why=why))
@@ -324,7 +324,7 @@ class Standalone:
     def _findings(self, on_progress: Callable[[CheckProgress], None]) -> Iterator[tuple[SegmentRecord, Finding]]:
         for _, record in self._manifest():
             if self.node in record.holders and not self._is_here(record):
-                text = f"the projection says that it is here, at revision {self.catalog.revision}"
+                text = f"the catalog at revision {self.catalog.revision} lists it here"
                 yield record, self._finding(record, "missing", text)
         records = self._known_here()
         bytes_total, read_bytes = sum(record.size_bytes for record in records), 0
@@ -350,10 +350,10 @@ class Standalone:
     def _why_not(self, record: SegmentRecord) -> str:
         """Why a damaged file is better left where it is; empty if another node holds its rows."""
         if record.id not in self.catalog.segments.get((record.table, record.bucket), {}):
-            return "a rewrite has replaced it: it goes by itself"
+            return "a rewrite has replaced it; the node deletes it by itself"
         nodes = self.catalog.nodes
         others = [one for one in record.holders if one != self.node and one in nodes and not nodes[one].removed]
-        return "" if others else f"no other node holds it at revision {self.catalog.revision}"
+        return "" if others else f"at revision {self.catalog.revision} no other node holds it"
 
 
 def _incarnation(identity: IdentityRecord | None) -> Incarnation:

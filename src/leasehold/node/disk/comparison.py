@@ -209,5 +209,5 @@ class Comparing:
         for start in range(0, len(held), SIZES_AT_ONCE):
             torn.extend(await self._disk.check_sizes(held[start : start + SIZES_AT_ONCE]))
         for one in torn:
-            log.warning("segment %s of table %d had not the size that the manifest says", one.id, one.table)
+            log.warning("segment %s of table %d does not have the size in the manifest", one.id, one.table)
         return torn

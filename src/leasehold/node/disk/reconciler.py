@@ -241,11 +241,13 @@ class Reconciler:
             kept, lost = self._comparing.kept - len(torn), self._comparing.lost + len(torn)
             self._agent.on_disk_compared(due, kept=kept, missing=lost)
             if self._agent.must_verify:
-                log.info("segments: %d of those kept are read whole before they count", self._comparing.doubted)
+                log.info(
+                    "segments: reading %d of the kept segments completely before they count", self._comparing.doubted
+                )
         elif self._agent.must_verify and self._agent.recovered and not self._comparing.in_doubt:
             await self._agent.verified()
             self._verified.clear()
-            log.info("segments: each was read whole, and counts")
+            log.info("segments: all were read completely and count now")
 
     @property
     def _believed(self) -> Verified:
@@ -383,7 +385,7 @@ class Reconciler:
         if errors and not here:
             said = "; ".join(f"node {node}: {error.text}" for node, error in errors.items())
             raise Refused(
-                f"no replica gave it: {said}", code=ErrorCode.NOT_FETCHED, hint="SHOW NODES tells which nodes are up"
+                f"no replica sent it: {said}", code=ErrorCode.NOT_FETCHED, hint="SHOW NODES shows which nodes are up"
             )
         if here and asked:
             self._agent.counted(fetched=1)

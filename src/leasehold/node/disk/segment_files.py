@@ -61,7 +61,7 @@ class LocalFiles:
                 while chunk := file.read(FORWARD_CHUNK_BYTES):
                     yield chunk
         except OSError as error:
-            raise Corrupt(f"{path} can't be read: {error.strerror}", hint="look at the disk") from error
+            raise Corrupt(f"{path} can't be read: {error.strerror}", hint="check the disk") from error
 
 
 class _NewFile:

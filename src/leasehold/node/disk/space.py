@@ -42,10 +42,12 @@ async def watch_space(directory: Path, published: Published, clock: Clock) -> No
         await clock.sleep_until(clock.now_ns() + DISK_TRIAL_NS)
         if published.disk_full and not is_told:
             is_told = True
-            log.warning("DISK_FULL: no space is left under %s; free some, and the node goes on by itself", directory)
+            log.warning(
+                "DISK_FULL: no space is left under %s; free some space, and the node continues by itself", directory
+            )
         if published.disk_full and await asyncio.to_thread(_has_space, directory):
             published.disk_full = is_told = False
-            log.info("there is space under %s again", directory)
+            log.info("space is available under %s again", directory)
 
 
 def _has_space(directory: Path) -> bool:

@@ -152,7 +152,7 @@ class NodeFlight:
     def act(self, action: str) -> bytes:
         """The action `health`."""
         if action != HEALTH:
-            raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"The one action is {HEALTH}.")
+            raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"the only action is {HEALTH}")
         return msgspec.json.encode(self.health())
 
     def health(self) -> NodeStatus:
@@ -177,4 +177,4 @@ def _given(steps: AsyncGenerator[bytes, None]) -> Iterator[tuple[pa.RecordBatch,
 
 
 def _no_ticket(way: str) -> Refused:
-    return Refused(f"that message is not a ticket to {way}", code=ErrorCode.BAD_TICKET, hint="upgrade the client")
+    return Refused(f"the message is not a ticket to {way}", code=ErrorCode.BAD_TICKET, hint="upgrade the client")

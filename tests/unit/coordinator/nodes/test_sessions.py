@@ -147,7 +147,7 @@ async def test_a_report_that_is_declined_is_logged_and_the_session_goes_on(caplo
         await serve(acknowledge, cleaned(8), cleaned(9))
     assert taken == [9]
     assert [record.getMessage() for record in caplog.records] == [
-        "what node 1 reports of table 8 is declined: no such table (NOT_FOUND)"
+        "the report of node 1 about table 8 was refused: no such table (NOT_FOUND)"
     ]
 
 

@@ -166,7 +166,7 @@ def test_a_process_that_waits_to_be_let_in_is_shown_with_how_long_at_most():
         assert (shown.stage, shown.recovery.case, shown.recovery.left_ns) == ("WAITING", "", answer.wait_ns)
         rows = await desk.sql("SHOW NODES")
         told = dict(zip(rows.columns, rows.rows[0], strict=True))["recovery"]
-        assert told == "waits to be let in until leases of before have ended; about 4 s left"
+        assert told == "waits to join until earlier leases have ended; about 4 s left"
         await desk.sleep(answer.wait_ns + 1)
         assert (await desk.status())["n1"].stage != "WAITING"
         await node.ask(request)

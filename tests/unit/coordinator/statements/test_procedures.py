@@ -167,14 +167,14 @@ def test_explain_tells_whom_it_would_wait_for_and_writes_nothing():
         assert office.catalog.revision == revision == rows.revision
         steps = {step: (what, who, most_ms) for step, what, who, most_ms in rows.rows}
         assert list(steps) == ["hide", "barrier", "point of no return", "bound"]
-        assert steps["point of no return"][0] == "gone for good: table db.t"
+        assert steps["point of no return"][0] == "removed for good: table db.t"
         assert steps["barrier"][1] == "n1"
         assert 3_000 < steps["barrier"][2] <= 3_600
         assert steps["bound"][2] == 4_000
         await office.silent()
         rows = await office.procedures.explain(asked(5, ADD))
         assert [row[0] for row in rows.rows] == ["change", "barrier", "bound"]
-        assert rows.rows[1] == ("barrier", "n1 holds no lease: settled at once", None, 0)
+        assert rows.rows[1] == ("barrier", "n1 holds no lease, so it is settled at once", None, 0)
 
     office_test(work)
 

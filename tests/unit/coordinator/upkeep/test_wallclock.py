@@ -51,7 +51,7 @@ def test_a_step_is_refused_and_told_once_and_so_is_its_end(caplog):
     first, last = [one.getMessage() for one in caplog.records]
     assert "ahead by 40d" in first
     assert "clock_step" in first
-    assert "believed again" in last
+    assert "trusted again" in last
 
 
 def test_a_leader_that_is_elected_while_the_clock_is_wrong_holds_it_against_the_horizons():

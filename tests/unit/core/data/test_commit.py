@@ -129,7 +129,7 @@ def test_R6_a_write_by_the_facts_of_another_generation_is_not_opened(generation)
     assert caught.value.code == "GENERATION_CHANGED"
     assert f"generation {generation} " in caught.value.text
     assert "generation 7 " in caught.value.text
-    assert "Look the table up again" in caught.value.hint
+    assert "look the table up again" in caught.value.hint
     assert written(open_transaction(asked(generation=7), base.catalog))
 
 

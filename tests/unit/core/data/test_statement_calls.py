@@ -116,7 +116,7 @@ def test_which_node_a_name_is_of_is_looked_up_once() -> None:
 def test_a_removal_that_was_not_asked_for_is_definite_and_one_that_was_is_unknown() -> None:
     _, end, _ = ask(in_order([NotLeader("no")]), remove)
     assert isinstance(end, Unreachable)
-    assert end.hint == "the removal was not asked for"
+    assert end.hint == "the removal was not requested"
     _, end, _ = ask(in_order([STATUS, NotLeader("no")]), remove)
     assert isinstance(end, OutcomeUnknown)
 

@@ -39,10 +39,10 @@ TAKEN_AWAY = {
     "REVOKE ROLE": "role r of u",
 }
 BARRIER = [
-    ("barrier", "until it has applied the change, or its lease has ended", "n1", 2),
-    ("barrier", "n2 holds no lease: settled at once", None, 0),
+    ("barrier", "until the node has applied the change or its lease has ended", "n1", 2),
+    ("barrier", "n2 holds no lease, so it is settled at once", None, 0),
 ]
-BOUND = ("bound", "once it is first and all before it is settled", None, 4_000)
+BOUND = ("bound", "when it is first and all earlier statements are settled", None, 4_000)
 
 
 def context(statement: Definition, catalog: Catalog) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def test_a_destructive_statement_hides_then_waits_then_takes_away(name: str) -> 
     rows, changes = rows_of(name)
     hidden = TAKEN_AWAY[name]
     assert rows.rows == (
-        ("hide", f"{hidden}: hidden and refused from here on; {changes} records", None, 0),
+        ("hide", f"{hidden}: hidden and refused from now on; {changes} records", None, 0),
         *BARRIER,
-        ("point of no return", f"gone for good: {hidden}", None, 0),
+        ("point of no return", f"removed for good: {hidden}", None, 0),
         BOUND,
     )
 

@@ -200,7 +200,7 @@ def test_a_timeout_counts_until_the_statement_is_decided(now_ns, begins):
     with pytest.raises(Refused) as caught:
         decided(Life(DROP), one, now_ns=now_ns)
     assert caught.value.code == "TIMED_OUT"
-    assert caught.value.text == "its timeout was over before it began: what came before it took as long"
+    assert caught.value.text == "its timeout passed before it began: what came before it took as long"
 
 
 def test_what_cancel_takes_back():
@@ -224,4 +224,4 @@ def test_what_cancel_does_not_take_back(is_closed):
         life.base.commit(ddl.close(life.procedure, life.catalog, barrier=barrier, elapsed_ns=1))
     with pytest.raises(Refused) as caught:
         ddl.procedure_to_cancel(life.procedure.number, life.catalog)
-    assert (caught.value.code, caught.value.text) == ("PAST_RETURN", f"its change is committed: {ORIGIN.text}")
+    assert (caught.value.code, caught.value.text) == ("PAST_RETURN", f"its change is already committed: {ORIGIN.text}")

@@ -127,7 +127,7 @@ def turn_of_an_earlier_leaders_statement():
 
 @case("queued", "`TurnMissed`", "ended: refused")
 def turn_missed():
-    text = "its timeout was over before it began: other statements on the same objects came before it"
+    text = "its timeout passed before it began: other statements on the same objects came before it"
     return Life(give_up_ns=GIVE_UP_NS).queued(), TurnMissed(), refused_by_the_timeout(text)
 
 
@@ -147,7 +147,7 @@ def settled_again():
 
 @case("settling", "`ObjectsSettled`: timed out", "ended: refused")
 def not_settled_in_time():
-    text = "its timeout was over before it began: n1, n3 may still serve what was before"
+    text = "its timeout passed before it began: n1, n3 may still serve the old state"
     event = ObjectsSettled(revision=5, verdict=timed_out(5, 1, 3), at_once=False)
     return Life(give_up_ns=GIVE_UP_NS).settling(), event, refused_by_the_timeout(text)
 

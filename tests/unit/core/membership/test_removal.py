@@ -65,7 +65,7 @@ def test_nor_is_one_without_which_tables_want_more_replicas_than_nodes_are_left(
     named = base.changed([put(keys.database(1), DatabaseRecord(id=1, name="d", state=UseState.IN_USE))])
     code, text = refusal(check_enough_left, census(1, named), named)
     assert code == "TOO_FEW_NODES"
-    assert text == "2 nodes would be left, and 6 tables want more replicas: d.t2, d.t3, d.t4, d.t5, d.t6, .."
+    assert text == "2 nodes would remain, and 6 tables need more replicas: d.t2, d.t3, d.t4, d.t5, d.t6, .."
 
 
 def test_one_that_has_never_joined_is_missed_by_nobody():

@@ -78,9 +78,7 @@ def test_the_status_of_a_node_that_serves():
 def test_a_process_that_waits_to_be_let_in_is_told_how_long_at_most():
     known = msgspec.structs.replace(AWAY, join_wait_ns=7 * SECOND_NS)
     recovery = node_status(IN, known, None, NOW_NS).recovery
-    assert recovery_text(recovery, is_in=False) == (
-        "waits to be let in until leases of before have ended; about 7 s left"
-    )
+    assert recovery_text(recovery, is_in=False) == ("waits to join until earlier leases have ended; about 7 s left")
 
 
 def test_the_rows_of_nodes_tell_their_sessions_and_disks():

@@ -62,7 +62,7 @@ def test_half_of_the_bytes_is_an_error_of_ours(group, tag, name):
 def test_a_record_of_another_kind_is_corrupt():
     blob = encode(variants(ClusterRecord)["full"])
     assert decode_record(ClusterRecord, blob) == variants(ClusterRecord)["full"]
-    with pytest.raises(Corrupt, match="ClusterRecord stands where a NodeRecord"):
+    with pytest.raises(Corrupt, match="ClusterRecord was found instead of a NodeRecord"):
         decode_record(NodeRecord, blob)
 
 

@@ -125,7 +125,7 @@ def test_a_node_waits_for_its_cluster_and_says_once_how_it_comes_about(caplog):
             ground.start(group, coordinators=("c2:7000",))
             await until(lambda: leased(ground))
         said = [one.getMessage() for one in caplog.records if "initialised" in one.getMessage()]
-        assert said == ["the cluster is not initialised, waiting: `leasehold init c2:7000` makes it one"]
+        assert said == ["the cluster is not initialised, waiting: run `leasehold init c2:7000`"]
 
     with_a_leader(scenario)
 
@@ -139,7 +139,7 @@ def test_a_join_that_has_to_wait_says_for_how_long_but_not_all_the_time(caplog):
             await until(lambda: not ground.leader.join_waits_ns, at_most_s=600)
             await until(lambda: leased(ground))
         assert [one.getMessage() for one in caplog.records if one.name == "leasehold.node.agent.join"] == [
-            f"waits up to {seconds} s until the lease of its last process has ended" for seconds in (529, 499, 1)
+            f"waiting at most {seconds} s until the lease of its last process has ended" for seconds in (529, 499, 1)
         ]
 
     with_a_leader(scenario)
@@ -230,6 +230,6 @@ def test_a_key_of_a_newer_version_in_a_snapshot_ends_the_process():
         ground.leader.minimum = 3
         with pytest.raises(Corrupt, match="newer version") as caught:
             await ground.make().run()
-        assert caught.value.hint == "run the same version on every machine"
+        assert caught.value.hint == "run the same version of leasehold on all machines"
 
     with_a_leader(scenario)

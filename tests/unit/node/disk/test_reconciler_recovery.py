@@ -144,6 +144,6 @@ async def test_where_nothing_is_believed_every_file_is_read_before_it_counts(
             await BoottimeClock().sleep_until(BoottimeClock().now_ns() + MILLISECOND_NS)
     told = [one for one in caplog.messages if one.startswith("segments: ")]
     assert told == [
-        "segments: 4 of those kept are read whole before they count",
-        "segments: each was read whole, and counts",
+        "segments: reading 4 of the kept segments completely before they count",
+        "segments: all were read completely and count now",
     ]

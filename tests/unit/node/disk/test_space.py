@@ -48,7 +48,7 @@ def test_it_is_full_until_a_trial_finds_space(
         folder.mkdir()
         await asyncio.sleep(2 * DISK_TRIAL_NS / SECOND_NS)
         assert not published.disk_full
-        assert caplog.text.count("there is space under") == 1
+        assert caplog.text.count("space is available under") == 1
         assert not (folder / TRIAL_FILE).exists()
         watching.cancel()
         await asyncio.wait([watching])

@@ -194,7 +194,7 @@ def test_a_fenced_node_says_who_it_is_and_since_when(one: Cluster) -> None:
 
 def test_a_node_without_a_lease_says_whether_it_ever_had_one(one: Cluster) -> None:
     no_lease(one.node(1))
-    assert get(one, ticket(read(one))).text == "node 1 (n1) has given its lease back: it stops"
+    assert get(one, ticket(read(one))).text == "node 1 (n1) has surrendered its lease: it stops"
     one.node(1).published.had_lease = False
     for refused in (get(one, ticket(read(one))), put(one, descriptor(write(one)))):
         assert refused.text.startswith("node 1 (n1) has had no lease since it started")

@@ -52,7 +52,7 @@ def dropping(
             raise Refused(
                 f"view {catalog.table_name(view)} is being dropped by another statement",
                 code=ErrorCode.UNDER_WAY,
-                hint="run it again once SHOW PROCEDURES says that one has ended",
+                hint="run it again when SHOW PROCEDURES no longer shows that statement",
             )
         change, hidden = hide_view(view)
         changes.append(change)
@@ -70,15 +70,15 @@ def bounded(plan: Plan, catalog: Catalog) -> Plan:
     """The plan, if each of its transactions holds what it has to; raises `Refused` (TOO_LARGE)."""
     hint = "drop some of it first"
     if len(plan.hides) > CASCADE_OBJECTS_MAX:
-        text = f"{len(plan.hides)} objects would go at once, over {CASCADE_OBJECTS_MAX}"
+        text = f"{len(plan.hides)} objects would be dropped at once, over {CASCADE_OBJECTS_MAX}"
         raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     records = sum(_records(hidden, catalog) for hidden in plan.hides)
     if records > CASCADE_RECORDS_MAX:
-        text = f"{records} buckets, DELETEs and rights would go at once, over {CASCADE_RECORDS_MAX}"
+        text = f"{records} buckets, DELETEs and rights would be dropped at once, over {CASCADE_RECORDS_MAX}"
         raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     size = sum(len(one.key) + len(one.value or b"") + CHANGE_FRAMING_BYTES for one in plan.changes)
     if size > CASCADE_BYTES_MAX:
-        text = f"the descriptions of what would go take {size} bytes, over {CASCADE_BYTES_MAX}"
+        text = f"the descriptions of the dropped objects take {size} bytes, over {CASCADE_BYTES_MAX}"
         raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     return plan
 

@@ -80,9 +80,9 @@ def add_columns(statement: AddColumns, catalog: Catalog, _context: Context) -> P
     for field in added:
         if not field.nullable and field.initial is None:
             raise Refused(
-                f"column {field.name} is NOT NULL: the rows that are there need a value",
+                f"column {field.name} is NOT NULL: the existing rows need a value",
                 code=ErrorCode.NEEDS_DEFAULT,
-                hint=f"give it one: {field.name} {field.type} NOT NULL DEFAULT ..",
+                hint=f"give it a default: {field.name} {field.type} NOT NULL DEFAULT ..",
             )
     grown = msgspec.structs.replace(table, next_field=FieldId(table.next_field + len(added)))
     return _additive(grown, (*table.fields, *added), catalog)
@@ -130,7 +130,7 @@ def widen_column(statement: WidenColumn, catalog: Catalog, _context: Context) ->
         raise Refused(
             f"column {field.name} is {field.type}: not all of its values fit {asked}",
             code=ErrorCode.NARROWING,
-            hint=f"it can become {wider}" if wider else f"{field.type} can become nothing else: add a column instead",
+            hint=f"it can become {wider}" if wider else f"{field.type} can't become another type: add a column instead",
         )
     return _changed(table, msgspec.structs.replace(field, type=asked), catalog)
 
@@ -173,7 +173,7 @@ def drop_column(statement: DropColumn, catalog: Catalog, _context: Context) -> P
         raise Refused(
             f"column {field.name} decides where rows go or when they expire",
             code=ErrorCode.COLUMN_IN_USE,
-            hint="make a table without it and copy the rows",
+            hint="create a table without it and copy the rows",
         )
     if len(live_fields(table)) == 1:
         raise Refused(f"{field.name} is the only column", code=ErrorCode.LAST_COLUMN, hint="drop the table instead")

@@ -54,9 +54,9 @@ def drop_database(statement: DropDatabase, catalog: Catalog, _context: Context) 
     held = [*tables, *views]
     if held and not statement.cascade:
         raise Refused(
-            f"database {database.name} holds {len(tables)} tables and {len(views)} views, {held[0].name} among them",
+            f"database {database.name} holds {len(tables)} tables and {len(views)} views, such as {held[0].name}",
             code=ErrorCode.NOT_EMPTY,
-            hint="drop them first, or use CASCADE: then they go too",
+            hint="drop them first, or use CASCADE to drop them too",
         )
     readers = views_reading(dict.fromkeys(one.id for one in held), catalog)
     going = {one.id: one for one in (*views, *readers)}

@@ -112,7 +112,8 @@ def _is_there(name: str, kind: PrincipalKind, catalog: Catalog, *, if_not_exists
 
 def _exists(found: PrincipalRecord) -> AlreadyExists:
     return AlreadyExists(
-        f"{found.kind.value} {found.name} exists already", hint="choose another name, users and roles share theirs"
+        f"{found.kind.value} {found.name} already exists",
+        hint="choose another name; users and roles share one set of names",
     )
 
 
@@ -120,7 +121,7 @@ def _new(
     name: str, kind: PrincipalKind, catalog: Catalog, password_hash: str | None
 ) -> tuple[PrincipalRecord, CountersRecord]:
     if len(catalog.principals) >= PRINCIPALS_MAX:
-        text = f"there are {PRINCIPALS_MAX} users and roles, as many as there may be"
+        text = f"there are {PRINCIPALS_MAX} users and roles, which is the limit"
         raise Refused(text, code=ErrorCode.TOO_MANY_PRINCIPALS, hint="DROP USER or DROP ROLE makes room")
     number, numbers = next_object(catalog)
     assert (password_hash is not None) == (kind is PrincipalKind.USER), "users have passwords, roles have none"

@@ -28,10 +28,10 @@ def changed_properties(now: Mapping[str, str], asked: Mapping[str, str | None], 
         elif key in after:
             del after[key]
         elif not if_exists:
-            raise NotFound(f"no property {key}", hint="use IF EXISTS, or look at what there is")
+            raise NotFound(f"no property {key}", hint="use IF EXISTS, or list the properties with SHOW TBLPROPERTIES")
     if len(after) > PROPERTIES_MAX:
         text = f"there would be {len(after)} properties, over {PROPERTIES_MAX}"
-        raise Refused(text, code=ErrorCode.BAD_PROPERTY, hint="take some away first")
+        raise Refused(text, code=ErrorCode.BAD_PROPERTY, hint="remove some of them first")
     return after
 
 
@@ -70,9 +70,9 @@ def _new_ttl_ns(statement: AlterProperties, table: TableRecord) -> int | None:
         case asked:
             if table.time_column is None:
                 raise Refused(
-                    f"table {statement.table} has no time column, by which rows expire",
+                    f"table {statement.table} has no time column, so its rows can't expire",
                     code=ErrorCode.NO_TIME_COLUMN,
-                    hint="make a table with TBLPROPERTIES ('time_column' = '..') and copy the rows",
+                    hint="create a table with TBLPROPERTIES ('time_column' = '..') and copy the rows",
                 )
             return asked
 

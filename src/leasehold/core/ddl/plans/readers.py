@@ -20,7 +20,7 @@ from leasehold.errors import AlreadyExists, Refused
 from leasehold.ids import FieldId, ObjectId
 from leasehold.limits.statements import NAMES_IN_ERROR_MAX
 
-READERS_FIRST: Final = "drop those views first, and create them again after it"
+READERS_FIRST: Final = "drop those views first, and create them again afterwards"
 
 
 def views_reading(objects: Mapping[ObjectId, FieldId | None], catalog: Catalog) -> tuple[ViewRecord, ...]:
@@ -53,7 +53,7 @@ def refuse_needed(
         raise Refused(
             f"{what}: {listed(readers, catalog)} read{'s' if len(readers) == 1 else ''} it",
             code=ErrorCode.VIEW_NEEDS_IT,
-            hint=hint or "with CASCADE at the end, those views are dropped too",
+            hint=hint or "write CASCADE at the end to drop those views too",
         )
 
 
@@ -75,7 +75,9 @@ def check_name_free(name: TableName, catalog: Catalog) -> None:
     kind = "view" if taken in catalog.views else "table"
     standing = catalog.views[taken] if taken in catalog.views else catalog.tables[taken]
     if standing.state is UseState.PRE_DELETE:
-        raise AlreadyExists(f"{kind} {name} is being dropped", hint="run it again once SHOW PROCEDURES says it is gone")
+        raise AlreadyExists(
+            f"{kind} {name} is being dropped", hint="run it again when SHOW PROCEDURES no longer shows that"
+        )
     raise AlreadyExists(f"{kind} {name} exists", hint="choose another name, or drop it first")
 
 

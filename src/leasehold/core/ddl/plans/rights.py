@@ -62,7 +62,7 @@ def grant_role(statement: GrantRole, catalog: Catalog, _context: Context) -> Pla
     if role.id in user.roles:
         return None
     if len(user.roles) >= ROLES_PER_USER_MAX:
-        text = f"{user.name} has {ROLES_PER_USER_MAX} roles, as many as there may be"
+        text = f"{user.name} has {ROLES_PER_USER_MAX} roles, which is the limit"
         raise Refused(text, code=ErrorCode.TOO_MANY_ROLES, hint=f"REVOKE ROLE .. FROM {user.name} makes room")
     record = msgspec.structs.replace(user, roles=(*user.roles, role.id))
     return Plan(changes=(put(keys.principal(user.id), record),), counters=counters(catalog))

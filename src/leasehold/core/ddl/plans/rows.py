@@ -28,9 +28,9 @@ def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> P
         live = len(live_deletes(table, catalog))
     if live >= DELETES_MAX:
         raise Refused(
-            f"the files of {statement.table} hold rows of {live} DELETEs, as many as may be",
+            f"the files of {statement.table} hold rows of {live} DELETEs, which is the limit",
             code=ErrorCode.TOO_MANY_DELETES,
-            hint=f"`leasehold rewrite {statement.table}` takes the rows out of the files; then delete again",
+            hint=f"`leasehold rewrite {statement.table}` removes the rows from the files; then delete again",
         )
     number = table.deletes + 1
     record = DeleteRecord(table=table.id, number=number, state=UseState.PRE_DELETE, where=where)
@@ -47,13 +47,15 @@ def delete_rows(statement: DeleteRows, catalog: Catalog, _context: Context) -> P
 def _comparisons(where: tuple[Condition, ...], table: TableRecord) -> tuple[Comparison, ...]:
     if not where:
         raise Refused(
-            "DELETE without a condition", code=ErrorCode.NO_CONDITION, hint="DROP TABLE takes all rows at once"
+            "DELETE without a condition",
+            code=ErrorCode.NO_CONDITION,
+            hint="add WHERE; DROP TABLE deletes all rows at once",
         )
     if len(where) > CONDITIONS_MAX:
         raise Refused(
             f"{len(where)} conditions, at most {CONDITIONS_MAX} fit one DELETE",
             code=ErrorCode.TOO_MANY_CONDITIONS,
-            hint="a time range and a few equalities are meant; delete in several statements",
+            hint="split it into several DELETEs; a time range and a few equalities are usual",
         )
     return tuple(_comparison(one, table) for one in where)
 
@@ -63,9 +65,9 @@ def _comparison(condition: Condition, table: TableRecord) -> Comparison:
     value = fit(condition.value, field.type, column=field.name)
     if value is None:
         raise Refused(
-            f"column {field.name} is compared with NULL, which no value ever fulfils",
+            f"column {field.name} is compared with NULL, which is true for no value",
             code=ErrorCode.BAD_VALUE,
-            hint="compare it with a value; rows without one can't be named in a DELETE",
+            hint="compare it with a value; a DELETE can't select rows without a value",
         )
     return Comparison(field=field.id, operator=condition.operator, value=value)
 
@@ -99,7 +101,8 @@ def check_not_deleted_by(table: TableRecord, field: Field, name: TableName, cata
     """Raises `Refused` with code COLUMN_IN_USE while DELETEs need a column to tell which rows are gone."""
     if deletes_using(table, field, catalog):
         raise Refused(
-            f"column {field.name} of {name} tells which rows are deleted, and files still hold some of them",
+            f"column {field.name} of {name} is in the condition of a DELETE, and files still hold some of the"
+            " deleted rows",
             code=ErrorCode.COLUMN_IN_USE,
-            hint=f"`leasehold rewrite {name}` takes them out; the column can be dropped some ten minutes later",
+            hint=f"`leasehold rewrite {name}` removes them; the column can be dropped about ten minutes later",
         )

@@ -111,7 +111,7 @@ def _check_depth(view: ViewRecord, name: TableName, catalog: Catalog) -> None:
     if view.id in below:
         through = tuple(one for one in above if one.id in below and one.id != view.id)
         text = f"view {name} would read itself" + (f", through {listed(through, catalog)}" if through else "")
-        raise Refused(text, code=ErrorCode.CYCLIC_VIEW, hint="read what those views read instead")
+        raise Refused(text, code=ErrorCode.CYCLIC_VIEW, hint="read the tables of those views instead")
     depth = 1 + max((below[one.object] for one in view.needs if one.object in below), default=0)
     changed = catalog.changed((put(keys.view(view.id), view),))
     deepest = max([depth, *_depths((Need(object=one.id, fields=()) for one in above), changed).values()])
@@ -145,5 +145,5 @@ def _check_columns_kept(before: ViewRecord, after: ViewRecord, catalog: Catalog)
     gone = [column.name for column in before.columns if fold(column.name) not in kept]
     if gone:
         name = TableName(catalog.databases[before.database].name, before.name)
-        what = f"view {name} can't be replaced by one without {', '.join(gone[:NAMES_IN_ERROR_MAX])}"
+        what = f"view {name} can't be replaced by a view without {', '.join(gone[:NAMES_IN_ERROR_MAX])}"
         refuse_needed({before.id: None}, what, catalog, hint=f"keep those columns, or {READERS_FIRST}")
