@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_every_command_ends_by_its_deadline_and_goes_on_once_it_is_back(fresh: R
             ended.refused(5, "error [UNREACHABLE]: no answer within 0.5 s", "nothing listens there")
         code, shown = on_a_terminal(*COMMANDS["select"], "--timeout", "1s", directory=fresh.directory)
         assert code == 5
-        assert "nothing listens there (connection refused); retrying for at most 1 s" in shown
+        assert re.search(r"retrying for at most 1 s: 127\.0\.0\.1:\d+: nothing listens there", shown), shown
         fresh.restart("coordinator")
         assert table.scan().read_all().to_pylist() == [{"a": 1}], "nothing was added"
         assert leasehold("sql", "SHOW DATABASES", "-o", "json", directory=fresh.directory).json()["rows"] == [["d", ""]]

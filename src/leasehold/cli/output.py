@@ -212,7 +212,8 @@ class Retrying(Line):
         if error is None:
             self.done()
         elif self._terminal:
-            self.show(f"{_one_line(error.text)}; retrying for at most {left_s:.0f} s")
+            # The time first: a narrow terminal cuts the end.
+            self.show(f"retrying for at most {left_s:.0f} s: {_one_line(error.text)}")
 
 
 class ProgressLine(Line):
