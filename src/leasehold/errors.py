@@ -67,6 +67,21 @@ class BadStatement(Refused):
     default_code = ErrorCode.BAD_STATEMENT
 
 
+class BadMessage(Refused):
+    """A message that is not valid, or not expected here: the two sides may be of different versions."""
+
+    default_code = ErrorCode.BAD_MESSAGE
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        code: ErrorCode | None = None,
+        hint: str = "run the same version of leasehold on all machines",
+    ) -> None:
+        super().__init__(text, code=code, hint=hint)
+
+
 class NotFound(Refused):
     """The named object does not exist."""
 

@@ -6,7 +6,7 @@ from leasehold.ids import Revision
 from leasehold.testing.invariants import named
 from leasehold.testing.oracle import InvariantViolated, Oracle
 from leasehold.testing.simulation import simulate
-from leasehold.testing.takers import Turn
+from leasehold.testing.takers import TakerTurn
 
 
 def test_a_batch_from_before_a_statement_that_had_returned_to_its_client_is_caught() -> None:
@@ -27,5 +27,5 @@ def test_a_reader_takes_away_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> N
         handed.append(returned > 0)
 
     monkeypatch.setattr(Oracle, "handed_out", handed_out)
-    simulate(len(Turn))
+    simulate(len(TakerTurn))
     assert sum(handed) > 20

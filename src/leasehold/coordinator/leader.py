@@ -68,7 +68,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, Refused
+from leasehold.errors import BadMessage, Definite, Indefinite, Refused
 from leasehold.ids import ClusterId, NodeId
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
@@ -260,11 +260,7 @@ class Leader:
                 async with contextlib.aclosing(self.stream(request)) as answers:
                     return await anext(answers)
             case _:
-                raise Refused(
-                    f"not a request: {type(request).__name__}",
-                    code=ErrorCode.BAD_MESSAGE,
-                    hint="run the same version of leasehold on all machines",
-                )
+                raise BadMessage(f"not a request: {type(request).__name__}")
 
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
         """Runs a statement, or tells what became of one: progress, then the answer."""
@@ -294,11 +290,7 @@ class Leader:
                 async for message in self._execution.execute(request):
                     yield message
             case _:
-                raise Refused(
-                    f"not a statement: {type(request).__name__}",
-                    code=ErrorCode.BAD_MESSAGE,
-                    hint="run the same version of leasehold on all machines",
-                )
+                raise BadMessage(f"not a statement: {type(request).__name__}")
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""

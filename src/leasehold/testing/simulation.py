@@ -51,7 +51,7 @@ from leasehold.testing.statements import (
     ways_to_take,
     ways_to_take_view,
 )
-from leasehold.testing.takers import Turn, kept, scan_and_delete, taking_itself
+from leasehold.testing.takers import TakerTurn, kept, scan_and_delete, taking_itself
 from leasehold.testing.writers import Habits, SimulatedWriter, WriteFate, Written
 
 SECONDS: Final = 80
@@ -134,7 +134,7 @@ class Simulation:
         self._by_role = random.random() < BY_ROLE_CHANCE
         """Whether the reader reads by a role."""
         self._viewer = VIEWER if self._people else None
-        self._turn = Turn(seed % len(Turn))
+        self._turn = TakerTurn(seed % len(TakerTurn))
         self._login: LoginToken | None = None
 
     async def run(self) -> None:
@@ -208,9 +208,9 @@ class Simulation:
         readers = [
             self._reader(f"r{number}", group, self._account(READER)).run(NAMES) for number in range(1, READERS + 1)
         ]
-        if self._turn is Turn.DELETING:
+        if self._turn is TakerTurn.DELETING:
             writers.append(self._writer("w0", rows, group, self._account(WRITER), SELDOM).run((KEPT,)))
-        elif self._turn is Turn.VIEWING:
+        elif self._turn is TakerTurn.VIEWING:
             writers.append(self._writer("w0", rows, group, self._account(VIEWER)).run((KEPT,)))
         clients.extend(self._while_reading(group))
         return [*clients, *writers, *readers]
@@ -219,15 +219,15 @@ class Simulation:
         """A reader, and a client that takes away what it reads while it reads it."""
         client, random = self._client(), self._fork()
         match self._turn:
-            case Turn.TAKING:
+            case TakerTurn.TAKING:
                 reader = self._reader("r0", group, self._account(READER))
                 reader.on_handed_out = self._oracle.handed_out
                 user = READER if self._people and not self._by_role else None
                 return taking_itself(reader, NAMES, client, random, user)
-            case Turn.DELETING:
+            case TakerTurn.DELETING:
                 reader = self._reader("r0", group, self._account(READER), tasks=True, think_ns=THINK_NS)
                 return [scan_and_delete(reader, client, random)]
-            case Turn.VIEWING:
+            case TakerTurn.VIEWING:
                 reader = self._reader(
                     "r0", group, self._account(VIEWER), tasks=True, think_ns=THINK_NS, through=KEPT_VIEW
                 )

@@ -21,7 +21,7 @@ SCAN_PAUSE_MAX_S: Final = 2.0
 GIVEN_BACK_MAX_S: Final = 4.0
 
 
-class Turn(IntEnum):
+class TakerTurn(IntEnum):
     """What is taken from a reader while it reads; each seed has one."""
 
     TAKING = 0
@@ -32,16 +32,16 @@ class Turn(IntEnum):
     """The view through which it reads a table slowly, or the right on that view."""
 
 
-def kept(turn: Turn, viewer: str | None) -> tuple[str, ...]:
+def kept(turn: TakerTurn, viewer: str | None) -> tuple[str, ...]:
     """What makes the table that has rows for most of the time, and the view through which `viewer` reads it; no name
     where nobody has to log in."""
     table = f"CREATE DATABASE {KEPT.partition('.')[0]}", KEPT_MADE
     match turn:
-        case Turn.TAKING:
+        case TakerTurn.TAKING:
             return ()
-        case Turn.DELETING:
+        case TakerTurn.DELETING:
             return table
-        case Turn.VIEWING:
+        case TakerTurn.VIEWING:
             return (*table, KEPT_VIEW_MADE, *(() if viewer is None else reading_through(viewer)))
         case _:
             assert_never(turn)

@@ -27,7 +27,7 @@ from leasehold.core.words.messages import (
     WriteTicket,
 )
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, LeaseholdError, Refused, Unreachable
+from leasehold.errors import BadMessage, Definite, LeaseholdError, Refused, Unreachable
 from leasehold.limits.flight import (
     FLIGHT_CLIENTS_MAX,
     FLIGHT_KEEPALIVE_INTERVAL_NS,
@@ -98,11 +98,7 @@ def expect(kind: type[M], blob: bytes | pa.Buffer | None) -> M:
     message = None if blob is None else decode_message(blob if isinstance(blob, bytes) else blob.to_pybytes())
     if not isinstance(message, kind):
         found = "nothing" if message is None else type(message).__name__
-        raise Refused(
-            f"{found} came instead of {kind.__name__}",
-            code=ErrorCode.BAD_MESSAGE,
-            hint="run the same version of leasehold on all machines",
-        )
+        raise BadMessage(f"{found} came instead of {kind.__name__}")
     return message
 
 

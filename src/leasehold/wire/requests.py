@@ -21,7 +21,7 @@ import grpc.aio
 from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import CommitTransaction, Message
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, Refused
+from leasehold.errors import BadMessage, Indefinite, Refused
 from leasehold.limits.messages import MESSAGE_BYTES_MAX
 from leasehold.limits.requests import (
     REQUEST_BYTES_MAX,
@@ -81,11 +81,7 @@ class RequestReader:
             message = await self._threads.run(partial(decode_message, blob)) if size else decode_message(blob)
             del blob
             if commit and not isinstance(message, CommitTransaction):
-                raise Refused(
-                    f"a {type(message).__name__} is no commit",
-                    code=ErrorCode.BAD_MESSAGE,
-                    hint="run the same version of leasehold on all machines",
-                )
+                raise BadMessage(f"a {type(message).__name__} is no commit")
             yield message
         finally:
             self.held_bytes -= size
@@ -103,22 +99,14 @@ class RequestReader:
 async def _frame(context: Any) -> bytes:
     blob = await context.read()
     if blob is EOF:
-        raise Refused(
-            "the request ends before its last byte",
-            code=ErrorCode.BAD_MESSAGE,
-            hint="run the same version of leasehold on all machines",
-        )
+        raise BadMessage("the request ends before its last byte")
     return blob
 
 
 def _announced(frame: bytes, bytes_max: int) -> int:
     size = int.from_bytes(frame[len(ANNOUNCED) :], "big")
     if len(frame) != len(ANNOUNCED) + SIZE_BYTES or size <= REQUEST_FRAME_BYTES_MAX:
-        raise Refused(
-            "not the size of a request",
-            code=ErrorCode.BAD_MESSAGE,
-            hint="run the same version of leasehold on all machines",
-        )
+        raise BadMessage("not the size of a request")
     if size > bytes_max:
         text = f"a request of {size} bytes is over the limit of {bytes_max}"
         raise Refused(text, code=ErrorCode.MESSAGE_TOO_LARGE, hint="send less at once")
@@ -130,10 +118,6 @@ async def _rest(context: Any, size: int) -> bytearray:
     while len(blob) < size:
         frame = await _frame(context)
         if not frame or len(blob) + len(frame) > size:
-            raise Refused(
-                "a request of another size than it said",
-                code=ErrorCode.BAD_MESSAGE,
-                hint="run the same version of leasehold on all machines",
-            )
+            raise BadMessage("a request of another size than it said")
         blob += frame
     return blob

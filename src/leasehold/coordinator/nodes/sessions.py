@@ -37,7 +37,7 @@ from leasehold.core.words.messages import (
     WatchFailed,
 )
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
+from leasehold.errors import BadMessage, Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
 from leasehold.ids import NodeId, Revision, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
@@ -234,11 +234,7 @@ class Sessions:
             if message is None:
                 break
             if not isinstance(message, Spoken):
-                raise Refused(
-                    f"unexpected message on a session: {type(message).__name__}",
-                    code=ErrorCode.BAD_MESSAGE,
-                    hint="run the same version of leasehold on all machines",
-                )
+                raise BadMessage(f"unexpected message on a session: {type(message).__name__}")
             _check_own(message, opening)
             await self._take(message, leasing, one)
         one.ended.set()
@@ -260,9 +256,7 @@ class Sessions:
             case SegmentsHeld() | SegmentsMissing() | TableCleaned():
                 if not isinstance(message, TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
                     text = f"a report of {len(message.segments)} segments, over {SEGMENTS_PER_REPORT_MAX}"
-                    raise Refused(
-                        text, code=ErrorCode.BAD_MESSAGE, hint="run the same version of leasehold on all machines"
-                    )
+                    raise BadMessage(text)
                 if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
                     await one.reports.put(message)
             case _:
@@ -369,11 +363,7 @@ def _asking_the_store() -> Generator[None]:
 def _check_own(message: Spoken, opening: OpenSession) -> None:
     speaker = (message.node, message.incarnation, message.session)
     if speaker != (opening.node, opening.incarnation, opening.session):
-        raise Refused(
-            "the message is of another process than this session",
-            code=ErrorCode.BAD_MESSAGE,
-            hint="run the same version of leasehold on all machines",
-        )
+        raise BadMessage("the message is of another process than this session")
 
 
 async def _forward(one: OpenedSession, duplex: Duplex) -> None:

@@ -28,8 +28,7 @@ from leasehold.core.words.records import (
 from leasehold.core.words.statements import (
     TableName,
 )
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused
+from leasehold.errors import BadMessage
 from leasehold.ids import LoginToken, ObjectId
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
@@ -74,11 +73,7 @@ def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord |
         case Execute() | AskOutcome() | AbortTransaction():
             pass
         case _:
-            raise Refused(
-                f"not a request: {type(request).__name__}",
-                code=ErrorCode.BAD_MESSAGE,
-                hint="run the same version of leasehold on all machines",
-            )
+            raise BadMessage(f"not a request: {type(request).__name__}")
     return user
 
 

@@ -12,8 +12,7 @@ import msgspec
 
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.words.messages import ClientRequest, LoggedIn, Login, Message
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused, Unauthenticated
+from leasehold.errors import BadMessage, Unauthenticated
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 
@@ -109,11 +108,7 @@ class LoginCalls:
         login = Login(cluster_id=None, user=user, password=password)
         answer = await self._calls.call(address, login, min(CALL_TIMEOUT_NS, timeout_ns))
         if not isinstance(answer, LoggedIn):
-            raise Refused(
-                f"unexpected answer: {type(answer).__name__}",
-                code=ErrorCode.BAD_MESSAGE,
-                hint="run the same version of leasehold on all machines",
-            )
+            raise BadMessage(f"unexpected answer: {type(answer).__name__}")
         self.token = answer.token
         self._on_login(address, answer.token)
 

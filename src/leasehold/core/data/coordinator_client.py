@@ -33,12 +33,12 @@ from leasehold.core.words.messages import (
 )
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
+    BadMessage,
     Indefinite,
     LeaseholdError,
     NotInitialised,
     NotLeader,
     OutcomeUnknown,
-    Refused,
     SealUnknown,
     Unreachable,
 )
@@ -161,11 +161,7 @@ class CoordinatorClient:
         async def ask(address: str, deadline: Deadline) -> M:
             answer = await self.calls.call(address, request, deadline.within(timeout_ns))
             if not isinstance(answer, kind):
-                raise Refused(
-                    f"unexpected answer: {type(answer).__name__}",
-                    code=ErrorCode.BAD_MESSAGE,
-                    hint="run the same version of leasehold on all machines",
-                )
+                raise BadMessage(f"unexpected answer: {type(answer).__name__}")
             self.known.heard(answer)
             return answer
 

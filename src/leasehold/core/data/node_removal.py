@@ -8,8 +8,7 @@ import msgspec
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient, Deadline
 from leasehold.core.words.messages import AskStatus, ClusterStatus, NodeRemoved, RemoveNode, WaitingFor
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import LeaseholdError, OutcomeUnknown, Refused, Unreachable
+from leasehold.errors import BadMessage, LeaseholdError, OutcomeUnknown, Unreachable
 from leasehold.limits.clients import STATEMENT_RESOLVE_NS
 
 
@@ -48,11 +47,7 @@ async def remove_node(
                     case NodeRemoved():
                         return message
                     case _:
-                        raise Refused(
-                            f"unexpected answer: {type(message).__name__}",
-                            code=ErrorCode.BAD_MESSAGE,
-                            hint="run the same version of leasehold on all machines",
-                        )
+                        raise BadMessage(f"unexpected answer: {type(message).__name__}")
         raise Unreachable("the answer ended too early", hint="ask again")
 
     def unanswered(text: str) -> LeaseholdError:

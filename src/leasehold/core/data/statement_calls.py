@@ -21,8 +21,7 @@ from leasehold.core.words.messages import (
     WaitingFor,
     WhoAreYou,
 )
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import OutcomeUnknown, Refused, Unreachable
+from leasehold.errors import BadMessage, OutcomeUnknown, Unreachable
 from leasehold.ids import StatementId
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS, LATE_ANSWER_NS, STATEMENT_RESOLVE_NS
 
@@ -101,8 +100,4 @@ def _heard(client: CoordinatorClient, message: Message, on_wait: OnWait | None) 
             client.known.heard(message)
             return message
         case _:
-            raise Refused(
-                f"unexpected answer: {type(message).__name__}",
-                code=ErrorCode.BAD_MESSAGE,
-                hint="run the same version of leasehold on all machines",
-            )
+            raise BadMessage(f"unexpected answer: {type(message).__name__}")

@@ -56,7 +56,7 @@ from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import Allocated
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, NotInitialised, NotLeader, Refused, Unreachable
+from leasehold.errors import BadMessage, Definite, Indefinite, NotInitialised, NotLeader, Refused, Unreachable
 from leasehold.ids import Revision, Session, Term
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
 from leasehold.node.agent.coordinators import KnownCoordinators
@@ -340,11 +340,7 @@ class Agent(Reporter):
                         self._recovering.overtaken(message)
                 case _:
                     found = type(message).__name__
-                    raise Refused(
-                        f"a {found} on a session",
-                        code=ErrorCode.BAD_MESSAGE,
-                        hint="run the same version of leasehold on all machines",
-                    )
+                    raise BadMessage(f"a {found} on a session")
 
     def _on_refused(self, refused: RenewalRefused) -> None:
         assert self._holder is not None

@@ -7,7 +7,7 @@ from typing import TypeVar
 from leasehold.core.membership.proofs import ProofKeys
 from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
+from leasehold.errors import BadMessage, Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader
 from leasehold.ids import ClusterId
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS
@@ -176,9 +176,5 @@ class KnownCoordinators:
             finally:
                 await connection.close()
             if not isinstance(answer, kinds):
-                raise Refused(
-                    f"unexpected answer: {type(answer).__name__}",
-                    code=ErrorCode.BAD_MESSAGE,
-                    hint="run the same version of leasehold on all machines",
-                )
+                raise BadMessage(f"unexpected answer: {type(answer).__name__}")
             return answer

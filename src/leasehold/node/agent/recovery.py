@@ -42,7 +42,7 @@ from leasehold.core.words.messages import (
 )
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Refused, Unreachable
+from leasehold.errors import BadMessage, Refused, Unreachable
 from leasehold.ids import Revision, Session
 from leasehold.limits.recovery import (
     BAD_SNAPSHOTS_MAX,
@@ -228,11 +228,7 @@ class Recovering:
                     self._check(begin, message)
                     return message
                 case _:
-                    raise Refused(
-                        f"unexpected message in a snapshot: {type(message).__name__}",
-                        code=ErrorCode.BAD_MESSAGE,
-                        hint="run the same version of leasehold on all machines",
-                    )
+                    raise BadMessage(f"unexpected message in a snapshot: {type(message).__name__}")
         raise Unreachable("the snapshot stopped before its end", hint="the node asks for a new one")
 
     def _check(self, begin: SnapshotBegin, end: SnapshotEnd) -> None:

@@ -25,7 +25,16 @@ from leasehold.core.membership.proofs import ProofKeys, with_proof
 from leasehold.core.words.messages import AskIncarnation, ClusterFacts, JoinWait, Message, NewestIncarnation, WhoAreYou
 from leasehold.core.words.records import Allocated, Claiming, Joining
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadSettings, Indefinite, NotFound, NotInitialised, NotLeader, Refused, Unreachable
+from leasehold.errors import (
+    BadMessage,
+    BadSettings,
+    Indefinite,
+    NotFound,
+    NotInitialised,
+    NotLeader,
+    Refused,
+    Unreachable,
+)
 from leasehold.ids import Generation, Incarnation, NodeId
 from leasehold.limits.clients import RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
 from leasehold.limits.membership import ADOPT_WAIT_MAX_NS, COORDINATORS_KNOWN_MAX
@@ -211,11 +220,7 @@ class Adopting:
 
 
 def _not_an_answer(answer: Message) -> Refused:
-    return Refused(
-        f"unexpected answer: {type(answer).__name__}",
-        code=ErrorCode.BAD_MESSAGE,
-        hint="run the same version of leasehold on all machines",
-    )
+    return BadMessage(f"unexpected answer: {type(answer).__name__}")
 
 
 def _no_identity(directory: Path) -> NotFound:
