@@ -24,7 +24,7 @@ from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.filled import CatalogManifest
 from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.network import Network
-from leasehold.testing.rows import FOOTER, RowId, content_of, row_bytes
+from leasehold.testing.rows import FOOTER, RowId, content_in, row_bytes
 from leasehold.wire.clock import BoottimeClock
 from leasehold.wire.ports import Disk
 from tests.unit.node.cluster import CLUSTER, cluster
@@ -202,7 +202,7 @@ class Simulated(Ground):
         with files.create(one) as file:
             file.write(row_bytes(rows) + FOOTER)
             await file.finish()
-        content = content_of(rows)
+        content = content_in(row_bytes(rows) + FOOTER)
         return record_of(one, content.size_bytes, content.sha256)
 
 

@@ -3,17 +3,21 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from leasehold.limits.metastorage import COMPACTION_SLICE_ROWS
-from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.metastorage.contract import MetaStorage
 from leasehold.metastorage.database import DatabaseLimits
+from leasehold.metastorage.log.log import Log
+from leasehold.metastorage.log.replica import ReplicaPlace
+from leasehold.metastorage.log.sqlite_replica import SqliteReplicaPlace
+from leasehold.metastorage.log.storage import ReplicatedMetaStorage
 from leasehold.metastorage.sqlite import SqliteMetaStorage
-from leasehold.testing.campaign import TIMING
+from leasehold.testing.log_store import KeptLog, MemoryLogStore
 from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.replica import MemoryReplicaPlace
 from leasehold.wire.clock import BoottimeClock
+from leasehold.wire.entropy import SystemEntropy
 from tests.conformance.metastorage_life_suite import LifeSuite
 from tests.conformance.metastorage_suite import MetaStorageSuite
 from tests.conformance.metastorage_watch_suite import WatchSuite
@@ -36,14 +40,17 @@ class MemoryPlace:
 
 
 @dataclass
-class SharedPlace:
-    """The store of several machines: led by the leader record and its beats."""
+class ReplicatedPlace:
+    """A coordinator's directory, and the log that it shares."""
 
-    store: MemoryStore = field(default_factory=MemoryStore)
+    replica: ReplicaPlace
+    kept: KeptLog = field(default_factory=KeptLog)
 
     async def open(self, *, slice_rows: int = COMPACTION_SLICE_ROWS) -> MetaStorage:
-        timing = msgspec.structs.replace(TIMING, duration_ns=2 * SECOND_NS, margin_ns=50 * MILLISECOND_NS)
-        return MemoryMetaStorage(self.store, clock=BoottimeClock(), timing=timing)
+        if isinstance(self.replica, SqliteReplicaPlace):
+            self.replica.limits = DatabaseLimits(slice_rows=slice_rows)
+        store = MemoryLogStore(self.kept)
+        return await ReplicatedMetaStorage.open(Log(store), self.replica, BoottimeClock(), SystemEntropy())
 
 
 class TestSqlite(MetaStorageSuite, WatchSuite, LifeSuite):
@@ -58,7 +65,13 @@ class TestMemory(MetaStorageSuite, WatchSuite, LifeSuite):
         return MemoryPlace()
 
 
-class TestShared(MetaStorageSuite, WatchSuite, LifeSuite):
+class TestReplicated(MetaStorageSuite, WatchSuite, LifeSuite):
     @pytest.fixture
-    def place(self) -> SharedPlace:
-        return SharedPlace()
+    def place(self, tmp_path: Path) -> ReplicatedPlace:
+        return ReplicatedPlace(SqliteReplicaPlace(tmp_path))
+
+
+class TestReplicatedInMemory(MetaStorageSuite, WatchSuite, LifeSuite):
+    @pytest.fixture
+    def place(self) -> ReplicatedPlace:
+        return ReplicatedPlace(MemoryReplicaPlace())

@@ -5,7 +5,8 @@ A node here does what a test says and nothing by itself, so that each interleavi
 
 import asyncio
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records
+from leasehold.coordinator.runtime import Coordinator
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
 from leasehold.core.membership.identity import CAPABILITIES
 from leasehold.core.words import keys
 from leasehold.core.words.lineage import GENESIS, next_lineage

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.runtime import Coordinator
-from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.lease.grants import HeldLease
 from leasehold.core.membership.identity import CAPABILITIES
 from leasehold.core.words.codec import encode
 from leasehold.core.words.lineage import GENESIS

@@ -6,7 +6,7 @@ import msgspec
 
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.records import Allocated, Record
-from leasehold.testing.metastorage import RequestFate, undisturbed
+from leasehold.testing.requests import RequestFate, undisturbed
 from leasehold.testing.vault import VaultDisk, VaultState
 from tests.scenarios.crash_ground import Cut, Ground, run_cuts
 from tests.scenarios.crash_words import TRANSACTIONS

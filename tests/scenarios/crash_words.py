@@ -35,7 +35,7 @@ from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate, is_transaction
 from leasehold.testing.vault import VaultDisk
 from tests.scenarios.crash_ground import AGAIN, FIRST, Cut, Ground, Strike
 
@@ -274,7 +274,7 @@ def arm_store(where: Ground, kind: type, fate: RequestFate) -> asyncio.Event:
 
     async def before(request: str) -> RequestFate:
         await asyncio.sleep(0)
-        if request != "txn" or not asked or reached.is_set():
+        if not is_transaction(request) or not asked or reached.is_set():
             return RequestFate.ANSWERED
         reached.set()
         return fate
@@ -341,6 +341,7 @@ def transaction_cuts() -> list[Cut]:
                 ("is lost", RequestFate.LOST_BEFORE),
                 ("has its answer lost", RequestFate.LOST_AFTER),
                 ("comes late", RequestFate.LATE),
+                ("comes twice", RequestFate.DOUBLED),
             ):
                 cuts.append(Cut(f"{name} {what}", life, transaction_lost(kind, fate), coordinators=2))
     return cuts

@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.registration import Registration
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.membership.identity import CAPABILITIES, hash_secret

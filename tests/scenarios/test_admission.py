@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.ddl import outcomes as forgetting
 from leasehold.core.words import messages
 from leasehold.core.words.messages import (
@@ -17,12 +17,12 @@ from leasehold.core.words.messages import (
     RecoveryBehind,
     Watched,
 )
-from leasehold.errors import Refused, Superseded
+from leasehold.errors import Definite, Refused, Superseded
 from leasehold.limits.clients import STATEMENT_RESOLVE_NS
 from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.limits.statements import STATEMENT_REMEMBERED_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.admission_words import GONE_NS, at_a_desk
 
 # ---------------------------------------------------------------- what is required of whom
@@ -156,6 +156,20 @@ def test_R6_the_past_is_compared_with_the_newest_change_however_far_others_compa
         assert caught.value.code == "DIVERGED"
         assert (await node.join(applied=newest, lineage=lineage)).history_known
         assert not (await node.join(applied=newest - 1, lineage=older)).history_known
+
+    at_a_desk(scenario)
+
+
+def test_R6_a_revision_that_no_node_could_have_applied_is_refused_also_once_it_is_compacted():
+    async def scenario(desk):
+        node = await desk.node()
+        newest = desk.catalog.revision
+        lineage = await node.lineage(newest)
+        await desk.compact_beyond()
+        await desk.write()
+        with pytest.raises(Definite) as caught:
+            await node.ask(node.begin(applied=newest + 1, lineage=lineage))
+        assert caught.value.code == "DIVERGED", "that revision is of an election"
 
     at_a_desk(scenario)
 

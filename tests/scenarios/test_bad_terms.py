@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from leasehold.coordinator.nodes.leases import Leasing
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
+from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.barrier import Proceed
-from leasehold.core.lease.grantor import Grantor, Registered
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import Registered
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.messages import (
@@ -72,7 +74,7 @@ def test_a_renewal_to_a_deposed_leader_is_refused_and_notes_nothing() -> None:
             now_ns=clock.now_ns(),
         )
         leasing = Leasing(grantor, clock)
-        leasing.committed(Revision(1), GENESIS)
+        leasing.committed(Catalog(revision=Revision(1), lineage=GENESIS))
         leasing.renew(renewal(), sent.append)
         assert isinstance(sent.pop(), Grant)
         before = grantor.held(NodeId(1)), grantor.sequence
@@ -103,12 +105,12 @@ def test_a_revision_that_has_never_been_settles_nothing() -> None:
             now_ns=clock.now_ns(),
         )
         leasing = Leasing(grantor, clock)
-        leasing.committed(Revision(1), GENESIS)
+        leasing.committed(Catalog(revision=Revision(1), lineage=GENESIS))
         leasing.renew(renewal(applied=Revision(2**40)), lambda _: None)
         held = grantor.held(NodeId(1))
         assert held is not None
         assert held.applied == 1
-        leasing.committed(Revision(2), GENESIS)
+        leasing.committed(Catalog(revision=Revision(2), lineage=GENESIS))
         waiting = leasing.ask(Revision(2)).verdict
         await asyncio.sleep(1)
         assert not waiting.done(), "it has not been heard of revision 2 since there is one"
@@ -136,8 +138,8 @@ def test_R9_a_node_that_has_another_history_is_told_so_gets_no_lease_and_settles
             now_ns=clock.now_ns(),
         )
         leasing = Leasing(grantor, clock)
-        leasing.committed(Revision(1), GENESIS)
-        leasing.committed(Revision(2), LineageHash(b"h" * 32))
+        leasing.committed(Catalog(revision=Revision(1), lineage=GENESIS))
+        leasing.committed(Catalog(revision=Revision(2), lineage=LineageHash(b"h" * 32)))
         before = grantor.held(NodeId(1))
         waiting = leasing.ask(Revision(2)).verdict
         other = renewal(applied=Revision(2), lineage=LineageHash(b"x" * 32))

@@ -5,13 +5,13 @@ from contextlib import aclosing
 
 import msgspec
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.words import keys
 from leasehold.core.words.messages import Watched, WatchFailed
 from leasehold.errors import Refused
 from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS, RETENTION_HOLD_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.admission_words import at_a_desk
 from tests.scenarios.snapshot_words import told
 

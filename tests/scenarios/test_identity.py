@@ -11,7 +11,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from leasehold.coordinator.runtime import read_catalog
+from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.admission import decide_allocate
 from leasehold.core.membership.identity import hash_secret
@@ -24,7 +24,7 @@ from leasehold.ids import Incarnation, NodeId, Token
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from leasehold.vault.store import SqliteVault
 from leasehold.wire.entropy import SystemEntropy
 from tests.scenarios.identity_words import (

@@ -15,7 +15,7 @@ from leasehold.limits.lease import RENEWAL_INTERVAL_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.node.agent import agent as agent_module
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.fence_words import Doors, Heard, facts, opened, renewals_of, replica, simulate
 from tests.unit.client.pace import paced
 from tests.unit.node import cluster as data_nodes

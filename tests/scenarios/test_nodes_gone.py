@@ -5,14 +5,14 @@ import asyncio
 import msgspec
 import pytest
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.words.messages import Grant, JoinAnswer, JoinWait
 from leasehold.errors import Refused
 from leasehold.limits.lease import LEASE_DURATION_NS
 from leasehold.limits.membership import TOPOLOGY_GRACE_NS, TOPOLOGY_LOOK_NS
 from leasehold.limits.sessions import SESSION_IDLE_NS, SESSION_OPENING_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.admission_words import GONE_NS, Node, at_a_desk
 
 

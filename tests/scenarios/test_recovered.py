@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.coordinator.generation import begin_generation
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import ClusterFacts, Initialise

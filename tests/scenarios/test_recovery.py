@@ -9,7 +9,7 @@ import asyncio
 import msgspec
 import pytest
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record

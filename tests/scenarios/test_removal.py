@@ -10,7 +10,7 @@ from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import RequestFate, undisturbed
+from leasehold.testing.requests import RequestFate, is_transaction, undisturbed
 from tests.scenarios.identity_words import identity, refusal, serving, stored
 from tests.scenarios.removal_words import NewestWriter, begin, refused, remove, replicas, simulate
 from tests.sim.test_leaders import run, the_leader
@@ -147,7 +147,7 @@ def test_a_removal_that_is_refused_leaves_its_node_as_it_is():
 
 @pytest.mark.parametrize("fate", [RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER, RequestFate.LATE])
 def test_a_removal_whose_write_is_unclear_is_found_out_by_asking_again(fate):
-    """The store's answer is lost, before or after it wrote: the leader's term ends, and the next one tells."""
+    """The store's answer is lost, before or after it wrote: the leader asks the log what happened."""
 
     async def scenario(cluster, _group):
         await cluster.nodes[2].stop()
@@ -156,7 +156,7 @@ def test_a_removal_whose_write_is_unclear_is_found_out_by_asking_again(fate):
         lost = []
 
         async def lose(request):
-            if request == "txn" and not lost and keys.node(3) in NewestWriter.newest.drafted:
+            if is_transaction(request) and not lost and keys.node(3) in NewestWriter.newest.drafted:
                 lost.append(request)
                 return fate
             return await undisturbed(request)

@@ -11,7 +11,7 @@ from leasehold.core.words.records import BucketRecord
 from leasehold.errors import Refused
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR
-from leasehold.testing.metastorage import undisturbed
+from leasehold.testing.requests import undisturbed
 from tests.scenarios.identity_words import serving, stored
 from tests.scenarios.removal_words import NewestWriter, remove, replicas, simulate
 from tests.scenarios.test_removal import housekeeping

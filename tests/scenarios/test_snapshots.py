@@ -5,7 +5,7 @@ from contextlib import aclosing
 import pytest
 
 from leasehold.coordinator.nodes.snapshots import Snapshots
-from leasehold.coordinator.runtime import read_catalog
+from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
 from leasehold.core.words.messages import AskSnapshot, SnapshotBegin, SnapshotEnd, Watched, WatchFailed
@@ -14,7 +14,8 @@ from leasehold.errors import Refused, Superseded
 from leasehold.limits.metastorage import RETENTION_HOLD_NS
 from leasehold.limits.recovery import SNAPSHOTS_AT_ONCE
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.admission_words import at_a_desk
 from tests.scenarios.snapshot_words import digest, items, told
 

@@ -7,70 +7,69 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 CONNECT_TIMEOUT_NS: Final = 5 * SECOND_NS
 CALL_TIMEOUT_NS: Final = 30 * SECOND_NS
+ROLE_TIMEOUT_NS: Final = SECOND_NS
+"""How long a coordinator is asked whether it leads, before it counts as silent."""
 STATEMENT_RESOLVE_NS: Final = 30 * SECOND_NS
-"""How long a client asks by statement id before it says that the outcome is unknown."""
+"""How long a client asks for a statement by its id until its outcome counts as unknown."""
 SCAN_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two rounds over the replicas of a segment."""
 PROGRESS_SHOWN_NS: Final = 500 * MILLISECOND_NS
 """How often a command shows on a terminal how many rows it has read."""
 CLIENT_PATIENCE_NS: Final = STATEMENT_RESOLVE_NS
-"""How long a client asks again while nobody answers who could, unless its caller gives a `timeout`."""
-SCAN_GIVE_UP_NS: Final = CLIENT_PATIENCE_NS
+"""How long a client retries without an answer, unless its caller gives a `timeout`."""
 LATE_ANSWER_NS: Final = 5 * SECOND_NS
-"""How much longer than the timeout of a statement a client asks how that ended."""
+"""How much longer than the timeout of a statement a client asks for its outcome."""
 RETRY_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two attempts to reach a coordinator."""
 SCAN_PARTITION_BYTES: Final = 32 * 1024 * 1024
-"""Of segments on disk: about so much is read by one Spark task."""
+"""Segments on disk that one Spark task reads, roughly."""
 SCAN_PARTITIONS_MIN: Final = 4
-"""A small table is read by so many tasks, if it has as many segments."""
+"""Tasks that read a small table, if it has as many segments."""
 SCAN_PARTITIONS_MAX: Final = 1_024
 SCAN_BATCH_TIMEOUT_NS: Final = LEASE_DURATION_NS
-"""A replica that has sent nothing for so long is left for the next one; twice as long after each such round."""
+"""A reader leaves a replica that has sent nothing for this long; each round doubles the time."""
 SCAN_PLANS_MAX: Final = 5
-"""How many plans a client makes for one query whose rows are taken away before it has shown any."""
+"""Plans that a client makes for one query while rows are taken away before it has shown any."""
 SCAN_STREAMS: Final = 4
 """Segments that one reader reads at once."""
 SCAN_AHEAD_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the batches of one segment that wait for the reader, beside what the window of gRPC holds; a larger one waits
-alone."""
+"""Batches of one segment that wait for the reader, beside the window of gRPC. A larger batch waits alone."""
 SCAN_DISCARDS_MAX: Final = 4
-"""A client that learns of newer revisions faster than a batch travels throws away so many in a row for it."""
+"""Batches in a row that a client throws away as too old, if it hears of revisions faster than batches travel."""
 HEDGE_DELAY_MIN_NS: Final = 100 * MILLISECOND_NS
-"""A replica that is silent for so long is not waited for alone: another one is asked as well."""
-HEDGE_DELAY_FIRST_NS: Final = 300 * MILLISECOND_NS
-"""The same, until a client has had its first answer."""
-HEDGE_DELAY_MAX_NS: Final = 2 * SECOND_NS
+"""The shortest silence of a replica after which another one is asked as well."""
 HEDGE_DEVIATIONS: Final = 4
-"""Where answers usually take longer, silence lasts until an answer is late by so many usual deviations."""
+"""Usual deviations by which an answer has to be late before another replica is asked."""
+HEDGE_DELAY_MAX_NS: Final = 300 * MILLISECOND_NS
+"""The longest such silence, and that before a client's first answer. A machine that pauses makes many answers late at
+once; a client that learned from them to wait for seconds would wait that long for the next dead replica."""
 HEDGE_BYTES_PER_SECOND: Final = 200 * 1024 * 1024
-"""So fast a replica handles what it handles before it answers: a file that it verifies, rows that it encodes."""
+"""How fast a replica verifies a file, or encodes rows, before it answers."""
 HEDGE_EVERY: Final = 10
-"""Of the requests of a client one in so many may be a hedge."""
+"""One in this many requests of a client may be a hedge."""
 HEDGE_BURST: Final = 10
-"""Hedges that a client may send at once after it had needed none for a while."""
+"""Hedges that a client may send at once after a while without any."""
 APPEND_BUFFER_BYTES: Final = 64 * 1024 * 1024
-"""Rows that a writer gathers for each bucket before it sends them as a segment."""
+"""Rows that a writer gathers for a bucket before it sends them as a segment."""
 APPEND_BUFFERS_BYTES_MAX: Final = 256 * 1024 * 1024
-"""For all buckets together; twice as much is in memory while one load is sent and the next one gathered."""
+"""The same for all buckets. Twice this is in memory: one load is sent while the next one is gathered."""
 APPEND_BATCHES_MAX: Final = 1_024
-"""A writer that holds more batches than this joins them."""
+"""A writer that holds more batches joins them."""
 APPEND_STREAMS: Final = 4
 """Segments that one writer sends at once."""
 STAGE_CALL_NS: Final = 60 * SECOND_NS
 STAGE_PAUSE_NS: Final = 100 * MILLISECOND_NS
 """Between two rounds over the replicas of a bucket."""
 PLACE_REST_MIN_NS: Final = SECOND_NS
-"""A replica that is fenced, gone or silent is asked last for so long, by the reader or writer that met it; twice as
-long each time that it is met so again."""
+"""How long a fenced, gone or silent replica is asked last; twice as long each time that it is met so again."""
 PLACE_REST_MAX_NS: Final = 30 * SECOND_NS
 CLUSTERS_KNOWN_MAX: Final = 16
-"""Of so many clusters the tasks of one Python worker of Spark share what they know."""
+"""Clusters of which the tasks of one Python worker of Spark share what they know."""
 PLACES_TIMEOUT_NS: Final = 2 * SECOND_NS
-"""How long a reader or writer waits to hear where else its replicas are: the places it knows may serve again sooner."""
+"""How long a reader or writer waits to hear where other replicas are: the known ones may serve sooner."""
 PLACES_AGAIN_NS: Final = 100 * MILLISECOND_NS
-"""One reader or writer asks that no more often, however many streams it has."""
+"""The shortest time between two such lookups of one reader or writer."""
 REASON_CHARACTERS_MAX: Final = 400
-"""Of what each replica said, in the error of a reader or writer that gives up."""
+"""Of the reason of each replica, in the error of a reader or writer that gives up."""
 TOLD_ADDRESS_CHARACTERS_MAX: Final = 60
-"""Of each address that a fenced node names: those of a bucket's other replicas fit into one error."""
+"""Of each address that a fenced node names, so that a bucket's other replicas fit into one error."""

@@ -6,49 +6,49 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 TICKET_BYTES_MAX: Final = 1024 * 1024
 FLIGHT_BATCH_BYTES: Final = 8 * 1024 * 1024
-"""A larger batch is divided into parts of about so much."""
+"""A larger batch is divided into parts of about this size."""
 FLIGHT_PART_BYTES: Final = 1024 * 1024
-"""Rows travel to a node in messages of about so much; a larger row travels in pieces."""
+"""The usual size of messages with rows to a node; a larger row travels in pieces."""
 FLIGHT_MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A larger row is refused when it is written."""
 FLIGHT_FAILURE_BYTES_MAX: Final = 1_024
-"""Of the text of an error, and of its hint: all of it must fit into the headers of an answer."""
+"""Of an error's text, and of its hint: both must fit into the headers of an answer."""
 FLIGHT_CLIENTS_MAX: Final = 256
 """Addresses that a process keeps connections to."""
 FLIGHT_KEEPALIVE_INTERVAL_NS: Final = 3 * SECOND_NS
 FLIGHT_KEEPALIVE_TIMEOUT_NS: Final = 2 * SECOND_NS
-"""A peer that does not answer for so long after such an interval is given up, even in the middle of a write."""
+"""A peer that does not answer a ping within this time is given up, even in the middle of a write."""
 FLIGHT_SILENCE_NS: Final = 4 * FLIGHT_KEEPALIVE_INTERVAL_NS
-"""A server of gRPC takes the fourth ping in a row for abuse if it has sent nothing meanwhile, and ends the call."""
+"""A gRPC server that has sent nothing meanwhile takes the fourth ping in a row for abuse, and ends the call."""
 FLIGHT_SHUTDOWN_NS: Final = 2 * SECOND_NS
-"""How long streams under way may take to end once a node stops."""
+"""How long running streams may take to end once a node stops."""
 FLIGHT_READS_MAX: Final = 256
 FLIGHT_WRITES_MAX: Final = 32
-"""Segments that a node encodes or takes from peers at once; each holds a row group and the queues to its peers."""
+"""Segments that a node encodes or takes from peers at once; each holds a row group and queues to its peers."""
 FLIGHT_WAITS_MAX: Final = 256
 """Calls that wait for a revision which a node does not show yet."""
 FLIGHT_CALLERS_OPENING_MAX: Final = 8
-"""Calls of users and nodes whose first message is read at the same time; further ones wait for their turn."""
+"""Calls of users and nodes whose first message is read at the same time; others wait."""
 FLIGHT_CALLERS_WAITING_MAX: Final = 512
 FLIGHT_CALLERS_PATIENCE_NS: Final = 2 * SECOND_NS
-"""While others wait, a call is cancelled whose first message has not come for so long."""
+"""While others wait, a call without a first message is cancelled after this time."""
 FLIGHT_STRANGERS_OPENING_MAX: Final = 4
-"""The same for calls that don't say who calls; here also those that wait until the node has decided on the ticket."""
+"""The same for calls that don't say who calls, and for calls whose ticket the node is deciding on."""
 FLIGHT_STRANGERS_WAITING_MAX: Final = 128
 FLIGHT_STRANGERS_PATIENCE_NS: Final = 100 * MILLISECOND_NS
 FLIGHT_OPENING_NS: Final = 10 * SECOND_NS
-"""A call whose turn it is and that has sent no message by then is cancelled, whoever waits."""
+"""A call whose turn it is and that has sent no message by then is cancelled in any case."""
 FLIGHT_IDLE_NS: Final = 60 * SECOND_NS
-"""A call is cancelled whose client sends or takes no message for so long."""
+"""A call is cancelled whose client sends or takes no message for this long."""
 FLIGHT_WATCH_NS: Final = 500 * MILLISECOND_NS
 """How often a server looks for calls to cancel."""
 FLIGHT_CALLS_MAX: Final = 1_024
 """Calls that a node serves at once, each on a thread; others are refused."""
 FLIGHT_HEADER_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Of a schema, or of what describes a batch."""
+"""Of a schema, or of the description of a batch."""
 FLIGHT_RECEIVED_BYTES_MAX: Final = TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX + 1024
-"""The largest message that a node takes: a ticket and a schema, or what describes a batch and FLIGHT_PART_BYTES."""
+"""The largest message that a node takes: a ticket and a schema, or a description and FLIGHT_PART_BYTES."""
 FLIGHT_COPIES: Final = 4
-"""How often gRPC holds a message that it receives, at the worst moment."""
+"""Copies of a message that gRPC holds while it receives it, at most."""
 FLIGHT_FIELDS_MAX: Final = 16
 """Fields in a message of the protocol, which has four."""

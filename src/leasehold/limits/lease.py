@@ -1,4 +1,4 @@
-"""Bounds of leases and of leaders (docs/protocols.md, "Lease")."""
+"""Bounds of leases and of leaders (docs/design.md, "Lease")."""
 
 from typing import Final
 
@@ -16,9 +16,13 @@ LEASE_DURATION_MAX_NS: Final = 600 * SECOND_NS
 LEASE_MARGIN_MIN_NS: Final = 100 * MILLISECOND_NS
 LEASE_MARGIN_MAX_NS: Final = 10 * SECOND_NS
 RENEWALS_OUTSTANDING_MAX: Final = 64
-"""A grant for a renewal older than the last so many is ignored."""
+"""Renewals that a node remembers; a grant for an older one is ignored."""
 LEADER_POLL_NS: Final = 500 * MILLISECOND_NS
-"""How often a coordinator that stands by looks at the leader record."""
+"""How often a standby coordinator looks at the leader record."""
+LEADER_COURTESY_NS: Final = 1 * SECOND_NS
+"""How long candidates let the one go first that the last leader named as its successor."""
+LEADER_ASIDE_NS: Final = 2 * SECOND_NS
+"""How long a leader that steps aside does not campaign: the others look at the record more often."""
 LEADER_RETRY_NS: Final = 200 * MILLISECOND_NS
 """How long a coordinator that lost its leadership, or its meta storage, waits before it stands again."""
 HAND_OVER_NS: Final = 1 * SECOND_NS
@@ -26,6 +30,6 @@ HAND_OVER_NS: Final = 1 * SECOND_NS
 LINEAGES_KEPT: Final = 10_000
 """Recent revisions whose hash a leader compares with what renewals report."""
 SURRENDER_WAIT_NS: Final = 1 * SECOND_NS
-"""How long a node that stops in order waits to hear that its lease was taken back."""
+"""How long a node that stops in order waits for the answer to its surrender."""
 SILENT_SHOWN_NS: Final = 1_500 * MILLISECOND_NS
-"""A node with an open session that has said nothing for so long, three renewals, is shown as silent."""
+"""A node with an open session counts as silent after this time without a message: three renewals."""

@@ -15,21 +15,21 @@ PASSWORD_LANES: Final = 1
 PASSWORDS_AT_ONCE: Final = 2
 """Passwords that a leader hashes or checks at the same time."""
 PASSWORDS_WAITING_MAX: Final = 128
-"""Passwords that wait to be checked; the places are divided among lanes in core/access/password_queue.py."""
+"""Passwords that wait to be checked, in the lanes of core/access/password_queue.py."""
 WRONG_PASSWORD_REST_MIN_NS: Final = 250 * MILLISECOND_NS
-"""How late a wrong password is answered; twice as late after each further one of the same name."""
+"""How late a wrong password is answered; twice as late after each further one for the same name."""
 WRONG_PASSWORD_REST_MAX_NS: Final = 4 * SECOND_NS
 WRONG_PASSWORD_RECENT_NS: Final = 60 * SECOND_NS
-"""For how long a wrong password for a user's name keeps that name out of the places for users without one."""
+"""How long a wrong password for a user's name keeps that name out of the lane for users without one."""
 WRONG_PASSWORDS_KEPT: Final = 4_096
 """Names of users, and as many other names, whose wrong passwords are counted."""
 LOGINS_PER_USER_MAX: Final = 1_024
-"""A further one ends the oldest of them."""
+"""A further login ends the oldest of the user."""
 LOGINS_MAX: Final = 16_384
-"""A further one ends the PURGE_BATCH oldest of all."""
+"""A further login ends the PURGE_BATCH oldest of all."""
 LOG_OUT_TIMEOUT_NS: Final = 250 * MILLISECOND_NS
-"""How long a client that closes may wait to have logged out: a courtesy, which holds nobody up."""
+"""How long a client that closes waits to have logged out."""
 COORDINATOR_PROOF_NS: Final = SECOND_NS
-"""How long a client relies on a coordinator's proof of itself before it asks for another one."""
+"""How long a client relies on a coordinator's proof before it asks for another one."""
 LOGIN_TTL_NS: Final = 24 * 3600 * SECOND_NS
-"""How long a login holds, counted by the leader that made it or found it."""
+"""How long a login holds, from when the leader made it or found it."""

@@ -7,11 +7,11 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 LOCAL_NODES: Final = 3
 LOCAL_NODES_MAX: Final = 32
 START_WATCH_NS: Final = 2 * SECOND_NS
-"""How long a person's command watches whether a process that listens stays: what a coordinator refuses ends it."""
+"""How long a command watches a process that listens: what a coordinator refuses ends it within this time."""
 START_WAIT_NS: Final = 300 * SECOND_NS
-"""How long a person's command waits by default until the processes that it starts serve, while they make progress."""
+"""How long a command waits by default until the processes that it starts serve, while they make progress."""
 START_STALL_NS: Final = 60 * SECOND_NS
-"""A process that is waited for and has neither used CPU time nor written to its log for so long is given up."""
+"""A command gives a process up that has neither used CPU time nor written to its log for this long."""
 START_TELL_NS: Final = 5 * SECOND_NS
 """How often a command says what it waits for."""
 STOP_WAIT_NS: Final = 8 * SECOND_NS
@@ -19,14 +19,17 @@ STOP_WAIT_NS: Final = 8 * SECOND_NS
 JAVA_ANSWER_NS: Final = 10 * SECOND_NS
 """How long `java -version` may take."""
 END_POLL_NS: Final = 20 * MILLISECOND_NS
-"""How often a person's command looks whether a process has ended."""
+"""How often a command looks whether a process has ended."""
 CONFIG_BYTES_MAX: Final = 64 * 1024
 CONFIG_SHOWN_MAX: Final = 200
-"""Characters of what a person wrote that an error repeats."""
+"""Characters of a configured value that an error repeats."""
 CONFIG_ADDRESSES_MAX: Final = 64
 NODE_WAIT_POLL_NS: Final = 250 * MILLISECOND_NS
 LOG_REST_MIN_NS: Final = SECOND_NS
-"""A log line that repeats is written again after so long, then after twice as long each time."""
+"""How long a repeated log line is held back; twice as long each time."""
 LOG_REST_MAX_NS: Final = 3600 * SECOND_NS
 LOG_LINES_KEPT: Final = 1_024
 """Lines whose repetition a process notices."""
+STORE_MEMBERS: Final = 3
+"""Of the store that `leasehold up` starts: any one of them may fail."""
+LOCAL_COORDINATORS: Final = (1, 3, 5)

@@ -9,13 +9,13 @@ QUERIES_MAX: Final = 10_000
 QUERY_KEPT_NS: Final = 3_600 * SECOND_NS
 """How long the cutoff of a query is kept after its last task has asked for it."""
 QUERIES_AT_ONCE: Final = 1_000
-"""So many of them are forgotten in one transaction."""
+"""Cutoffs that one transaction forgets."""
 QUERY_MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""What DuckDB may hold for one SELECT unless the caller says otherwise: the rest must be streamed."""
+"""What DuckDB may hold for one SELECT unless the caller says otherwise."""
 QUERY_THREADS_MAX: Final = 4
 QUERY_BATCHES_AHEAD: Final = 1
-"""Batches of an answer that wait for whoever reads it; DuckDB holds some MiB more."""
+"""Batches of an answer that wait for their reader; DuckDB holds some MiB more."""
 QUERY_STOP_NS: Final = 2 * SECOND_NS
-"""How long whoever ends a query waits for its thread."""
+"""How long the end of a query waits for its thread."""
 QUERY_ROWS_SHOWN_MAX: Final = 200
 """Of an answer that is shown as a table."""

@@ -5,27 +5,27 @@ from typing import Final
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 CATCH_UP_DIFFERENCE: Final = 100
-"""A recovering node may lag so many revisions behind when it asks to be let into the logical topology."""
+"""Revisions that a recovering node may lack when it asks to enter the logical topology."""
 CATCH_UP_DIFFERENCE_MAX: Final = 1_000_000
 SNAPSHOT_PAGE_BYTES_MAX: Final = 4 * 1024 * 1024
 SNAPSHOT_TIMEOUT_NS: Final = 600 * SECOND_NS
 RECOVERY_PROGRESS_NS: Final = 500 * MILLISECOND_NS
-"""How often a recovering node tells how far it is."""
+"""How often a recovering node reports progress."""
 SNAPSHOTS_AT_ONCE: Final = 4
-"""Nodes that take a snapshot from a leader at the same time; more are refused as BUSY and ask again."""
+"""Nodes that take a snapshot from a leader at the same time; others are refused as BUSY and ask again."""
 RECOVERY_WHY_CHARACTERS_MAX: Final = 200
-"""Of what a node says of its recovery, as it is shown."""
+"""Of the reason that a node gives for its recovery case, as it is shown."""
 RECOVERY_LEFT_MAX_NS: Final = 7 * 24 * 3600 * SECOND_NS
-"""A guess of more time than this is none."""
+"""A longer guess of the remaining time is not shown."""
 FETCH_STALLED_NS: Final = 10 * SECOND_NS
-"""Where no segment has come for so long, what has come before tells nothing of when the next one does."""
+"""After this time without a segment there is no guess of the remaining time."""
 RECOVERY_LOG_NS: Final = 5 * SECOND_NS
-"""How often the log of a recovering node says how far it is."""
+"""How often the log of a recovering node shows progress."""
 BAD_SNAPSHOTS_MAX: Final = 3
-"""So many snapshots in a row that were not what their sender counted end a node."""
+"""Bad snapshots in a row that end a node."""
 SNAPSHOT_BUSY_REST_NS: Final = SECOND_NS
-"""A leader that sends as many snapshots as it can is asked again after so long."""
+"""How long a node waits before it asks a leader again that was BUSY."""
 COMPARISON_POLL_NS: Final = 20 * MILLISECOND_NS
-"""How often a node that starts looks whether its disk can be compared already."""
+"""How often a node that starts looks whether its disk can be compared."""
 RECOVERY_ASK_AGAIN_NS: Final = 5 * SECOND_NS
-"""A node that has said that its recovery is finished says it again after so long without an answer."""
+"""After this time without an answer a node repeats that its recovery is finished."""

@@ -2,8 +2,10 @@
 
 from leasehold.limits import (
     clients,
+    etcd,
     flight,
     lease,
+    log,
     membership,
     messages,
     metastorage,
@@ -56,15 +58,12 @@ assert 2 * clients.STATEMENT_RESOLVE_NS <= statements.STATEMENT_REMEMBERED_NS, (
     "the last call of a client may wait as long as it asks"
 )
 assert clients.SCAN_PARTITIONS_MIN <= clients.SCAN_PARTITIONS_MAX
-assert (
-    clients.HEDGE_DELAY_MIN_NS
-    < clients.HEDGE_DELAY_FIRST_NS
-    < clients.HEDGE_DELAY_MAX_NS
-    < clients.SCAN_BATCH_TIMEOUT_NS
-)
+assert clients.HEDGE_DELAY_MIN_NS < clients.HEDGE_DELAY_MAX_NS < clients.SCAN_BATCH_TIMEOUT_NS
 assert clients.SCAN_AHEAD_BYTES_MAX > flight.FLIGHT_BATCH_BYTES
-assert clients.SCAN_BATCH_TIMEOUT_NS * 2 < clients.SCAN_GIVE_UP_NS, "a reader tries another replica before it gives up"
-assert clients.PLACES_TIMEOUT_NS < clients.SCAN_GIVE_UP_NS
+assert clients.SCAN_BATCH_TIMEOUT_NS * 2 < clients.CLIENT_PATIENCE_NS, (
+    "a reader tries another replica before it gives up"
+)
+assert clients.PLACES_TIMEOUT_NS < clients.CLIENT_PATIENCE_NS
 
 assert segments.SEALS_WAIT_NS < clients.CALL_TIMEOUT_NS, "who waits so hears the answer"
 assert segments.ROW_GROUP_BYTES < segments.SEGMENT_BYTES_MAX
@@ -184,3 +183,14 @@ assert (
     + requests.CALLS_PENDING_HARD_MAX * (requests.REQUEST_WINDOW_BYTES + 16 * 1024)
     < 192 * 1024 * 1024
 ), "what calls cost before they are read"
+
+assert (
+    etcd.ETCD_PAGE_KEYS_MAX * (log.STORE_VALUE_BYTES_MAX + messages.KEY_BYTES_MAX) + messages.KEY_BYTES_MAX
+    < etcd.ETCD_ANSWER_BYTES_MAX
+)
+assert max(etcd.ETCD_PAGE_KEYS_MAX, etcd.ETCD_DELETE_KEYS_MAX) <= etcd.ETCD_REPEATED_MAX
+assert log.LEADERSHIP_DURATION_MIN_NS < log.LEADERSHIP_DURATION_NS < log.LEADERSHIP_DURATION_MAX_NS
+assert log.LEADERSHIP_BEAT_NS * 3 < log.LEADERSHIP_DURATION_MIN_NS, "a leadership must outlast two lost beats"
+assert lease.LEADER_POLL_NS < lease.LEADER_COURTESY_NS < lease.LEADER_ASIDE_NS, "a successor looks up in time"
+assert lease.LEADER_POLL_NS <= log.LEADERSHIP_BEAT_NS, "a challenger sees every beat in time"
+assert etcd.ETCD_REQUEST_NS > log.STORE_ENDPOINTS_MAX * log.STORE_TRY_NS, "each member is asked once"

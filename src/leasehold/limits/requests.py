@@ -8,7 +8,7 @@ from leasehold.limits.units import SECOND_NS
 COMMAND_QUEUE_MAX: Final = 4_096
 COMMANDS_PER_TRANSACTION_MAX: Final = 256
 REQUEST_FRAME_BYTES_MAX: Final = 64 * 1024
-"""Of one message to a coordinator as gRPC carries it; a larger request travels in several frames."""
+"""Of one gRPC message to a coordinator; a larger request travels in several frames."""
 REQUEST_BYTES_MAX: Final = 5 * 1024 * 1024
 """Of any request but a commit, which may take MESSAGE_BYTES_MAX."""
 REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -16,11 +16,10 @@ REQUESTS_BYTES_MAX: Final = 64 * 1024 * 1024
 REQUEST_READ_NS: Final = 10 * SECOND_NS
 """How long a request may take to arrive, from its first byte on."""
 REQUESTS_UNREAD_MAX: Final = 512
-"""Requests that have begun and have not arrived; one more ends the oldest. Each may take a frame and some 24 KiB."""
+"""Requests that have begun and have not arrived, some 24 KiB and a frame each; one more ends the oldest."""
 CALLS_PER_CONNECTION_MAX: Final = 64
-"""Calls to a coordinator that stand on one connection; gRPC's clients hold further ones back until others end. Without
-this bound a client's calls begin faster than gRPC takes in their messages, and end each other as REQUESTS_UNREAD_MAX
-says."""
+"""Open calls to a coordinator on one connection; gRPC's clients hold further ones back. Else calls begin faster than
+gRPC takes in their messages, and end each other as REQUESTS_UNREAD_MAX says."""
 CALLS_PENDING_MAX: Final = 5_120
 """Calls that gRPC has accepted and the server has not begun, some 16 KiB each; of further ones gRPC cancels some."""
 CALLS_PENDING_HARD_MAX: Final = 6_144
@@ -32,7 +31,7 @@ STREAM_WINDOW_BYTES: Final = 16 * 1024
 HANDSHAKE_NS: Final = 5 * SECOND_NS
 """How long a connection may take until it speaks HTTP/2; then it is closed."""
 CONNECTIONS_MAX: Final = 2 * NODES_MAX
-"""To one node or coordinator; further ones are closed at once. Each takes some 17 KiB, without its calls. A process
-that may not open twice as many files takes half as many connections as files."""
+"""To one node or coordinator, some 17 KiB each without its calls; further ones are closed at once. A process that may
+not open twice as many files takes half as many connections as files."""
 CONNECTION_IDLE_NS: Final = 60 * SECOND_NS
-"""A connection without a call for so long is closed; a client opens another one when it needs it."""
+"""A connection without a call is closed after this time; a client opens another one when it needs it."""

@@ -11,29 +11,28 @@ SEGMENT_BYTES_MAX: Final = 4 * 1024 * 1024 * 1024
 ROW_GROUP_ROWS: Final = 1_048_576
 SEGMENTS_PER_COMMIT_MAX: Final = 4_096
 PLANNED_SEGMENT_BYTES_MIN: Final = 190
-"""No segment takes less of a plan: of a table that has too many for one message, none is looked at."""
+"""No segment takes less of a plan: where too many can't fit into one message, none is looked at."""
 PLANNED_SEGMENT_BYTES_MAX: Final = 320
-"""Nor more, without its statistics."""
+"""No segment takes more of a plan, without its statistics."""
 TABLE_SEGMENTS_MAX: Final = 40_000
-"""Segments that commits make of one table at most, so that a plan can name them all."""
+"""Segments of one table, so that a plan can name them all."""
 TRANSACTION_TTL_NS: Final = 600 * SECOND_NS
-"""An open write transaction is aborted after so long without an end."""
+"""An open write transaction is aborted after this time."""
 SCHEMA_WAIT_NS: Final = 2 * SECOND_NS
 """How long a node waits for a revision that the client has already seen."""
 SEALS_WAIT_NS: Final = 2 * SECOND_NS
-"""A commit waits at most until its leader is so old for nodes that have not found this leader yet: their seals can't
-be checked before."""
+"""A commit waits for unknown seal keys of nodes until its leader is this old."""
 SEAL_POLL_NS: Final = 50 * MILLISECOND_NS
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-"""An encoder holds so much Arrow data before it writes a row group, even if that has fewer than ROW_GROUP_ROWS."""
+"""Arrow data that an encoder holds before it writes a row group, even with fewer rows than ROW_GROUP_ROWS."""
 ENCODER_BATCHES_MAX: Final = 1_024
-"""An encoder that holds more batches than this joins them, so that tiny batches cost no more memory than large ones."""
+"""An encoder that holds more batches joins them, so that tiny batches cost no more memory than large ones."""
 DICTIONARY_SAMPLE_ROWS: Final = 8_192
-"""So many rows of a segment decide whether a dictionary pays for a column."""
+"""Rows of a segment that decide whether a dictionary pays for a column."""
 STATISTIC_CHARACTERS_MAX: Final = 32
 """A longer string is cut to a bound of this length."""
 SEGMENTS_VERIFIED_MAX: Final = 16_384
-"""Segment files whose whole checksum a process remembers to have found right."""
+"""Segment files whose whole checksum a process remembers as right."""
 OPEN_TRANSACTIONS_MAX: Final = 10_000
 TRANSACTION_RENEW_NS: Final = 60 * SECOND_NS
 """How often a writer asks for more time."""

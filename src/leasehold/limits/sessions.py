@@ -20,22 +20,22 @@ RECONNECT_BACKOFF_MIN_NS: Final = 50 * MILLISECOND_NS
 RECONNECT_BACKOFF_MAX_NS: Final = 200 * MILLISECOND_NS
 CONNECT_ATTEMPT_NS: Final = SECOND_NS
 CLOCK_SLEEP_STEP_NS: Final = SECOND_NS
-"""A sleeper looks at the clock at least this often, so that a suspend delays it no further."""
+"""How often a sleeper looks at the clock, so that a suspend delays it no further."""
 SESSION_QUEUE_MESSAGES_MAX: Final = 4_096
-"""What waits for one node; a node that reads no faster is cut off and comes back."""
+"""Messages that wait for one node; a node that reads no faster is cut off and comes back."""
 SESSION_REVISIONS_MAX: Final = SESSION_QUEUE_MESSAGES_MAX // 2
 """Revisions that wait for one node; the rest of its queue is for grants, which never wait."""
 SESSION_REVISIONS_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 ENCODED_REVISIONS_KEPT: Final = 4
-"""Newest revisions whose encoded bytes are kept, for the next node that they go to."""
+"""Newest revisions whose encoded bytes are kept for the next node."""
 SESSION_IDLE_NS: Final = 60 * SECOND_NS
-"""A session, at whatever stage, of which nothing has been heard for so long is ended."""
+"""A session without any message for this long is ended."""
 SESSION_OPENING_NS: Final = 10 * SECOND_NS
 """How long a stream may take until it says whose session it is."""
 SESSION_REPORTS_BYTES_MAX: Final = MESSAGE_BYTES_MAX
-"""What one node has reported and waits for its turn; what it says after that is read later."""
+"""Reports of one node that wait; more is read later."""
 SESSION_RECEIVE_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 SESSION_AHEAD_BYTES_MAX: Final = 1024 * 1024
-"""What a coordinator reads ahead of a session that is open; before that, one message."""
+"""What a coordinator reads ahead of an open session; before that, one message."""
 SESSIONS_UNOPENED_MAX: Final = NODES_MAX
 """Sessions that have not said whose they are; one more ends the oldest."""

@@ -11,63 +11,62 @@ COLUMNS_MAX: Final = 2_000
 BUCKETS_MAX: Final = 1_024
 REPLICATION_MAX: Final = 7
 REPLICATION_FOR_TWO: Final = 3
-"""A table with so many replicas or more is written with two holders at least, unless `min_in_sync` says otherwise."""
+"""A table with at least this many replicas is written with two holders or more, unless `min_in_sync` says otherwise."""
 DECIMAL_PRECISION_MAX: Final = 38
 PROPERTY_CHARACTERS_MAX: Final = 1_024
 PROPERTIES_MAX: Final = 64
 COMMENT_CHARACTERS_MAX: Final = 1_024
-"""Of what describes a database, table, view or column."""
+"""Of the comment on a database, table, view or column."""
 STATEMENT_WORDS_MAX: Final = 100_000
-"""Words and signs, those within quotes included: it bounds the time to read a statement to about a second."""
+"""Words and signs, those within quotes included: reading a statement takes about a second at most."""
 VIEW_NESTING_MAX: Final = 32
 """Brackets within brackets in the SELECT of a view."""
 VIEW_BODY_CHARACTERS_MAX: Final = 20_000
 """Of the SELECT of a view, as it is written."""
 VIEW_COLUMNS_EXPANDED_MAX: Final = 5_000
-"""What every `*` in the SELECT of a view may stand for, its subqueries included."""
+"""Columns that all `*` in the SELECT of a view stand for, its subqueries included."""
 VIEW_COLUMNS_JOINED_MAX: Final = 100_000
-"""Of all that the SELECT of a view reads, its subqueries included, each counted as often as it is named."""
+"""Columns of all that the SELECT of a view reads, its subqueries included, each as often as it is named."""
 VIEW_NODES_MAX: Final = 50_000
-"""Nodes of the syntax tree of a view's SELECT once its names are written out: it bounds the time to check it to a few
-seconds."""
+"""Nodes of the syntax tree of a view's SELECT with its names written out: checking it takes a few seconds at most."""
 VIEW_DEPTH_MAX: Final = 16
-"""A view reads views that read views .. so deep."""
+"""Views that read views, one above the other."""
 QUERY_TABLES_MAX: Final = 100
 """Tables that one SELECT reads, those of its views included."""
 INSERT_ROWS_MAX: Final = 1_000
-"""Of one INSERT: more rows are appended as Arrow."""
+"""Of one INSERT; more rows are appended as Arrow."""
 NEAREST_NAMES_MAX: Final = 1_000
-"""Names that a mistyped one is compared with: it bounds the time for it to some milliseconds."""
+"""Names that a mistyped one is compared with, in some milliseconds."""
 NAMES_IN_ERROR_MAX: Final = 5
 """Of a list of names, in the text of an error."""
 DURATION_CHARACTERS_MAX: Final = 64
 DURATION_NS_MAX: Final = 2**63 - 1
 DESCRIPTION_BYTES_MAX: Final = VALUE_BYTES_MAX - 1024
-"""Of a database, table or view as people describe it: the rest is for its state, so that it can always be dropped."""
+"""Of a database, table or view as people describe it; the rest is for its state, so that it can always be dropped."""
 STATEMENTS_KEPT: Final = 10_000
-"""Finished statements whose outcome can still be asked for by id."""
+"""Finished statements whose outcome is kept."""
 TRANSACTIONS_KEPT: Final = 10_000
-"""Ended write transactions whose idempotency key is still known."""
+"""Ended write transactions whose id is still known."""
 CONDITIONS_MAX: Final = 16
 """Comparisons in the WHERE of one DELETE."""
 STATEMENT_REMEMBERED_NS: Final = 60 * SECOND_NS
-"""So long after its end the outcome of a statement is kept, however many end meanwhile (`core.ddl.outcomes`)."""
+"""How long the outcome of a statement is kept at least, however many end meanwhile (`core.ddl.outcomes`)."""
 STATEMENT_TEXT_KEPT: Final = 4_096
 """Characters of a statement's text that its records keep."""
 PURGE_BATCH: Final = 256
 """Ended statements or write transactions forgotten at once, so that finding the oldest costs little each."""
 PROGRESS_INTERVAL_NS: Final = 250 * MILLISECOND_NS
-"""How often a waiting client is told whom its statement waits for."""
+"""How often a waiting client hears which nodes its statement waits for."""
 RECEIPTS_PAGE_MAX: Final = 1_000
 HISTORY_ROWS_MAX: Final = 1_000
 """Newest statements that SHOW HISTORY lists."""
 STATEMENTS_RUNNING_MAX: Final = 4_096
 ROWS_PAGE_MAX: Final = 5_000
-"""Rows of the answer to a SHOW that travel in one message; the rest follows in further ones."""
+"""Rows of the answer to a SHOW in one message; the rest follows in further ones."""
 ROWS_PAGE_CHARACTERS_MAX: Final = 1_000_000
 """Of a page of several rows: at four bytes each they stay well below a message."""
 SHOW_INLINE_ROWS_MAX: Final = 2_000
-"""A SHOW that looks at more tables, segments, views or rights is put together on a thread of its own."""
+"""A SHOW that looks at more tables, segments, views or rights runs on a thread of its own."""
 CASCADE_OBJECTS_MAX: Final = 1_000
 """Databases, tables and views that one statement drops."""
 CASCADE_RECORDS_MAX: Final = 20_000
@@ -83,9 +82,9 @@ CLOSE_GATHER_NS: Final = 50 * MILLISECOND_NS
 PARSE_KEPT_CHARACTERS: Final = 500
 PARSED_STATEMENTS_KEPT: Final = 500
 PARSES_PER_USER_MAX: Final = 2
-"""Of one user that wait to be parsed on the thread, however large they are. With a further one all that wait may have
+"""Statements of one user that wait for the thread, however large they are. With a further one, all that wait may have
 PARSE_INLINE_CHARACTERS together, else it is refused as BUSY."""
 PARSE_COUNTED_CHARACTERS: Final = 150
-"""A shorter text counts as so many."""
+"""A shorter text counts as this many characters."""
 PARSES_WAITING_MAX: Final = 1_024
-"""Of all users."""
+"""Statements of all users that wait to be parsed."""

@@ -10,11 +10,11 @@ DATAGRAM_BYTES_MAX: Final = 1_400
 DATAGRAM_SEAL_BYTES: Final = 16
 """Of the HMAC-SHA256 at the end of a datagram."""
 DATAGRAM_CLUSTER_BYTES: Final = 8
-"""Of the cluster id's hash at the start of it."""
+"""Of the cluster id's hash at the start of a datagram."""
 DATAGRAMS_BATCH_MAX: Final = 64
 """Datagrams that are read one after the other."""
 DATAGRAMS_REST_NS: Final = 10 * MILLISECOND_NS
-"""How long none is read after a batch: so at most 6,400 a second are looked at, whoever sends how many."""
+"""How long none is read after a batch: at most 6,400 a second are looked at."""
 DATAGRAM_ADDRESSES_KEPT: Final = 4_096
 """Addresses whose numeric form is remembered."""
 CLUSTER_KEY_BYTES: Final = 32
@@ -22,41 +22,41 @@ CLUSTER_KEY_FILE_BYTES_MAX: Final = 1_024
 SWIM_PERIOD_NS: Final = 500 * MILLISECOND_NS
 """A member probes one other in each protocol period."""
 SWIM_PING_TIMEOUT_NS: Final = 200 * MILLISECOND_NS
-"""Without an answer for so long others are asked to ping for us."""
+"""After this time without an answer others are asked to ping."""
 SWIM_NACK_NS: Final = 150 * MILLISECOND_NS
-"""A member that was asked to ping says after so long that it has heard nothing, in time for who asked."""
+"""A member that was asked to ping reports after this time that it has heard nothing."""
 SWIM_LATE_NS: Final = SWIM_PERIOD_NS
-"""A member that runs so much later than it meant to was stopped or is overloaded, and judges nobody by that time."""
+"""A member that runs this late was stopped or is overloaded, and does not count the time against others."""
 SWIM_HELPERS: Final = 3
-"""Members that are asked to ping for us."""
+"""Members that are asked to ping for another one."""
 SWIM_RELAYS_MAX: Final = 256
 """Pings that a member makes for others at the same time."""
 SWIM_HEALTH_MAX: Final = 8
-"""How bad a member may think of itself: its period and timeout grow up to one more times than this."""
+"""The worst local health: a member's period and timeout grow up to one more times than this."""
 SWIM_SUSPICION_PERIODS: Final = 4
-"""The shortest suspicion, times the decimal logarithm of the number of members, in periods."""
+"""The shortest suspicion in periods, times the decimal logarithm of the number of members."""
 SWIM_SUSPICION_STRETCH: Final = 6
-"""A suspicion that nobody confirms lasts so many times the shortest."""
+"""How many times the shortest suspicion one lasts that nobody confirms."""
 SWIM_CONFIRMATIONS: Final = 2
-"""Further members that must suspect on their own before a suspicion is as short as can be."""
+"""Further members that must suspect on their own for the shortest suspicion."""
 SWIM_SPREAD_NS: Final = 200 * MILLISECOND_NS
-"""How often news is sent, beside what goes with pings and their answers, while there is any."""
+"""How often news is sent, beside what goes with pings and their answers."""
 SWIM_SPREAD_MEMBERS: Final = 3
 SWIM_RETRANSMIT: Final = 4
-"""A claim is sent so many times the decimal logarithm of the number of members."""
+"""How often a claim is sent, times the decimal logarithm of the number of members."""
 SWIM_SYNC_NS: Final = 10 * SECOND_NS
 """How often a member compares all it knows with another one."""
 SWIM_SYNC_PAGES_MAX: Final = 32
-"""Datagrams of one full answer: where more are needed, the next comparison goes on elsewhere."""
+"""Datagrams of one full answer; where more are needed, the next comparison goes on elsewhere."""
 SWIM_SYNC_ANSWERS_MAX: Final = 16
 """Full answers that a member gives in one period."""
 SWIM_SEED_RETRY_NS: Final = SECOND_NS
 SWIM_SEEDS_MAX: Final = 64
 SWIM_MEMBERS_MAX: Final = 2 * NODES_MAX
-"""Those alive and those remembered as dead; further ones are not taken in."""
+"""Members alive or remembered as dead; further ones are not taken in."""
 SWIM_DEAD_KEPT_NS: Final = 600 * SECOND_NS
 """How long dead members and those that left are remembered, so that older news can't revive them."""
 SWIM_LEAVE_NS: Final = 3 * SWIM_SPREAD_NS
-"""How long a member that leaves tells so."""
+"""How long a member that leaves says so."""
 SWIM_LEAVE_MEMBERS: Final = 8
 SWIM_INCARNATION_MAX: Final = 2**62

@@ -6,41 +6,40 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 SMALL_SEGMENT_BYTES: Final = 1024 * 1024
 SMALL_SEGMENTS_MIN: Final = 16
-"""A rewrite joins segments that are smaller, where a bucket has so many of them."""
+"""A rewrite joins the smaller segments of a bucket that has this many of them."""
 DELETES_MAX: Final = 64
 """DELETEs of one table that hide rows of its files; a rewrite makes room for more."""
 DELETE_CHECKS_MAX: Final = 4_000
-"""Segments held against DELETEs in one decision of a leader; a DELETE beyond that counts as concerning some, until
+"""Checks of segments against DELETEs in one decision of a leader; further DELETEs count as concerning some, until
 housekeeping has looked."""
 REPLACED_KEPT_NS: Final = 600 * SECOND_NS
-"""Segments that a rewrite replaced stay for so long, for scans that were planned before."""
+"""How long segments that a rewrite replaced stay, for scans that were planned before."""
 REWRITE_EXPIRED_PERCENT: Final = 10
-"""A segment is rewritten once about so many of its rows have expired."""
+"""A segment is rewritten once about this part of its rows has expired."""
 REWRITE_PORTION_BYTES: Final = 256 * 1024 * 1024
 """Of segments that one write transaction of a rewrite replaces, or a single larger one."""
 REWRITE_PORTION_SEGMENTS: Final = 256
 REWRITE_PLAN_SEGMENTS_MAX: Final = 4_096
 """A larger rewrite is planned in several parts."""
 REWRITE_ATTEMPTS: Final = 16
-"""How often a rewrite plans anew, without having replaced anything, because the table changed meanwhile."""
+"""Plans in a row of a rewrite that replaced nothing, because the table changed meanwhile."""
 REWRITE_WAIT_NS: Final = 60 * SECOND_NS
-"""How long a rewrite waits, without having replaced anything, for statements that take something away."""
+"""How long a rewrite that replaces nothing waits for statements that remove something."""
 HOUSEKEEPING_INTERVAL_NS: Final = 5 * SECOND_NS
-"""How often a leader looks for write transactions that have expired."""
+"""How often a leader looks for expired write transactions."""
 LEFTOVERS_AT_ONCE: Final = 1_024
-"""Records that one transaction removes of what goes in slices: manifest entries behind a DROP, rights behind a DROP
-USER, what a rewrite replaced."""
+"""Records that one transaction removes behind a DROP, a DROP USER or a rewrite."""
 FOUND_INLINE_MAX: Final = 2_000
-"""Records that housekeeping looks at on the loop that grants leases; more are looked at on a thread of its own."""
+"""Records that housekeeping looks at on the loop that grants leases; more are looked at on a thread."""
 HORIZONS_AT_ONCE: Final = 1_024
 """Expiry horizons that one decision looks at."""
 CLOCK_STEP_NS: Final = 600 * SECOND_NS
-"""By how much the leader's wall clock may step ahead, by default, and still make rows expire."""
+"""How far the leader's wall clock may step ahead, by default, and still make rows expire."""
 CLOCK_STEP_MIN_NS: Final = SECOND_NS
 CLOCK_STEP_MAX_NS: Final = 36_500 * 24 * 3600 * SECOND_NS
 CLOCK_DOWNTIME_MAX_NS: Final = 7 * 24 * 3600 * SECOND_NS
-"""For how long a cluster may have had no leader, and the next one believes its wall clock without being told."""
+"""How long a cluster may have had no leader for the next one to believe its wall clock."""
 UNREAD_CHECKED_AT_ONCE: Final = 1_000
-"""Decoded in one step of their check, or those of one bucket: a few milliseconds on a thread."""
+"""Segments decoded in one step of their check, or those of one bucket: a few milliseconds on a thread."""
 UNREAD_REST_NS: Final = 10 * MILLISECOND_NS
 """Between two steps: a million segments take a quarter of a minute."""

@@ -1,11 +1,11 @@
-"""SQLite's errors as ours: what happened to the file, and whether a transaction may have happened."""
+"""What callers of a meta storage are told: SQLite's errors as ours, too many requests, and a storage that has ended."""
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, Refused
+from leasehold.limits.requests import COMMAND_QUEUE_MAX
 
 
 def result_code(error: sqlite3.Error) -> int:
@@ -13,8 +13,28 @@ def result_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
+def busy() -> Refused:
+    """Too many requests wait."""
+    text = f"{COMMAND_QUEUE_MAX} requests already wait for the meta storage"
+    return Refused(text, code=ErrorCode.BUSY, hint="ask again later")
+
+
+def closed(storage: str, cause: LeaseholdError | None) -> Refused:
+    """For a request that comes after the end; `cause` is why it ended, None if it was closed."""
+    return Refused(f"{storage} {_ended(cause)}", code=ErrorCode.CLOSED, hint="open it again")
+
+
+def unanswered(storage: str, cause: LeaseholdError | None) -> Indefinite:
+    """For a request that waits at the end."""
+    text = f"no answer: {storage} {_ended(cause)}"
+    return Indefinite(text, code=ErrorCode.CLOSED, hint="open it again and look whether it happened")
+
+
+def _ended(cause: LeaseholdError | None) -> str:
+    return "is closed" if cause is None else f"failed: {cause.text}"
+
+
 def corrupt(path: Path, what: str) -> Corrupt:
-    """The file is not what was written to it."""
     hint = "stop the coordinator, empty the directory, and restore the whole of a backup"
     return Corrupt(f"{path} is damaged: {what}", hint=hint)
 
@@ -30,17 +50,14 @@ def unclear(path: Path, error: sqlite3.Error) -> Indefinite:
 
 def explain(path: Path, error: sqlite3.Error) -> LeaseholdError:
     """Ours for SQLite's; only for what surely did not happen."""
-    kinds: dict[int, Callable[[], LeaseholdError]] = {
-        sqlite3.SQLITE_CORRUPT: lambda: corrupt(path, str(error)),
-        sqlite3.SQLITE_NOTADB: lambda: corrupt(path, str(error)),
-        sqlite3.SQLITE_FULL: lambda: Refused(
-            f"no space for {path}", code=ErrorCode.DISK_FULL, hint=f"free space under {path.parent}, then ask again"
-        ),
-        sqlite3.SQLITE_BUSY: lambda: BadDirectory(
-            f"another program has {path} open", hint="close that program, then start again"
-        ),
-    }
-    kind = kinds.get(result_code(error))
-    if kind is not None:
-        return kind()
-    return BadDirectory(f"{path} can't be used: {error}", hint="check the disk and the file's owner and rights")
+    match result_code(error):
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return corrupt(path, str(error))
+        case sqlite3.SQLITE_FULL:
+            hint = f"free space under {path.parent}, then ask again"
+            return Refused(f"no space for {path}", code=ErrorCode.DISK_FULL, hint=hint)
+        case sqlite3.SQLITE_BUSY:
+            return BadDirectory(f"another program has {path} open", hint="close that program, then start again")
+        case _:
+            hint = "check the disk and the file's owner and rights"
+            return BadDirectory(f"{path} can't be used: {error}", hint=hint)

@@ -1,11 +1,4 @@
-"""The file of a SQLite meta storage: its layout, its lock, and every statement that runs on it.
-
-One thread owns a `Database`; nothing here knows of asyncio. Layout:
-
-- `kv(key, revision, value, created, version)`, primary key (key, revision), without rowid: the newest version of
-  a key, or the one at a revision, is a single seek. A NULL value is a delete.
-- an index by revision, in which SQLite appends the key: the order in which a watch replays.
-- `state(minimum, swept)`: MM, and how far compaction has deleted.
+"""The file of a SQLite meta storage, with its lock. One thread owns a `Database`; nothing here knows of asyncio.
 
 The newest revision needs no row of its own: compaction keeps all rows at or above MM, and MM is never above it.
 """
@@ -14,17 +7,21 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from leasehold.core.words import keys
-from leasehold.core.words.operations import Change, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.operations import Change, Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words.records import LeaderRecord
 from leasehold.errors import BadDirectory
-from leasehold.ids import Revision
+from leasehold.ids import Revision, Term
 from leasehold.limits.messages import FORMAT_VERSION
 from leasehold.limits.metastorage import (
+    CHANGE_FRAMING_BYTES,
     CHECKPOINT_COMMITS,
     CHECKPOINT_PAGES_MAX,
     COMPACTION_SLICE_ROWS,
+    HISTORY_SAMPLE_ROWS,
     QUICK_CHECK_BYTES_MAX,
     RANGE_PAGE_BYTES_MAX,
     RANGE_VERSIONS_PER_KEY,
@@ -33,14 +30,31 @@ from leasehold.limits.metastorage import (
 )
 from leasehold.metastorage.causes import corrupt, explain, result_code, unclear
 from leasehold.metastorage.contract import Compacted, FutureRevision, StorageStatus
-from leasehold.metastorage.leadership import Election
 from leasehold.metastorage.lock import give_up_lock, keep_to_owner, take_lock
-from leasehold.metastorage.queries import AT, INSERT, RANGE, REPLAY, VERSIONS
-from leasehold.metastorage.schema import APPLICATION_ID, SCHEMA
-from leasehold.metastorage.transaction import Put, as_revision, cluster_id, election, evaluate, readable
+from leasehold.metastorage.schema import (
+    APPLICATION_ID,
+    AT,
+    HISTORY_ROWS,
+    INSERT,
+    NEWEST_BYTES,
+    OTHER_FILES,
+    RANGE,
+    REPLAY,
+    SCHEMA,
+    STRANGE_FILE,
+    VERSIONS,
+)
+from leasehold.metastorage.transaction import (
+    Writes,
+    as_revision,
+    check_fence,
+    cluster_id,
+    election,
+    evaluate,
+    readable,
+    term_of,
+)
 from leasehold.metastorage.watch import HistoryPart
-
-# Steps from key to key, so that the history of a key that changes all the time costs a range nothing.
 
 _Row: TypeAlias = tuple[bytes, bytes, Revision, Revision, int]
 """Key, value, and the revisions at which it was created and written last; how often it was written."""
@@ -59,20 +73,21 @@ DATABASE_LIMITS: Final = DatabaseLimits()
 
 
 class Database:
-    """An open file. Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`.
+    """An open file. Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`. Any
+    `Indefinite` from it means that what is on disk is not known any more: close it and open it again."""
 
-    Any `Indefinite` from it means that what is on disk is not known any more: close it and open it again.
-    """
+    application_id: ClassVar = APPLICATION_ID
+    schema: ClassVar = SCHEMA
+    synchronous: ClassVar = "FULL"
 
     def __init__(self, path: Path, *, bytes_max: int, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
         self.path = path
         self._limits = limits
         self.newest = Revision(0)
         self.minimum = Revision(1)
-        self.commits = 0
-        """Durable commits so far; one may hold many transactions."""
+        self._unfolded = 0
+        """Durable commits since the last `fold`."""
         self._swept = Revision(0)
-        self._checkpointed = 0
         self._latest: dict[bytes, KeyValue | None] = {}
         self._committed: list[RevisionChanges] = []
         self._lock = take_lock(path)
@@ -92,16 +107,14 @@ class Database:
     # ------------------------------------------------------------ writing
 
     def commit(self, txns: Sequence[Txn]) -> list[TxnResult]:
-        """Runs each transaction under its own revision, all in one durable commit.
-
-        Raises a definite error if surely none happened, `Indefinite` otherwise.
-        """
+        """Runs each transaction under its own revision, all in one durable commit. Raises a definite error if surely
+        none happened, `Indefinite` otherwise."""
         committed: list[RevisionChanges] = []
         newest = self.newest
         self._latest.clear()
         try:
             with self._durable():
-                results = [self._apply(txn, committed) for txn in txns]
+                results = [self._run(txn, committed) for txn in txns]
         except BaseException:
             self.newest = newest
             raise
@@ -113,15 +126,20 @@ class Database:
         committed, self._committed = self._committed, []
         return committed
 
-    def lead(self, candidate: str) -> Election:
-        """Begins the next term. The lock on the file proves the last one over."""
-        term, txn = election(self._at(keys.LEADER, self.newest), self._at(keys.CLUSTER, self.newest), candidate)
+    def lead(self, candidate: str) -> Term:
+        record, txn = election(self._at(keys.LEADER, self.newest), self._at(keys.CLUSTER, self.newest), candidate)
         (result,) = self.commit((txn,))
         assert result.succeeded, "nobody else writes"
-        return Election(term=term, revision=result.revision)
+        return record.term
 
-    def compact(self, before: Revision) -> None:
+    def leader(self) -> LeaderRecord | None:
+        with self._explained():
+            found = self._at(keys.LEADER, self.newest)
+        return None if found is None else decode_record(LeaderRecord, found.value)
+
+    def compact(self, before: Revision, fence: tuple[Compare, ...] = ()) -> None:
         """Makes `before` the oldest readable revision; `sweep` deletes what that leaves unseen."""
+        check_fence(fence, term_of(self._at(keys.LEADER, self.newest)))
         if before > self.newest:
             raise FutureRevision(f"can't compact up to {before}: the newest revision is {self.newest}")
         if before < self.minimum:
@@ -133,15 +151,12 @@ class Database:
 
     @property
     def sweeping(self) -> bool:
-        """Whether `sweep` has more to delete."""
         return self._swept < self.minimum
 
     def sweep(self) -> None:
-        """Deletes the next slice of what compaction left unseen, if there is any.
-
-        It follows the revisions between the last compaction and this one: each row there makes the older rows
-        of its key unseen, so what no compaction touched is not read again.
-        """
+        """Deletes the next slice of what compaction left unseen, if there is any. It goes through the revisions between
+        the last compaction and this one: each row there makes the older rows of its key unseen, so others are not
+        read."""
         if not self.sweeping:
             return
         with self._durable():
@@ -167,16 +182,15 @@ class Database:
         self._swept = swept
 
     def fold(self) -> None:
-        """Folds the write-ahead log into the file if it is time; called when nobody waits for an answer."""
-        if self.commits - self._checkpointed >= self._limits.checkpoint_commits:
+        """Moves the write-ahead log into the file if it is time; called when nobody waits for an answer."""
+        if self._unfolded >= self._limits.checkpoint_commits:
             with self._explained():
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self._checkpointed = self.commits
+            self._unfolded = 0
 
     # ------------------------------------------------------------ reading
 
     def get(self, key: bytes, revision: Revision | None) -> KeyValue | None:
-        """The key at a revision."""
         at = readable(revision, self.minimum, self.newest)
         with self._explained():
             return self._at(key, at)
@@ -207,7 +221,8 @@ class Database:
         changes: list[Change] = []
         size = 0
         current = Revision(0)
-        with self._explained(), self._rows(REPLAY, (from_revision, covered, start, end)) as rows:
+        arguments = from_revision, covered, start, end
+        with self._explained(), closing(self._connection.execute(REPLAY, arguments)) as rows:
             for revision, key, value in rows:
                 if revision != current:
                     if changes:
@@ -234,6 +249,14 @@ class Database:
             minimum=self.minimum,
         )
 
+    def history_bytes(self) -> int:
+        """Of the keys and values above MM, with their framing: all rows count as the newest ones, since to read each
+        would keep the thread for seconds."""
+        with self._explained():
+            (rows,) = self._connection.execute(HISTORY_ROWS, (self.minimum,)).fetchone()
+            seen, size = self._connection.execute(NEWEST_BYTES, (self.minimum, HISTORY_SAMPLE_ROWS)).fetchone()
+        return rows * (CHANGE_FRAMING_BYTES + size // seen) if seen else 0
+
     def close(self) -> None:
         """Closes the file and gives up the lock."""
         try:
@@ -246,27 +269,28 @@ class Database:
 
     def _prepare(self, bytes_max: int) -> None:
         run = self._connection.execute
-        # With a single connection for ever, the log's index lives in memory and costs no file locks.
+        # There is only ever one connection, so the log's index can live in memory and needs no file locks.
         run("PRAGMA locking_mode = EXCLUSIVE")
         version = run("PRAGMA user_version").fetchone()[0]
         application = run("PRAGMA application_id").fetchone()[0]
         empty = run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if application != APPLICATION_ID and not (empty and version == 0 and application == 0):
-            raise BadDirectory(f"{self.path} is not a meta storage", hint="point it at the coordinator's own directory")
+        if application != self.application_id and not (empty and version == 0 and application == 0):
+            text, hint = OTHER_FILES.get(application, STRANGE_FILE)
+            raise BadDirectory(f"{self.path} {text}", hint=hint)
         if version > FORMAT_VERSION:
             raise BadDirectory(
                 f"{self.path} has format version {version}, this program knows up to {FORMAT_VERSION}",
                 hint=f"run the version of leasehold that wrote it, or a newer one: it must know format {version}",
             )
         run("PRAGMA journal_mode = WAL").fetchone()
-        run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA synchronous = {self.synchronous}")
         # `fold` does it between two answers; this is for a few huge commits in a row.
         run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES_MAX}").fetchone()
         page_bytes = run("PRAGMA page_size").fetchone()[0]
         run(f"PRAGMA max_page_count = {max(1, bytes_max // page_bytes)}").fetchone()
         if empty:
             with self._durable():
-                for statement in SCHEMA:
+                for statement in self.schema:
                     run(statement)
         elif self.path.stat().st_size <= self._limits.quick_check_bytes_max:
             found = run("PRAGMA quick_check(1)").fetchone()[0]
@@ -278,23 +302,21 @@ class Database:
         self.minimum, self._swept = state
         self.newest = Revision(run("SELECT max(revision) FROM kv").fetchone()[0] or 0)
 
-    def _apply(self, txn: Txn, committed: list[RevisionChanges]) -> TxnResult:
+    def _run(self, txn: Txn, committed: list[RevisionChanges]) -> TxnResult:
         revision = Revision(self.newest + 1)
-        succeeded, writes = evaluate(txn, self._standing, revision)
+        succeeded, writes = evaluate(txn, self._standing, revision, term_of(self._standing(keys.LEADER)))
         if not writes:
             return TxnResult(succeeded=succeeded, revision=self.newest)
-        execute = self._connection.execute
-        for write in writes:
-            if isinstance(write, Put):
-                entry = write.entry
-                self._latest[entry.key] = entry
-                execute(INSERT, (entry.key, revision, entry.value, entry.created, entry.version))
-            else:
-                self._latest[write.key] = None
-                execute(INSERT, (write.key, revision, None, 0, 0))
-        self.newest = revision
+        self._insert(revision, writes)
         committed.append(as_revision(revision, writes))
         return TxnResult(succeeded=succeeded, revision=revision)
+
+    def _insert(self, revision: Revision, writes: Writes) -> None:
+        for key, entry in writes.items():
+            value, created, version = (None, 0, 0) if entry is None else (entry.value, entry.created, entry.version)
+            self._connection.execute(INSERT, (key, revision, value, created, version))
+        self._latest |= writes
+        self.newest = revision
 
     def _standing(self, key: bytes) -> KeyValue | None:
         """The key as the transactions of this group so far leave it."""
@@ -305,13 +327,13 @@ class Database:
             return found
 
     def _standing_at(self, start: bytes, end: bytes, at: Revision, count: int) -> Generator[_Row]:
-        """What each key of a range has at a revision, in key order, of which the caller takes about `count`.
+        """The keys of a range at a revision, in order, of which the caller takes about `count`.
 
-        Most keys have one version or few, and going through all of them is the quickest. Where there are more than
-        `versions_per_key` of each, the rest is stepped through from key to key."""
+        Most keys have few versions, and reading all of these is quickest. Where there are more than
+        `limits.versions_per_key` of each, RANGE steps from key to key."""
         key, found, looked = start, None, 0
         most = (count + 1) * self._limits.versions_per_key
-        with self._rows(VERSIONS, (start, end, most)) as rows:
+        with closing(self._connection.execute(VERSIONS, (start, end, most))) as rows:
             for row in rows:
                 if row[0] != key:
                     if found is not None:
@@ -324,20 +346,13 @@ class Database:
             if found is not None:
                 yield found
             return
-        with self._rows(RANGE, (key, end, at)) as rows:  # from this key on: not all its versions may have been seen
+        # From this key on: not all its versions may have been seen.
+        with closing(self._connection.execute(RANGE, (key, end, at))) as rows:
             yield from rows
 
     def _at(self, key: bytes, revision: Revision) -> KeyValue | None:
         row = self._connection.execute(AT, (key, revision)).fetchone()
         return None if row is None or row[1] is None else _key_value(row)
-
-    @contextmanager
-    def _rows(self, statement: str, arguments: tuple[object, ...]) -> Generator[sqlite3.Cursor]:
-        cursor = self._connection.execute(statement, arguments)
-        try:
-            yield cursor
-        finally:
-            cursor.close()
 
     @contextmanager
     def _durable(self) -> Generator[None]:
@@ -359,7 +374,7 @@ class Database:
                 raise unclear(self.path, error) from error
             self._roll_back()
             raise explain(self.path, error) from error
-        self.commits += 1
+        self._unfolded += 1
 
     def _roll_back(self) -> None:
         try:

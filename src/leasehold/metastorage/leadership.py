@@ -1,109 +1,85 @@
-"""Leadership where an exclusive lock proves every predecessor dead (docs/design.md, "Meta storage").
+"""Leadership where an exclusive lock of the backend proves every predecessor dead (docs/design.md, "Meta storage").
 
-The lock is the backend's; here is the order among the candidates it lets in: one leads, the others wait
-until it resigns or its store is closed.
+Of the candidates that the lock lets in, one leads. The others wait until it resigns or its store is closed.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from functools import partial
+from typing import Final, NoReturn
 
 import msgspec
 
-from leasehold.core.words import keys
-from leasehold.core.words.operations import Compare, ModifiedAt
+from leasehold.core.words.operations import Compare, LedBy
 from leasehold.errors import LeaseholdError
-from leasehold.ids import Revision, Term
-
-
-class Election(msgspec.Struct, frozen=True, kw_only=True):
-    """A term that has begun, and the revision that wrote its leader record."""
-
-    term: Term
-    revision: Revision
+from leasehold.ids import Term
 
 
 class ExclusiveLeadership:
-    """One candidate's time at the head; it has no deadline, since it ends only with the lock or by resigning."""
+    """Implements `Leadership` without a deadline: it ends only with the lock or by resigning."""
 
-    def __init__(self, succession: "Succession", owner: object) -> None:
-        self.owner = owner
-        self._succession = succession
-        self._election: Election | None = None
-
-    @property
-    def term(self) -> Term:
-        """Higher than every term before it."""
-        return self._elected().term
+    def __init__(self, term: Term, end: Callable[[], None]) -> None:
+        self.term: Final = term
+        self.end: Final = end
+        """Lets the next candidate in; idempotent."""
 
     def deadline_ns(self) -> int | None:
-        """None: it outlives the clock."""
         return None
 
     def fence(self) -> tuple[Compare, ...]:
-        """The leader record as this term wrote it: it has no beats, so only a successor changes it."""
-        return (ModifiedAt(keys.LEADER, self._elected().revision),)
+        return (LedBy(self.term),)
 
     async def hold(self, on_extended: Callable[[int | None], None]) -> NoReturn:
-        """Nothing to do: it has no end to move."""
+        """Waits for ever: there is no deadline to extend."""
         del on_extended
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
 
-    async def resign(self) -> None:
-        """Lets the next candidate in; idempotent."""
-        self._succession.end(self)
+    async def resign(self, successor: str = "") -> None:
+        del successor  # the next to take the file's lock leads
+        self.end()
 
-    def begin(self, election: Election) -> None:
-        """Records the term it begins."""
-        self._election = election
 
-    def _elected(self) -> Election:
-        assert self._election is not None, "handed out only once elected"
-        return self._election
+class _Reign(msgspec.Struct, frozen=True, eq=False):
+    owner: object
 
 
 class Succession:
-    """Who leads, and who waits for it. Used on one event loop."""
+    """The leader and the waiting candidates. Used on one event loop."""
 
     def __init__(self) -> None:
-        self._leader: ExclusiveLeadership | None = None
+        self._reign: _Reign | None = None
         self._waiting: list[tuple[object, asyncio.Future[None]]] = []
 
-    async def campaign(self, owner: object, elect: Callable[[], Awaitable[Election]]) -> ExclusiveLeadership:
-        """Waits until nobody leads, then runs `elect`, which makes the next term durable.
-
-        Raises what `elect` raises, and the error `leave` gives to the owner's waiting candidates.
-        """
-        while self._leader is not None:
+    async def campaign(self, owner: object, elect: Callable[[], Awaitable[Term]]) -> ExclusiveLeadership:
+        """Waits until nobody leads, then runs `elect`, which makes the next term durable. Raises what `elect` raises,
+        and the error `leave` gives to the owner's waiting candidates."""
+        while self._reign is not None:
             turn = (owner, asyncio.get_running_loop().create_future())
             self._waiting.append(turn)
             try:
                 await turn[1]
             finally:
                 self._waiting.remove(turn)
-        leadership = ExclusiveLeadership(self, owner)
-        self._leader = leadership
+        reign = self._reign = _Reign(owner)
         try:
-            leadership.begin(await elect())
+            return ExclusiveLeadership(await elect(), partial(self._end, reign))
         except BaseException:
-            self.end(leadership)
+            self._end(reign)
             raise
-        return leadership
-
-    def end(self, leadership: ExclusiveLeadership) -> None:
-        """Ends a leadership, unless it is over already, and wakes the candidates."""
-        if self._leader is not leadership:
-            return
-        self._leader = None
-        for _, turn in self._waiting:
-            if not turn.done():
-                turn.set_result(None)
 
     def leave(self, owner: object, error: Callable[[], LeaseholdError]) -> None:
-        """Ends all that `owner` has here: its waiting candidates get `error`, its leadership ends."""
+        """The waiting candidates of `owner` get `error`, and its leadership ends."""
         for waiting, turn in self._waiting:
             if waiting is owner and not turn.done():
                 turn.set_exception(error())
-        if self._leader is not None and self._leader.owner is owner:
-            self.end(self._leader)
+        if self._reign is not None and self._reign.owner is owner:
+            self._end(self._reign)
+
+    def _end(self, reign: _Reign) -> None:
+        if self._reign is not reign:
+            return
+        self._reign = None
+        for _, turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)

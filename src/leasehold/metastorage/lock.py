@@ -34,8 +34,8 @@ def take_lock(path: Path) -> int:
 
 
 def keep_to_owner(path: Path) -> None:
-    """Makes the file if it is not there, and takes it and its log from others: password hashes are in it. Raises
-    `BadDirectory`."""
+    """Makes the file if it is missing. Takes rights of other users on it and its log away, since it holds password
+    hashes. Raises `BadDirectory`."""
     try:
         # The log takes the mode of the file.
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,11 +1,10 @@
 """The embedded meta storage: SQLite behind one thread, with group commit.
 
-The event loop puts requests into a bounded queue; the thread takes all that wait, up to
-`COMMANDS_PER_TRANSACTION_MAX`, and makes their transactions durable in one commit, each under its own revision.
-Answers and watch events leave in one call to the loop per group, and only after that commit. Requests of a group
-are concurrent, so its reads and compactions run after its transactions.
-
-The thread ends with `close`, or when what is on disk is not known any more; then all that waits gets `Indefinite`.
+The event loop puts requests into a bounded queue. The thread takes all that wait, up to COMMANDS_PER_TRANSACTION_MAX,
+and makes their transactions durable in one commit, each under its own revision. After that commit, answers and watch
+events leave in one call to the loop per group. Requests of a group are concurrent, so its reads and compactions run
+after its transactions. The thread ends with `close`, or when the state on disk is unknown; then waiting requests get
+`Indefinite`.
 """
 
 import asyncio
@@ -15,18 +14,19 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from leasehold.core.words.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.core.words.operations import Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words.records import LeaderRecord
+from leasehold.errors import Definite, LeaseholdError, Refused
 from leasehold.ids import Revision
 from leasehold.limits.metastorage import COMPACTION_PAUSE_NS, META_STORAGE_BYTES_MAX
 from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
 from leasehold.limits.units import SECOND_NS
+from leasehold.metastorage.causes import busy, closed, unanswered
 from leasehold.metastorage.contract import Leadership, StorageStatus
 from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
-from leasehold.metastorage.leadership import Election, Succession
+from leasehold.metastorage.leadership import Succession
 from leasehold.metastorage.transaction import check_key, check_limit, check_span, check_txn
 from leasehold.metastorage.watch import Fanout, HistoryPart
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 FILE_NAME: Final = "meta.db"
 """In a coordinator's directory."""
 Say: TypeAlias = Callable[[], None]
-"""Something the thread has to say, run on the loop."""
+"""An answer of the thread, to be given on the loop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,22 +63,18 @@ class _Ask(Generic[T]):
         return partial(_fail, self.answer, error)
 
 
-class _Command(Protocol):
-    """What waits in the queue: `_Commit`, or an `_Ask` of any type."""
-
-    def failed(self, error: LeaseholdError) -> Say: ...
+_Command: TypeAlias = _Commit | _Ask[Any]
 
 
 class SqliteMetaStorage:
     """`MetaStorage` in one file. Made by `open`; used on the event loop that opened it."""
 
-    def __init__(self, path: Path, *, pause_ns: int, limits: DatabaseLimits) -> None:
-        """Use `open`."""
+    def __init__(self, path: Path, opening: Callable[[], Database], *, pause_ns: int) -> None:
         self._path = path
+        self._opening = opening
         self._pause_ns = pause_ns
-        self._limits = limits
         self._loop = asyncio.get_running_loop()
-        # Bounded by `_waiting`, which the loop alone counts; a queue with a lock of its own would cost each request.
+        # Bounded by `_waiting`, which only the loop counts: a bounded queue with its lock would cost every request.
         self._queue: queue.SimpleQueue[_Command | None] = queue.SimpleQueue()
         self._waiting = 0
         self._taken: list[_Command | None] = []
@@ -98,23 +94,30 @@ class SqliteMetaStorage:
         bytes_max: int = META_STORAGE_BYTES_MAX,
         pause_ns: int = COMPACTION_PAUSE_NS,
         limits: DatabaseLimits = DATABASE_LIMITS,
+        kind: type[Database] = Database,
     ) -> "SqliteMetaStorage":
-        """Opens the store at `path`, a new one if there is no file, and holds its lock until `close`.
-
-        While nobody asks for anything, compaction rests for `pause_ns` between two slices.
-
-        Raises `BadDirectory` if another process has it or it is of a newer version, and `Corrupt`.
-        """
-        self = cls(path, pause_ns=pause_ns, limits=limits)
+        """Opens the store at `path`, a new one if there is no file, and holds its lock until `close`. While there are
+        no requests, compaction rests for `pause_ns` between two slices. Raises as `Database`."""
+        self = cls(path, partial(kind, path, bytes_max=bytes_max, limits=limits), pause_ns=pause_ns)
         opened: asyncio.Future[None] = self._loop.create_future()
         # A daemon, so that a process which ends without `close` does not hang; nothing unanswered was promised.
-        threading.Thread(target=self._serve, args=(opened, bytes_max), name="metastorage", daemon=True).start()
+        threading.Thread(target=self._serve, args=(opened,), name="metastorage", daemon=True).start()
         try:
             await opened
         except asyncio.CancelledError:
             await self.close()
             raise
         return self
+
+    @property
+    def seen_leader(self) -> LeaderRecord | None:
+        """None: the process that has the file's lock leads."""
+        return None
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Never: a full disk is noticed by the commit that finds it full."""
+        return False
 
     async def txn(self, txn: Txn) -> TxnResult:
         """As `MetaStorage.txn`. Raises `Refused` out of bounds, with code DISK_FULL, or BUSY when too many wait."""
@@ -124,33 +127,41 @@ class SqliteMetaStorage:
         return await answer
 
     async def get(self, key: bytes, revision: Revision | None = None) -> KeyValue | None:
-        """As `MetaStorage.get`."""
         check_key(key)
-        return await self._ask(lambda database: database.get(key, revision))
+        return await self.ask(lambda database: database.get(key, revision))
 
     async def range(self, start: bytes, end: bytes, *, revision: Revision | None = None, limit: int) -> Page:
         """As `MetaStorage.range`; a page may end before `limit`, at `RANGE_PAGE_BYTES_MAX`."""
         check_span(start, end)
         size = check_limit(limit)
-        return await self._ask(lambda database: database.page(start, end, revision, size))
+        return await self.ask(lambda database: database.page(start, end, revision, size))
 
     def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:
         """As `MetaStorage.watch`. Raises `Indefinite` once the store is closed."""
         check_span(start, end)
         return self._fanout.follow(start, end, from_revision, self._history)
 
-    async def compact(self, before: Revision) -> None:
+    async def compact(self, before: Revision, fence: tuple[Compare, ...] = ()) -> None:
         """As `MetaStorage.compact`; durable at once, the space is freed bit by bit between transactions."""
-        await self._ask(lambda database: database.compact(before))
+        await self.ask(lambda database: database.compact(before, fence))
 
     async def status(self) -> StorageStatus:
-        """As `MetaStorage.status`."""
-        return await self._ask(lambda database: database.status())
+        return await self.ask(lambda database: database.status())
+
+    async def confirm(self) -> Revision:
+        """As `MetaStorage.confirm`: nobody else writes the file."""
+        return (await self.status()).latest
+
+    async def history_bytes(self) -> int:
+        return await self.ask(lambda database: database.history_bytes())
+
+    async def leader(self) -> LeaderRecord | None:
+        return await self.ask(lambda database: database.leader())
 
     async def campaign(self, candidate: str) -> Leadership:
         """As `MetaStorage.campaign`: waits only while another candidate of this process leads."""
         self._check_open()
-        return await self._succession.campaign(self, lambda: self._elect(candidate))
+        return await self._succession.campaign(self, lambda: self.ask(lambda database: database.lead(candidate)))
 
     async def close(self) -> None:
         """As `MetaStorage.close`; what still waits gets `Indefinite`."""
@@ -161,41 +172,34 @@ class SqliteMetaStorage:
 
     # ------------------------------------------------------------ on the loop
 
-    async def _elect(self, candidate: str) -> Election:
-        return await self._ask(lambda database: database.lead(candidate))
-
     async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
-        return await self._ask(lambda database: database.replay(start, end, from_revision))
+        return await self.ask(lambda database: database.replay(start, end, from_revision))
 
-    async def _ask(self, run: Callable[[Database], T]) -> T:
+    async def ask(self, run: Callable[[Database], T]) -> T:
+        """Runs something on the database's thread, after the transactions of its group."""
         answer: asyncio.Future[T] = self._loop.create_future()
         self._put(_Ask(run, answer))
         return await answer
 
-    def _put(self, command: "_Commit | _Ask[T]") -> None:
+    def _put(self, command: _Command) -> None:
         self._check_open()
         if self._waiting >= COMMAND_QUEUE_MAX:
-            raise Refused(
-                f"{COMMAND_QUEUE_MAX} requests already wait for the meta storage",
-                code=ErrorCode.BUSY,
-                hint="ask again later",
-            )
+            raise busy()
         self._waiting += 1
         self._queue.put(command)
 
     def _check_open(self) -> None:
         if self._ending:
-            raise Refused(f"the meta storage {self._path} {self._why()}", code=ErrorCode.CLOSED, hint="open it again")
+            raise closed(f"the meta storage {self._path}", self._cause)
 
     def _deliver(self, sayings: list[Say], batches: list[RevisionChanges]) -> None:
-        """Everything one group has to say, in a single wake-up of the loop."""
+        """All answers of one group, in a single wake-up of the loop."""
         self._waiting -= len(sayings)
         self._fanout.publish(batches)
         for say in sayings:
             say()
 
     def _end(self) -> None:
-        """The thread is gone: nothing is answered any more."""
         self._ending = True
         while True:
             try:
@@ -211,22 +215,15 @@ class SqliteMetaStorage:
             self._ended.set_result(None)
 
     def _unanswered(self) -> LeaseholdError:
-        return Indefinite(
-            f"no answer: the meta storage {self._path} {self._why()}",
-            code=ErrorCode.CLOSED,
-            hint="open it again and look whether it happened",
-        )
-
-    def _why(self) -> str:
-        return "is closed" if self._cause is None else f"failed: {self._cause.text}"
+        return unanswered(f"the meta storage {self._path}", self._cause)
 
     # ------------------------------------------------------------ on the thread
 
-    def _serve(self, opened: "asyncio.Future[None]", bytes_max: int) -> None:
+    def _serve(self, opened: "asyncio.Future[None]") -> None:
         """The life of the database's thread."""
         try:
             try:
-                database = Database(self._path, bytes_max=bytes_max, limits=self._limits)
+                database = self._opening()
             except LeaseholdError as error:
                 self._call(partial(_fail, opened, error))
                 return
@@ -250,8 +247,8 @@ class SqliteMetaStorage:
         try:
             if self._queue.empty():
                 database.fold()
-            # A slice even while others wait: under a load that never pauses the file would grow for ever. It does not
-            # grow by reads, and whoever reads page by page waits for none.
+            # A slice even while others wait: under a load that never pauses the file would grow for ever. Reads do not
+            # make it grow, so a reader who goes page by page does not wait for slices.
             if self._resting or not self._taken or any(isinstance(command, _Commit) for command in self._taken):
                 database.sweep()
                 self._resting = False
@@ -261,7 +258,6 @@ class SqliteMetaStorage:
         return True
 
     def _gather(self, *, wait: bool) -> list[_Command | None]:
-        """All that waits, up to a group; at least one unless told not to wait for longer than a moment."""
         gathered: list[_Command | None] = []
         try:
             gathered.append(self._queue.get(timeout=None if wait else self._pause_ns / SECOND_NS))

@@ -1,12 +1,7 @@
-"""What a transaction means, apart from where it is stored: its bounds, its compares, what it writes.
-
-Every backend refuses the same requests and computes the same `created`, `modified` and `version`.
-"""
+"""The meaning of a transaction, the same for every backend: its bounds, its compares, what it writes."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, assert_never
-
-import msgspec
+from typing import NamedTuple, TypeAlias, assert_never
 
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record, encode
@@ -15,16 +10,18 @@ from leasehold.core.words.operations import (
     Compare,
     Exists,
     KeyValue,
+    LedBy,
     Missing,
     ModifiedAt,
     RevisionChanges,
     Txn,
+    TxnResult,
     ValueIs,
 )
-from leasehold.core.words.records import ClusterRecord, LeaderRecord
+from leasehold.core.words.records import ClusterRecord, LeaderRecord, LogTransaction
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.ids import ClusterId, Generation, Revision, Term
+from leasehold.ids import FIRST_GENERATION, ClusterId, Generation, Revision, Term
 from leasehold.limits.messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from leasehold.limits.metastorage import (
     CHANGE_FRAMING_BYTES,
@@ -32,22 +29,18 @@ from leasehold.limits.metastorage import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_OPERATIONS_MAX,
 )
-from leasehold.metastorage.contract import Compacted, FutureRevision
+from leasehold.metastorage.contract import Compacted, FutureRevision, LeadershipLost
 
 
-class Put(msgspec.Struct, frozen=True):
-    """A key that takes a new value."""
+class TransactionDraft(NamedTuple):
+    """What transactions would answer, and what those that change something would change."""
 
-    entry: KeyValue
-
-
-class Delete(msgspec.Struct, frozen=True):
-    """A key that was there and goes."""
-
-    key: bytes
+    results: list[TxnResult]
+    transactions: tuple[LogTransaction, ...]
 
 
-Write: TypeAlias = Put | Delete
+Writes: TypeAlias = dict[bytes, KeyValue | None]
+"""The keys that a transaction changes, in order, as it leaves them; None for a key that it deletes."""
 
 
 def check_txn(txn: Txn) -> None:
@@ -55,7 +48,8 @@ def check_txn(txn: Txn) -> None:
     if len(txn.compares) > TRANSACTION_OPERATIONS_MAX:
         raise _too_large(f"{len(txn.compares)} compares in a transaction, over {TRANSACTION_OPERATIONS_MAX}")
     for compare in txn.compares:
-        check_key(compare.key)
+        if not isinstance(compare, LedBy):
+            check_key(compare.key)
         if isinstance(compare, ValueIs):
             _check_value(compare.value)
     _check_branch(txn.then)
@@ -71,7 +65,7 @@ def check_key(key: bytes) -> None:
 
 
 def check_span(start: bytes, end: bytes) -> None:
-    """Raises `Refused` for ends of a range that no key and no `next_start` can have."""
+    """Raises `Refused` for ends of a range that are longer than any key and any `next_start`."""
     if max(len(start), len(end)) > KEY_BYTES_MAX + 1:
         raise _too_large(f"a range with an end of more than {KEY_BYTES_MAX + 1} bytes")
 
@@ -95,33 +89,64 @@ def readable(revision: Revision | None, minimum: Revision, newest: Revision) -> 
 
 
 def evaluate(
-    txn: Txn, latest: Callable[[bytes], KeyValue | None], revision: Revision
-) -> tuple[bool, tuple[Write, ...]]:
-    """Which branch runs, and what it writes at `revision`, in key order; nothing is written where this is empty.
-
-    `latest` answers the key as it stands now, None where it is missing.
-    """
-    succeeded = all(_holds(compare, latest(compare.key)) for compare in txn.compares)
-    branch = txn.then if succeeded else txn.otherwise
-    writes: list[Write] = []
-    for change in sorted(branch, key=_key):
+    txn: Txn, latest: Callable[[bytes], KeyValue | None], revision: Revision, term: Term
+) -> tuple[bool, Writes]:
+    """Which branch runs, and what it writes at `revision`. `latest` answers the key as it stands now, None where it is
+    missing; `term` is the newest one."""
+    succeeded = all(_holds(compare, latest, term) for compare in txn.compares)
+    writes: Writes = {}
+    for change in sorted(txn.then if succeeded else txn.otherwise, key=lambda change: change.key):
         standing = latest(change.key)
-        if change.value is not None:
-            writes.append(Put(_next_version(standing, change.key, change.value, revision)))
-        elif standing is not None:
-            writes.append(Delete(change.key))
-    return succeeded, tuple(writes)
+        if change.value is not None or standing is not None:
+            writes[change.key] = _written(change, standing, revision)
+    return succeeded, writes
 
 
-def as_revision(revision: Revision, writes: Sequence[Write]) -> RevisionChanges:
-    """The writes of one transaction as a watch delivers them."""
-    return RevisionChanges(
-        revision,
-        tuple(
-            Change(write.entry.key, write.entry.value) if isinstance(write, Put) else Change(write.key, None)
-            for write in writes
-        ),
-    )
+def decide(
+    txns: Sequence[Txn], latest: Callable[[bytes], KeyValue | None], newest: Revision, term: Term
+) -> TransactionDraft:
+    """Evaluates transactions one on the other, on a store that stands at `newest`."""
+    overlay: Writes = {}
+    results: list[TxnResult] = []
+    transactions: list[LogTransaction] = []
+
+    def standing(key: bytes) -> KeyValue | None:
+        return overlay[key] if key in overlay else latest(key)
+
+    for txn in txns:
+        succeeded, writes = evaluate(txn, standing, Revision(newest + 1), term)
+        if writes:
+            newest = Revision(newest + 1)
+            overlay |= writes
+            transactions.append(LogTransaction(newest, as_revision(newest, writes).changes))
+        results.append(TxnResult(succeeded=succeeded, revision=newest))
+    return TransactionDraft(results, tuple(transactions))
+
+
+def written(logged: LogTransaction, latest: Callable[[bytes], KeyValue | None]) -> Writes:
+    """What a decided transaction writes. `latest` answers a key as it stands before."""
+    return {change.key: _written(change, latest(change.key), logged.revision) for change in logged.changes}
+
+
+def bytes_of(txn: Txn) -> int:
+    """What its larger branch counts for, as in `check_txn`."""
+    return max(map(bytes_of_changes, (txn.then, txn.otherwise)))
+
+
+def bytes_of_changes(changes: tuple[Change, ...]) -> int:
+    """The size of changes, as the meta storage counts it."""
+    return sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
+
+
+def check_fence(fence: tuple[Compare, ...], term: Term) -> None:
+    """Raises `LeadershipLost` once another term than the fence's has begun."""
+    if any(isinstance(one, LedBy) and one.term != term for one in fence):
+        raise LeadershipLost(f"term {term} has begun", hint="another coordinator leads")
+
+
+def as_revision(revision: Revision, writes: Writes) -> RevisionChanges:
+    changes = (Change(key, None if entry is None else entry.value) for key, entry in writes.items())
+    return RevisionChanges(revision, tuple(changes))
 
 
 def cluster_id(cluster: KeyValue | None) -> ClusterId | None:
@@ -129,59 +154,64 @@ def cluster_id(cluster: KeyValue | None) -> ClusterId | None:
     return None if cluster is None else decode_record(ClusterRecord, cluster.value).cluster_id
 
 
-def election(leader: KeyValue | None, cluster: KeyValue | None, candidate: str) -> tuple[Term, Txn]:
-    """The next term, and the transaction that begins it, under a lock that proves the last one over.
+def term_of(leader: KeyValue | None) -> Term:
+    """The term in the record at `keys.LEADER`, 0 before the first. Raises `Corrupt`."""
+    return Term(0) if leader is None else decode_record(LeaderRecord, leader.value).term
 
-    The record's duration is 0: nobody has to wait it out. Raises `Corrupt`.
-    """
-    previous = Term(0) if leader is None else decode_record(LeaderRecord, leader.value).term
-    term = Term(previous + 1)
+
+def generation_of(cluster: KeyValue | None) -> Generation:
+    """The generation in the record at `keys.CLUSTER`, that of a new cluster where there is none. Raises `Corrupt`."""
+    return FIRST_GENERATION if cluster is None else decode_record(ClusterRecord, cluster.value).generation
+
+
+def election(leader: KeyValue | None, cluster: KeyValue | None, candidate: str) -> tuple[LeaderRecord, Txn]:
+    """The next leader record, and the transaction that writes it, under a lock that proves the end of the last term. So
+    the record's duration is 0: nobody waits for its end. Raises `Corrupt`."""
     record = LeaderRecord(
-        generation=Generation(1) if cluster is None else decode_record(ClusterRecord, cluster.value).generation,
-        term=term,
+        generation=generation_of(cluster),
+        term=Term(term_of(leader) + 1),
         holder=candidate,
         beat=0,
         duration_ns=0,
     )
     unchanged = Missing(keys.LEADER) if leader is None else ModifiedAt(keys.LEADER, leader.modified)
-    return term, Txn(compares=(unchanged,), then=(Change(keys.LEADER, encode(record)),))
+    return record, Txn(compares=(unchanged,), then=(Change(keys.LEADER, encode(record)),))
 
 
-def _key(change: Change) -> bytes:
-    return change.key
-
-
-def _holds(compare: Compare, standing: KeyValue | None) -> bool:
+def _holds(compare: Compare, latest: Callable[[bytes], KeyValue | None], term: Term) -> bool:
     match compare:
-        case Exists():
-            return standing is not None
-        case Missing():
-            return standing is None
-        case ValueIs(value=value):
+        case Exists(key=key):
+            return latest(key) is not None
+        case Missing(key=key):
+            return latest(key) is None
+        case ValueIs(key=key, value=value):
+            standing = latest(key)
             return standing is not None and standing.value == value
-        case ModifiedAt(revision=revision):
-            # As in etcd, a key that is not there was last written at 0.
+        case ModifiedAt(key=key, revision=revision):
+            # As in etcd, a missing key was last written at 0.
+            standing = latest(key)
             return (0 if standing is None else standing.modified) == revision
+        case LedBy():
+            return compare.term == term
         case _:
             assert_never(compare)
 
 
-def _next_version(standing: KeyValue | None, key: bytes, value: bytes, revision: Revision) -> KeyValue:
-    if standing is None:
-        return KeyValue(key=key, value=value, created=revision, modified=revision, version=1)
-    return KeyValue(key=key, value=value, created=standing.created, modified=revision, version=standing.version + 1)
+def _written(change: Change, standing: KeyValue | None, revision: Revision) -> KeyValue | None:
+    if change.value is None:
+        return None
+    created, version = (revision, 1) if standing is None else (standing.created, standing.version + 1)
+    return KeyValue(key=change.key, value=change.value, created=created, modified=revision, version=version)
 
 
 def _check_branch(branch: tuple[Change, ...]) -> None:
     if len(branch) > TRANSACTION_OPERATIONS_MAX:
         raise _too_large(f"{len(branch)} changes in a transaction, over {TRANSACTION_OPERATIONS_MAX}")
-    size = 0
     for change in branch:
         check_key(change.key)
-        size += len(change.key) + CHANGE_FRAMING_BYTES
         if change.value is not None:
             _check_value(change.value)
-            size += len(change.value)
+    size = bytes_of_changes(branch)
     if size > TRANSACTION_BYTES_MAX:
         raise _too_large(f"a transaction of {size} bytes, over {TRANSACTION_BYTES_MAX}")
     if len({change.key for change in branch}) < len(branch):

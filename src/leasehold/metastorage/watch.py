@@ -7,9 +7,9 @@ A watcher is always in one of two states, and moves between them without gap or 
 | replaying | the history, from `position` on | the history is read up to its newest revision |
 | live | its queue, filled by `Fanout.publish` | the queue overflowed and is drained: back to replaying |
 
-It subscribes **before** it reads the history, so what commits meanwhile waits in the queue; what it then finds
-twice lies below `position` and is dropped. A queue that overflowed keeps what it holds and remembers the first
-revision it had to drop: the history is read again from there, so only a compaction beyond that point loses it.
+It subscribes **before** it reads the history, so what commits meanwhile waits in the queue. What comes twice lies below
+`position` and is dropped. A queue that overflowed keeps what it holds and remembers the first revision that it dropped.
+The history is read again from there, so only a compaction beyond that point loses it.
 """
 
 import asyncio
@@ -72,14 +72,14 @@ class Subscription:
         self._ready.set()
 
     async def wait(self) -> None:
-        """Returns once there is something to take; raises the error it was ended with."""
-        while not self.queue and self.dropped_from is None:
+        """Returns once there is something to take. Raises the error that it was ended with."""
+        while True:
             if self._error is not None:
                 raise self._error()
+            if self.queue or self.dropped_from is not None:
+                return
             self._ready.clear()
             await self._ready.wait()
-        if self._error is not None:
-            raise self._error()
 
 
 class Fanout:

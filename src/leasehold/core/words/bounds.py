@@ -1,7 +1,7 @@
 """The bounds that the manifest has of a column's values: which ones can be true, and how they compare.
 
-The client tells them with the segments that it commits, and from then on every DELETE of the table is held against
-them, on the leader and on each node. So nothing gets in that is not of the column's type.
+A client sends them with the segments that it commits, and every DELETE is held against them, on the leader and on each
+node. So a bound that is not of the column's type is refused.
 """
 
 import re
@@ -38,7 +38,7 @@ def comparable(type_text: str) -> Callable[[Any], Any] | None:
 
 
 def soundness(type_text: str) -> Callable[[ColumnStatistics, int], bool]:
-    """Tells whether statistics of a column of that type, in a segment of so many rows, can be true."""
+    """Tests whether statistics of a column of that type can be true in a segment of some number of rows."""
     is_bound, value_of = _is_bound(type_text), comparable(type_text)
 
     def sound(known: ColumnStatistics, rows: int) -> bool:
@@ -55,7 +55,7 @@ def soundness(type_text: str) -> Callable[[ColumnStatistics, int], bool]:
 
 
 def _is_bound(type_text: str) -> Callable[[Bound], bool]:
-    """Tells whether a bound has the shape of that type, as `storage/statistics.py` makes them."""
+    """Tests whether a bound has the form that `storage/statistics.py` gives that type."""
     column = parse_type(type_text)
     if isinstance(column, Decimal):
         digits = max(column.precision - column.scale, 1)

@@ -1,7 +1,7 @@
 """The digest of a projection: the XOR of the hashes of its items.
 
-It does not depend on their order, and a change moves it by the hashes of the old and the new item alone. So a vault
-keeps it up from revision to revision, and the sender and the taker of a snapshot agree on what was sent.
+It does not depend on their order, and a change moves it by the hashes of the old and the new item alone. A vault keeps
+it up from revision to revision; the sender and the receiver of a snapshot compare it.
 """
 
 import hashlib

@@ -60,7 +60,7 @@ def parse_duration(text: str) -> int:
 
 
 def _unit_ns(unit: str) -> int | None:
-    """How long a unit is, None for what is none; raises `Refused` for one that has no fixed length."""
+    """How long a unit is, None if there is none; raises `Refused` for a unit without a fixed length."""
     word = unit.lower().removesuffix("s")
     if word in _NO_FIXED_LENGTH:
         raise _bad(f"a {word} has no fixed length", "write days: 30 days, 365 days")

@@ -1,15 +1,13 @@
 """Where each record lies in the meta storage.
 
-Everything nodes follow lies in one **watched range**, `[WATCH_START, WATCH_END)`; the leader record lies
-outside it, so that leadership beats make no revision that a node would have to apply. Numbers are
-zero-padded, so that the order of keys is the order of numbers. Beats rewrite the leader record; the term's key is
-written by elections alone, for the transactions of a leader to compare.
+Everything nodes follow lies in one **watched range**, `[WATCH_START, WATCH_END)`. The leader record of a meta storage
+that one coordinator locks lies outside it, so that its elections make no revision that a node would have to apply.
+Numbers are zero-padded: the order of keys is the order of numbers.
 """
 
 from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId, StatementId, TransactionId
 
 LEADER = b"leader"
-TERM = b"term"
 WATCH_START = b"c/"
 WATCH_END = b"c0"
 CLUSTER = b"c/cluster"
@@ -58,6 +56,15 @@ def segment(table_id: ObjectId, number: BucketNumber, segment_id: SegmentId) -> 
 
 def table_of(key: bytes) -> ObjectId:
     return ObjectId(int(key.split(b"/")[2]))
+
+
+def bucket_of(key: bytes) -> tuple[ObjectId, BucketNumber]:
+    parts = key.split(b"/")
+    return ObjectId(int(parts[2])), BucketNumber(int(parts[3]))
+
+
+def node_of(key: bytes) -> NodeId:
+    return NodeId(int(key.removeprefix(NODES)))
 
 
 def replaced(table_id: ObjectId, number: BucketNumber, segment_id: SegmentId) -> bytes:

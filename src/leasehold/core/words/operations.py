@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from leasehold.ids import LineageHash, Revision
+from leasehold.ids import LineageHash, Revision, Term
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +47,13 @@ class ModifiedAt(msgspec.Struct, frozen=True, tag=True):
     revision: Revision
 
 
-Compare: TypeAlias = Exists | Missing | ValueIs | ModifiedAt
+class LedBy(msgspec.Struct, frozen=True, tag=True):
+    """Holds until another term begins."""
+
+    term: Term
+
+
+Compare: TypeAlias = Exists | Missing | ValueIs | ModifiedAt | LedBy
 
 
 class Txn(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ Durations travel, clock readings never do. Every request carries the cluster id,
 carries its id, incarnation and session. The tag carries the version.
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from leasehold.core.words.messages.base import BaseMessage, ClientRequest, Failure
 from leasehold.core.words.messages.clients import (
@@ -15,6 +15,7 @@ from leasehold.core.words.messages.clients import (
     Execute,
     KnownBarrier,
     Lacked,
+    LeadershipEnds,
     LoggedIn,
     LoggedOut,
     Login,
@@ -28,6 +29,7 @@ from leasehold.core.words.messages.clients import (
     Rows,
     SessionEnd,
     Silence,
+    TransferLeadership,
     WaitingFor,
 )
 from leasehold.core.words.messages.data import (
@@ -102,80 +104,26 @@ from leasehold.core.words.messages.session import (
     WatchFailed,
 )
 
-Message: TypeAlias = (
-    Failure
-    | WhoAreYou
-    | ClusterFacts
-    | Initialise
-    | Allocate
-    | AllocateAnswer
-    | Join
-    | JoinAnswer
-    | JoinWait
-    | OpenSession
-    | SessionOpened
-    | Renewal
-    | Grant
-    | RenewalRefused
-    | Watched
-    | WatchFailed
-    | Surrender
-    | SurrenderAccepted
-    | SegmentsHeld
-    | TableCleaned
-    | Login
-    | LoggedIn
-    | LogOut
-    | LoggedOut
-    | Execute
-    | AskOutcome
-    | Receipt
-    | WaitingFor
-    | Rows
-    | AskStatus
-    | NodeStatus
-    | ClusterStatus
-    | AskReceipts
-    | Receipts
-    | AskTable
-    | AskView
-    | ViewFacts
-    | TableFacts
-    | OpenTransaction
-    | TransactionFacts
-    | StagedSegment
-    | CommitTransaction
-    | AgreeCutoff
-    | Cutoff
-    | AbortTransaction
-    | PlanQuery
-    | QueryPlan
-    | PlanScan
-    | ScanPlan
-    | WriteTicket
-    | ForwardTicket
-    | ForwardAdmitted
-    | RowsEnd
-    | BytesEnd
-    | SegmentStored
-    | ReadTicket
-    | FetchTicket
-    | FlightCaller
-    | BatchMark
-    | AskIncarnation
-    | AskSnapshot
-    | NewestIncarnation
-    | SnapshotBegin
-    | SnapshotEnd
-    | SnapshotPage
-    | RecoveryAccepted
-    | RecoveryBehind
-    | RecoveryFinished
-    | RecoveryProgress
-    | SegmentsMissing
-    | NodeRemoved
-    | RemoveNode
-    | ChallengeCoordinator
-    | CoordinatorProof
-)
+_Clusters: TypeAlias = WhoAreYou | ClusterFacts | ChallengeCoordinator | CoordinatorProof | Initialise
+_Joins: TypeAlias = Allocate | AllocateAnswer | Join | JoinAnswer | JoinWait | AskIncarnation | NewestIncarnation
+_Snapshots: TypeAlias = AskSnapshot | SnapshotBegin | SnapshotPage | SnapshotEnd
+_Sessions: TypeAlias = OpenSession | SessionOpened | Watched | WatchFailed
+_Leases: TypeAlias = Renewal | Grant | RenewalRefused | Surrender | SurrenderAccepted
+_Recoveries: TypeAlias = RecoveryFinished | RecoveryAccepted | RecoveryBehind | RecoveryProgress
+_Reports: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
+_Logins: TypeAlias = Login | LoggedIn | LogOut | LoggedOut
+_Statements: TypeAlias = Execute | AskOutcome | WaitingFor | Receipt | Rows | AskReceipts | Receipts
+_Nodes: TypeAlias = AskStatus | NodeStatus | ClusterStatus | RemoveNode | NodeRemoved
+_Leaderships: TypeAlias = TransferLeadership | LeadershipEnds
+_Relations: TypeAlias = AskTable | TableFacts | AskView | ViewFacts
+_Writes: TypeAlias = OpenTransaction | CommitTransaction | AbortTransaction | TransactionFacts | StagedSegment
+_Plans: TypeAlias = PlanScan | ScanPlan | PlanQuery | QueryPlan | AgreeCutoff | Cutoff
+_Tickets: TypeAlias = WriteTicket | ForwardTicket | ReadTicket | FetchTicket | FlightCaller
+_Streams: TypeAlias = ForwardAdmitted | SegmentStored | RowsEnd | BytesEnd | BatchMark
+_OfNodes: TypeAlias = _Clusters | _Joins | _Snapshots | _Sessions | _Leases | _Recoveries | _Reports
+_OfClients: TypeAlias = _Logins | _Statements | _Nodes | _Leaderships | _Relations | _Writes | _Plans
+Message: TypeAlias = Failure | _OfNodes | _OfClients | _Tickets | _Streams
 """Everything that may travel on its own."""
+
+READING: Final = (WhoAreYou, AskStatus, AskTable, AskView, AskReceipts, PlanScan, PlanQuery)
+"""Requests that only read the catalog: without an answer, nothing has happened."""

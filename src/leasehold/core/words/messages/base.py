@@ -2,7 +2,7 @@
 
 import msgspec
 
-from leasehold.ids import LoginToken
+from leasehold.ids import LoginToken, Term
 
 
 class BaseMessage(
@@ -12,7 +12,7 @@ class BaseMessage(
 
 
 class ClientRequest(BaseMessage, frozen=True, kw_only=True):
-    """What a client asks a coordinator; `login` says who he is, where users exist."""
+    """A client's request to a coordinator; `login` names the user, where users exist."""
 
     login: LoginToken | None = None
 
@@ -24,3 +24,7 @@ class Failure(BaseMessage, frozen=True, kw_only=True, tag="failure/1"):
     text: str
     hint: str
     definite: bool
+    leader: str = ""
+    """The address of the leader that a coordinator saw last, where it does not lead itself."""
+    term: Term = Term(0)
+    """That of this leader."""

@@ -6,7 +6,7 @@ from leasehold.ids import ClusterId, Incarnation, LoginToken, NodeId, Revision, 
 
 
 class Login(BaseMessage, frozen=True, kw_only=True, tag="log-in/1"):
-    """Asks for a token that says who one is."""
+    """Asks for the token of a user."""
 
     cluster_id: ClusterId | None
     user: str
@@ -21,7 +21,7 @@ class LoggedIn(BaseMessage, frozen=True, kw_only=True, tag="logged-in/1"):
 
 
 class LogOut(BaseMessage, frozen=True, kw_only=True, tag="log-out/1"):
-    """Ends the login of this token, whose owner has done with it."""
+    """Ends the login of this token."""
 
     cluster_id: ClusterId | None
     token: LoginToken
@@ -34,7 +34,7 @@ class LoggedOut(BaseMessage, frozen=True, kw_only=True, tag="logged-out/1"):
 
 
 class Execute(ClientRequest, frozen=True, kw_only=True, tag="execute/1"):
-    """Runs one SQL statement; the same id again tells the outcome instead of running it twice."""
+    """Runs one SQL statement; the same id again asks for its outcome."""
 
     cluster_id: ClusterId | None
     statement: StatementId
@@ -79,8 +79,8 @@ class WaitingFor(BaseMessage, frozen=True, kw_only=True, tag="waiting-for/1"):
 
 
 class Rows(BaseMessage, frozen=True, kw_only=True, tag="rows/1"):
-    """The answer to SHOW and DESCRIBE. Where `more` is set, further rows follow in the next message of the stream; who
-    asked by a call has to ask by a stream instead."""
+    """The answer to SHOW and DESCRIBE. With `more`, further rows follow in the stream; a call has to be repeated as
+    one."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | int | bool | None, ...], ...]
@@ -122,9 +122,9 @@ class NodeStatus(BaseMessage, frozen=True, kw_only=True, tag="node-status/1"):
     """On its way in: REGISTERED (has an id), WAITING (a process asks to be let in, leases of before have not ended),
     ADMITTED (has joined), CONNECTED, RECOVERING, MEMBER (in the logical topology), LEFT."""
     recovery: NodeRecovery | None = None
-    """Of its newest process, as far as it has told; while one is WAITING no case, and for how long at most."""
+    """Of its newest process, as last reported; while one is WAITING without a case, with the longest wait."""
     segments_given: int = 0
-    """Copied to other nodes by this process, as it tells of itself; and their bytes."""
+    """Copied to other nodes by this process, by its own report; and their bytes."""
     bytes_given: int = 0
     segments_short: int | None = None
     """Segments of its buckets that fewer nodes hold than their tables want; None while the leader has not counted."""
@@ -136,7 +136,7 @@ class NodeStatus(BaseMessage, frozen=True, kw_only=True, tag="node-status/1"):
 
 
 class Silence(BaseMessage, frozen=True, kw_only=True, tag="silence/1"):
-    """How long ago the leader has last heard of a node whose session is open."""
+    """How long ago the leader has last heard from a node whose session is open."""
 
     node: NodeId
     silent_ns: int
@@ -181,7 +181,7 @@ class ClusterStatus(BaseMessage, frozen=True, kw_only=True, tag="cluster-status/
     segments_lost: int | None = None
     """Those among them that no node of the cluster holds: some were removed by force, or have no file of them."""
     silences: tuple[Silence, ...] = ()
-    """Of the nodes whose session is open; a hint that tells a node that hangs from one that is gone."""
+    """Of the nodes whose session is open; a hint at nodes that hang."""
     lacked: tuple[Lacked, ...] = ()
     session_ends: tuple[SessionEnd, ...] = ()
     """Of the nodes whose session is not open, as far as this leader had one; a hint."""
@@ -226,6 +226,20 @@ class RemoveNode(ClientRequest, frozen=True, kw_only=True, tag="remove-node/1"):
     force: bool = False
     node: NodeId | None = None
     """Which one it is, where the name was looked up before: it may have another owner by now."""
+
+
+class TransferLeadership(ClientRequest, frozen=True, kw_only=True, tag="transfer-leadership/1"):
+    """Asks the leader of `term` to end its term, so that another coordinator leads. The leader of a later term does
+    nothing: so it happens once."""
+
+    cluster_id: ClusterId | None
+    term: Term
+    successor: str = ""
+    """The address of the coordinator that is to lead next; empty for any."""
+
+
+class LeadershipEnds(BaseMessage, frozen=True, kw_only=True, tag="leadership-ends/1"):
+    """The term that was to end has ended, or ends now."""
 
 
 class NodeRemoved(BaseMessage, frozen=True, kw_only=True, tag="node-removed/1"):

@@ -137,7 +137,7 @@ class StagedSegment(BaseMessage, frozen=True, kw_only=True, tag="staged-segment/
 
 
 class CommitTransaction(ClientRequest, frozen=True, kw_only=True, tag="commit-transaction/1"):
-    """Makes the segments visible, all or none; the same id again tells the outcome."""
+    """Makes the segments visible, all or none; the same id again asks for the outcome."""
 
     cluster_id: ClusterId
     transaction: TransactionId
@@ -177,7 +177,7 @@ class Cutoff(BaseMessage, frozen=True, kw_only=True, tag="cutoff/1"):
 
 
 class AgreeCutoff(ClientRequest, frozen=True, kw_only=True, tag="agree-cutoff/1"):
-    """Asks for the `Cutoff` of a query that several processes run: all who ask with its id get the same."""
+    """Asks for the `Cutoff` of a query that several processes run: all of them get the same."""
 
     cluster_id: ClusterId
     table: ObjectId

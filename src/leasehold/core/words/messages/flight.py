@@ -117,7 +117,7 @@ class FetchTicket(BaseMessage, frozen=True, kw_only=True, tag="fetch-ticket/1"):
 
 
 class FlightCaller(BaseMessage, frozen=True, kw_only=True, tag="flight-caller/1"):
-    """Who makes a call, in its header: a user by the login, a node by its session."""
+    """The caller of a call, in its header: a user by the login, a node by its session."""
 
     login: LoginToken | None = None
     node: NodeId = NodeId(0)

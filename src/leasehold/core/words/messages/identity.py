@@ -97,7 +97,7 @@ class JoinWait(BaseMessage, frozen=True, kw_only=True, tag="join-wait/1"):
 
 
 class AskIncarnation(BaseMessage, frozen=True, kw_only=True, tag="ask-incarnation/1"):
-    """Whoever shows the token of a node asks for its newest incarnation, to adopt a directory that is an older copy."""
+    """Asks for a node's newest incarnation with its token, to adopt a directory that is an older copy."""
 
     cluster_id: ClusterId
     token: Token

@@ -21,7 +21,7 @@ from leasehold.ids import (
 
 
 class OpenSession(BaseMessage, frozen=True, kw_only=True, tag="open-session/1"):
-    """First message of a stream: who speaks, and where its watch begins."""
+    """First message of a stream: the node's process, and where its watch begins."""
 
     cluster_id: ClusterId
     node: NodeId
@@ -78,7 +78,7 @@ class Grant(BaseMessage, frozen=True, kw_only=True, tag="grant/1"):
 
 
 class RenewalRefused(BaseMessage, frozen=True, kw_only=True, tag="renewal-refused/1"):
-    """No grant; BEHIND and NOT_LEADER may pass, every other code ends the process that asked."""
+    """No grant. The codes in `FINAL` (`node/agent/remedies.py`) end the process that asked; the others may pass."""
 
     request: RequestNumber
     code: str
@@ -121,7 +121,7 @@ class TableCleaned(NodeMessage, frozen=True, kw_only=True, tag="table-cleaned/1"
 
 
 class RecoveryFinished(NodeMessage, frozen=True, kw_only=True, tag="recovery-finished/1"):
-    """A node's vault holds `applied`, which lies at most `catch_up_difference` behind the newest it has heard of."""
+    """A node's vault holds `applied`, at most `catch_up_difference` behind the newest revision that it knows."""
 
     applied: Revision
 

@@ -25,6 +25,17 @@ from leasehold.core.words.records.data import (
     TransactionRecord,
     TransactionState,
 )
+from leasehold.core.words.records.log import (
+    CheckpointChunk,
+    CheckpointRow,
+    LogBody,
+    LogCheckpoint,
+    LogEntry,
+    LogFormatRecord,
+    LogPosition,
+    LogTransaction,
+    StoredChunk,
+)
 from leasehold.core.words.records.objects import (
     BucketRecord,
     Comparison,
@@ -63,31 +74,11 @@ from leasehold.core.words.records.statements import (
 )
 from leasehold.core.words.records.vault import Allocated, Claiming, IdentityRecord, Joining
 
-AnyRecord: TypeAlias = (
-    ClusterRecord
-    | SettingsRecord
-    | CountersRecord
-    | LargestLeaseRecord
-    | LeaderRecord
-    | NodeRecord
-    | DatabaseRecord
-    | TableRecord
-    | ViewRecord
-    | DeleteRecord
-    | BucketRecord
-    | HorizonRecord
-    | DroppedRecord
-    | SegmentRecord
-    | ReplacedRecord
-    | QueryRecord
-    | TransactionRecord
-    | PrincipalRecord
-    | GrantRecord
-    | LoginRecord
-    | StatementRecord
-    | ProcedureRecord
-    | Claiming
-    | Allocated
-    | Joining
-)
+_OfCluster: TypeAlias = ClusterRecord | SettingsRecord | CountersRecord | LargestLeaseRecord | LeaderRecord | NodeRecord
+_Objects: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | BucketRecord | HorizonRecord | DroppedRecord
+_Rows: TypeAlias = SegmentRecord | ReplacedRecord | DeleteRecord | QueryRecord | TransactionRecord
+_Principals: TypeAlias = PrincipalRecord | GrantRecord | LoginRecord
+_Statements: TypeAlias = StatementRecord | ProcedureRecord
+_Log: TypeAlias = LogPosition | LogBody | LogEntry | LogCheckpoint | CheckpointChunk | LogFormatRecord
+AnyRecord: TypeAlias = _OfCluster | _Objects | _Rows | _Principals | _Statements | _Log | IdentityRecord
 """Everything that is stored under a key of its own."""

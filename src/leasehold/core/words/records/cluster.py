@@ -3,18 +3,9 @@
 import msgspec
 
 from leasehold.core.words.records.base import Record
-from leasehold.ids import (
-    ClusterId,
-    Generation,
-    Incarnation,
-    LineageHash,
-    NodeId,
-    Nonce,
-    ObjectId,
-    Revision,
-    Term,
-)
-from leasehold.limits.metastorage import RETENTION_NS, RETENTION_REVISIONS
+from leasehold.ids import ClusterId, Generation, Incarnation, LineageHash, NodeId, Nonce, ObjectId, Revision, Term
+from leasehold.limits.log import LEADERSHIP_DURATION_NS
+from leasehold.limits.metastorage import RETENTION_BYTES, RETENTION_NS, RETENTION_REVISIONS
 from leasehold.limits.upkeep import CLOCK_STEP_NS
 
 
@@ -51,11 +42,15 @@ class SettingsRecord(Record, frozen=True, kw_only=True, tag="settings/1"):
     """Nodes that must hold a segment at its commit; 0 where that follows from the table
     (`core.replicas.replication`)."""
     retention_ns: int = RETENTION_NS
-    """How long the history of the meta storage is kept at least, unless `retention_revisions` is exceeded."""
+    """How long the history of the meta storage is kept at least, unless one of the next two is exceeded."""
     retention_revisions: int = RETENTION_REVISIONS
-    """So many revisions are kept at most, but for what a recovering node holds."""
+    """The most revisions that are kept, apart from those that a recovering node holds."""
     clock_step_ns: int = CLOCK_STEP_NS
     """By how much the wall clock of a leader may step ahead and still make rows expire (`core.data.wallclock`)."""
+    retention_bytes: int = RETENTION_BYTES
+    """The most bytes of keys and values that are kept, apart from those that a recovering node holds."""
+    leadership_duration_ns: int = LEADERSHIP_DURATION_NS
+    """How long a leader of several coordinators leads after it sent its last beat, from its election on."""
 
 
 class CountersRecord(Record, frozen=True, kw_only=True, tag="counters/1"):
@@ -84,6 +79,10 @@ class LeaderRecord(Record, frozen=True, kw_only=True, tag="leader/1"):
     holder: str
     beat: int
     duration_ns: int
+    nonce: str = ""
+    """128 random bits in hex, drawn by the process that was elected."""
+    successor: str = ""
+    """Of a holder that resigned: the candidate that the others let go first."""
 
 
 class NodeRecord(Record, frozen=True, kw_only=True, tag="node/1"):

@@ -39,7 +39,7 @@ class ReplacedRecord(Record, frozen=True, kw_only=True, tag="replaced-segment/1"
 
 
 class QueryRecord(Record, frozen=True, kw_only=True, tag="query/1"):
-    """What is gone of a table for a query that several processes run; see the message `Cutoff`."""
+    """The cutoff of a table for a query that several processes run; see the message `Cutoff`."""
 
     table: ObjectId
     query: str

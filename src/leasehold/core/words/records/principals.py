@@ -49,7 +49,7 @@ class GrantRecord(Record, frozen=True, kw_only=True, tag="right/1"):
 
 
 class LoginRecord(Record, frozen=True, kw_only=True, tag="login/1"):
-    """Somebody who gave the right password and holds the token of this hash; `order` says which to purge first."""
+    """A user who gave the right password and holds the token of this hash; `order` says which to purge first."""
 
     token_hash: bytes
     user: PrincipalId

@@ -65,8 +65,8 @@ class Outcome(StrEnum):
 class StatementRecord(Record, frozen=True, kw_only=True, tag="statement/1"):
     """A statement that committed something; `order` says which to purge first.
 
-    `objects` are the names of what it changed, as its claims have them; `user` is who asked, None where nobody has to
-    say who he is. Secrets are left out of `text`.
+    `objects` are the names of what it changed, as its claims have them; `user` is None in a cluster without users.
+    Secrets are left out of `text`.
     """
 
     id: StatementId
@@ -167,17 +167,8 @@ class HiddenMembership(Record, frozen=True, kw_only=True, tag="hidden-membership
     role: PrincipalId
 
 
-Hidden: TypeAlias = (
-    HiddenDatabase
-    | HiddenTable
-    | HiddenColumn
-    | HiddenView
-    | HiddenRows
-    | ExpiredRows
-    | HiddenPrincipal
-    | HiddenRights
-    | HiddenMembership
-)
+_OfRelations: TypeAlias = HiddenDatabase | HiddenTable | HiddenColumn | HiddenView | HiddenRows | ExpiredRows
+Hidden: TypeAlias = _OfRelations | HiddenPrincipal | HiddenRights | HiddenMembership
 """What a destructive statement hides from its first revision on: goes for good, or comes back."""
 
 

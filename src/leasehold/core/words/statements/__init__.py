@@ -73,33 +73,18 @@ class AlterCluster(Statement, frozen=True, kw_only=True):
     settings: dict[str, int]
 
 
-Definition: TypeAlias = (
-    CreateDatabase
-    | AlterDatabase
-    | DropDatabase
-    | CreateTable
-    | RenameTable
-    | AlterProperties
-    | DropTable
-    | AddColumns
-    | RenameColumn
-    | MoveColumn
-    | WidenColumn
-    | SetDefault
-    | DropColumn
-    | CreateView
-    | RenameView
-    | DropView
-    | Comment
-    | DeleteRows
-    | OfPrincipals
-    | AlterCluster
-)
+_OfDatabases: TypeAlias = CreateDatabase | AlterDatabase | DropDatabase
+_OfTables: TypeAlias = CreateTable | RenameTable | AlterProperties | DropTable | DeleteRows
+_OfColumns: TypeAlias = AddColumns | RenameColumn | MoveColumn | WidenColumn | SetDefault | DropColumn
+_OfViews: TypeAlias = CreateView | RenameView | DropView
+Definition: TypeAlias = _OfDatabases | _OfTables | _OfColumns | _OfViews | Comment | OfPrincipals | AlterCluster
 """Statements that change the catalog, each run as a procedure."""
+Growing: TypeAlias = CreateDatabase | CreateTable | AddColumns | CreateView | CreateUser | CreateRole
+"""Those that need more space in the meta storage for good."""
 
 
 class Explain(Statement, frozen=True, kw_only=True):
-    """`EXPLAIN statement`: how it would run, whom it would wait for, and how long at most. Changes nothing."""
+    """`EXPLAIN statement`: how it would run, the nodes that it would wait for, and how long at most."""
 
     statement: Definition
 
@@ -110,20 +95,9 @@ class CancelProcedure(Statement, frozen=True, kw_only=True):
     number: int
 
 
-Question: TypeAlias = (
-    ShowDatabases
-    | ShowTables
-    | ShowViews
-    | ShowNodes
-    | ShowCluster
-    | ShowProperties
-    | ShowProcedures
-    | ShowHistory
-    | ShowPrincipals
-    | ShowGrants
-    | Describe
-    | DescribeDatabase
-)
+OfRelations: TypeAlias = ShowDatabases | ShowTables | ShowViews | ShowProperties | Describe | DescribeDatabase
+_OfLeader: TypeAlias = ShowNodes | ShowCluster | ShowProcedures | ShowHistory
+Question: TypeAlias = OfRelations | _OfLeader | ShowPrincipals | ShowGrants
 """Statements that only read the catalog."""
 
 AnyStatement: TypeAlias = Definition | Question | Explain | CancelProcedure

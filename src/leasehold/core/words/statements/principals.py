@@ -74,15 +74,6 @@ class RevokeRole(Statement, frozen=True, kw_only=True):
     user: str
 
 
-OfPrincipals: TypeAlias = (
-    CreateUser
-    | SetPassword
-    | CreateRole
-    | RenamePrincipal
-    | DropPrincipal
-    | GrantRights
-    | Revoke
-    | GrantRole
-    | RevokeRole
-)
+_OfRights: TypeAlias = GrantRights | Revoke | GrantRole | RevokeRole
+OfPrincipals: TypeAlias = CreateUser | SetPassword | CreateRole | RenamePrincipal | DropPrincipal | _OfRights
 """Statements about users, roles and rights."""

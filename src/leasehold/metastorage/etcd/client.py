@@ -1,0 +1,301 @@
+"""Requests to a cluster of etcd, by way of any of its members.
+
+Each try at one member lasts at most `STORE_TRY_NS`. A try that failed is followed by one at the next member, until
+`ETCD_REQUEST_NS` have passed. A member that failed is asked last by the requests that follow.
+
+**A write is sent again only if it surely did not happen.** A member may apply a request long after the client gave up.
+So a write is sent only over a connection over which the member has answered a question about itself (`_meet`). Where
+there is none, the write goes elsewhere. Once it was sent, only an answer which proves that it was not proposed leads to
+another try (`statuses`). After all else the write raises `Indefinite`, and the caller looks. Of a write that raises
+`Unreachable` it is known that it was never sent.
+
+**An answer is never older than one before.** The header of each answer has the revision of the member. Below the
+largest one that this client had seen when it sent the request, the answer is stale, and another member is asked. Some
+releases answer so (`releases`), and a cluster that was set back does.
+
+**All endpoints belong to one cluster.** Another cluster id than that of the first answer is `StoreUnsuitable`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import grpc
+import msgspec
+
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadSettings, Indefinite, Refused, Unreachable
+from leasehold.ids import NODE_ADDRESS
+from leasehold.limits.etcd import (
+    ETCD_LOGIN_NS,
+    ETCD_PASSWORD_BYTES_MAX,
+    ETCD_REQUEST_NS,
+    ETCD_ROUND_PAUSE_NS,
+    ETCD_URLS_MAX,
+)
+from leasehold.limits.log import STORE_TRY_NS
+from leasehold.limits.units import SECOND_NS
+from leasehold.metastorage.etcd.endpoint import EtcdEndpoint
+from leasehold.metastorage.etcd.messages import (
+    AUTHENTICATE,
+    MEMBER_LIST,
+    RANGE,
+    STATUS,
+    A,
+    AuthenticateRequest,
+    EtcdMember,
+    EtcdMessage,
+    EtcdMethod,
+    RangeRequest,
+    ResponseHeader,
+    StatusResponse,
+    WatchCreateRequest,
+    WatchRequest,
+)
+from leasehold.metastorage.etcd.protobuf import M
+from leasehold.metastorage.etcd.releases import check_release
+from leasehold.metastorage.etcd.statuses import TokenRefused, TryFailed
+from leasehold.metastorage.log.store import StoreDenied, StoreUnsuitable
+from leasehold.wire.ports import Clock
+
+
+class EtcdAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """Where etcd is, and how it knows its user. It holds names of files only, so it may be logged."""
+
+    endpoints: tuple[str, ...]
+    """Each `host:port`."""
+    ca_file: Path | None = None
+    """With this file connections are encrypted."""
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    user: str | None = None
+    password_file: Path | None = None
+    """Read at each login; a line feed at its end does not belong to the password."""
+
+
+class EtcdClient:
+    """One client of one cluster, which waits `try_ns` for an answer of one member. Used on one event loop."""
+
+    def __init__(self, access: EtcdAccess, clock: Clock, *, try_ns: int = STORE_TRY_NS) -> None:
+        assert access.endpoints
+        self.revision = 0
+        """The largest one of any answer."""
+        self._access = access
+        self._clock = clock
+        self._try_ns = try_ns
+        self._credentials = _credentials(access)
+        self._endpoints = [EtcdEndpoint(address, self._credentials) for address in access.endpoints]
+        """Those that failed last are at the end."""
+        self._cluster: tuple[int, str] | None = None
+        """The cluster id, and the address that told it first."""
+        self._token = ""
+        self._login = asyncio.Lock()
+        self._is_closed = False
+
+    async def read(self, method: EtcdMethod[M, A], request: M) -> A:
+        """Asks until one member answers: only for what may happen twice. Raises `Unreachable` and definite errors."""
+        return await self._request(method, request, may_repeat=True)
+
+    async def write(self, method: EtcdMethod[M, A], request: M) -> A:
+        """As `read`, but raises `Indefinite` as soon as it is not known whether the request happened. It surely did not
+        after `Unreachable`."""
+        return await self._request(method, request, may_repeat=False)
+
+    async def follow(self, key: bytes) -> AsyncGenerator[None, None]:
+        """Yields at the beginning, then after each change of `key`, until a fault ends it: `TryFailed`, or any error of
+        `read`."""
+        found = await self.read(RANGE, RangeRequest(key=key, keys_only=True))
+        endpoint = self._endpoints[0]
+        create = WatchCreateRequest(key=key, start_revision=found.header.revision + 1, fragment=True)
+        request = WatchRequest(create_request=create)
+        try:
+            async with aclosing(endpoint.watch(request, token=self._token, timeout_ns=self._try_ns)) as answers:
+                yield
+                async for answer in answers:
+                    self._check_cluster(endpoint.address, answer.header)
+                    if answer.canceled:
+                        raise TryFailed(f"etcd ended the watch: {answer.cancel_reason}", may_happen=True)
+                    if answer.events and not answer.fragment:
+                        yield
+        except TryFailed:
+            self._ask_last(endpoint)
+            raise
+
+    async def statuses(self) -> list[tuple[str, StatusResponse]]:
+        """The endpoints that answer, each with what its member tells. Raises `Unreachable` if none does."""
+        found: list[tuple[str, StatusResponse]] = []
+        reasons: dict[str, str] = {}
+        for endpoint in tuple(self._endpoints):
+            try:
+                found.append((endpoint.address, await self._look(endpoint)))
+            except TryFailed as failed:
+                reasons[endpoint.address] = failed.reason
+        if not found:
+            raise _unreachable(reasons)
+        return found
+
+    async def members(self) -> list[tuple[EtcdMember, str, StatusResponse]]:
+        """All members that answer, at an endpoint or else where the cluster says that they listen; without learners."""
+        at_endpoints = {status.header.member_id: (address, status) for address, status in await self.statuses()}
+        listed = await self.read(MEMBER_LIST, EtcdMessage())
+        found: list[tuple[EtcdMember, str, StatusResponse]] = []
+        for member in listed.members:
+            told = at_endpoints.get(member.id) or await self._elsewhere(member)
+            if told is not None and not member.is_learner:
+                found.append((member, *told))
+        return found
+
+    def check_open(self) -> None:
+        """Raises `Refused` with code CLOSED after `close`."""
+        if self._is_closed:
+            raise Refused("this client of etcd is closed", code=ErrorCode.CLOSED, hint="open it again")
+
+    async def close(self) -> None:
+        """Ends all connections; idempotent."""
+        self._is_closed = True
+        for endpoint in tuple(self._endpoints):
+            await endpoint.close()
+
+    # ------------------------------------------------------------ requests
+
+    async def _request(self, method: EtcdMethod[M, A], request: M, *, may_repeat: bool) -> A:
+        deadline_ns = self._clock.now_ns() + ETCD_REQUEST_NS
+        reasons: dict[str, str] = {}
+        while True:
+            for endpoint in tuple(self._endpoints):
+                self.check_open()
+                try:
+                    return await self._try(endpoint, method, request)
+                except TryFailed as failed:
+                    self._ask_last(endpoint)
+                    reasons[endpoint.address] = failed.reason
+                    if failed.may_happen and not may_repeat:
+                        raise _unknown(endpoint.address, failed.reason) from failed
+                if self._clock.now_ns() >= deadline_ns:
+                    raise _unreachable(reasons)
+            await self._clock.sleep_until(min(deadline_ns, self._clock.now_ns() + ETCD_ROUND_PAUSE_NS))
+
+    async def _try(self, endpoint: EtcdEndpoint, method: EtcdMethod[M, A], request: M) -> A:
+        await self._meet(endpoint)
+        seen = self.revision
+        answer = await self._ask(endpoint, method, request)
+        self._check_cluster(endpoint.address, answer.header)
+        if 0 < answer.header.revision < seen:
+            why = f"its answer is of revision {answer.header.revision}, below {seen}: it lags, or etcd was set back"
+            raise TryFailed(why, may_happen=True)
+        self.revision = max(self.revision, answer.header.revision)
+        return answer
+
+    async def _meet(self, endpoint: EtcdEndpoint) -> None:
+        """Returns once a member which may be asked has answered over the connection that stands."""
+        if endpoint.status is None or not endpoint.is_connected:
+            endpoint.status = None
+            endpoint.status = await self._look(endpoint)
+        if endpoint.status.is_learner:
+            raise TryFailed("it is a learner", may_happen=False)
+
+    async def _look(self, endpoint: EtcdEndpoint) -> StatusResponse:
+        try:
+            status = await self._ask(endpoint, STATUS, EtcdMessage())
+        except TryFailed as failed:
+            raise TryFailed(failed.reason, may_happen=False) from failed
+        check_release(endpoint.address, status.version)
+        self._check_cluster(endpoint.address, status.header)
+        return status
+
+    async def _ask(self, endpoint: EtcdEndpoint, method: EtcdMethod[M, A], request: M) -> A:
+        """One try; with a new token, once, where the one it had was refused."""
+        token = self._token
+        try:
+            return await endpoint.call(method, request, token=token, timeout_ns=self._try_ns)
+        except TokenRefused as refused:
+            if self._access.user is None:
+                hint = "set meta_user and meta_password_file"
+                raise StoreDenied(f"etcd at {endpoint.address} wants a user and a password", hint=hint) from refused
+        try:
+            await self._renew(endpoint, token)
+            return await endpoint.call(method, request, token=self._token, timeout_ns=self._try_ns)
+        except TokenRefused as refused:
+            raise TryFailed(f"it refused a new token: {refused.reason}", may_happen=False) from refused
+
+    async def _renew(self, endpoint: EtcdEndpoint, refused: str) -> None:
+        """Logs in, unless another request has done it meanwhile."""
+        try:
+            async with asyncio.timeout(ETCD_LOGIN_NS / SECOND_NS), self._login:
+                if self._token != refused:
+                    return
+                request = AuthenticateRequest(name=self._access.user or "", password=_password(self._access))
+                answer = await endpoint.call(AUTHENTICATE, request, timeout_ns=ETCD_LOGIN_NS)
+                self._check_cluster(endpoint.address, answer.header)
+                if not (answer.token.isascii() and answer.token.isprintable()):
+                    raise TryFailed("its token can't be read", may_happen=False)
+                self._token = answer.token
+        except TryFailed as failed:
+            raise TryFailed(f"no login: {failed.reason}", may_happen=False) from failed
+        except TimeoutError as error:
+            raise TryFailed("no login in time", may_happen=False) from error
+
+    async def _elsewhere(self, member: EtcdMember) -> tuple[str, StatusResponse] | None:
+        """What a member tells at an address that is not among the endpoints."""
+        for url in member.client_urls[:ETCD_URLS_MAX]:
+            address = url.partition("://")[2]
+            if NODE_ADDRESS.fullmatch(address) is None:
+                continue
+            endpoint = EtcdEndpoint(address, self._credentials)
+            try:
+                status = await self._look(endpoint)
+            except TryFailed:
+                continue
+            finally:
+                await endpoint.close()
+            if status.header.member_id == member.id:
+                return address, status
+        return None
+
+    def _check_cluster(self, address: str, header: ResponseHeader) -> None:
+        known, first = self._cluster = self._cluster or (header.cluster_id, address)
+        if header.cluster_id != known:
+            text = f"etcd at {address} belongs to another cluster than etcd at {first} did"
+            raise StoreUnsuitable(text, hint="name endpoints of one cluster of etcd only")
+
+    def _ask_last(self, endpoint: EtcdEndpoint) -> None:
+        self._endpoints.remove(endpoint)
+        self._endpoints.append(endpoint)
+
+
+def _credentials(access: EtcdAccess) -> grpc.ChannelCredentials | None:
+    if access.ca_file is None:
+        return None
+    key, certificate = (None if path is None else _content(path) for path in (access.key_file, access.certificate_file))
+    return grpc.ssl_channel_credentials(_content(access.ca_file), key, certificate)
+
+
+def _password(access: EtcdAccess) -> str:
+    if access.password_file is None:
+        raise BadSettings("etcd wants a password, and no file of one is set", hint="set meta_password_file")
+    content = _content(access.password_file)
+    if len(content) > ETCD_PASSWORD_BYTES_MAX:
+        raise BadSettings(f"{access.password_file} is too large for a password", hint="write the password alone")
+    try:
+        return content.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"{access.password_file} is not UTF-8", hint="write the password as text") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadSettings(f"{path} can't be read: {error.strerror}", hint="check its name, owner and mode") from error
+
+
+def _unreachable(reasons: dict[str, str]) -> Unreachable:
+    each = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+    hint = "check that most members of etcd run and can be reached"
+    return Unreachable(f"no member of etcd could answer: {each}", hint=hint)
+
+
+def _unknown(address: str, reason: str) -> Indefinite:
+    text = f"it is not known whether etcd at {address} did what it was asked: {reason}"
+    return Indefinite(text, hint="look whether it happened")

@@ -1,0 +1,54 @@
+"""Which releases of etcd can keep a log.
+
+| releases | why | |
+| --- | --- | --- |
+| below 3.4 | they do not answer all that is asked | refused |
+| 3.4 | no longer maintained; before 3.4.42 a read can be stale | warned about |
+| 3.5.0 to 3.5.5 | a member that is killed, or runs out of memory, can lose or differ in what it holds | refused |
+| 3.5.6 to 3.5.27, 3.6.0 to 3.6.8 | a read can be stale after a pause of a member | warned about |
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from leasehold.metastorage.log.store import StoreMember, StoreUnsuitable
+
+_RELEASE: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?![\d.])")
+_OLDEST: Final = (3, 4, 0)
+_DAMAGING: Final = ((3, 5, 0), (3, 5, 5))
+_UNMAINTAINED_BELOW: Final = (3, 5, 0)
+_STALE_BELOW: Final = {(3, 5): 28, (3, 6): 9}
+
+
+def check_release(address: str, version: str) -> None:
+    """Raises `StoreUnsuitable` for a member whose release can't keep a log."""
+    release = _parse(version)
+    hint = "upgrade etcd to the newest release of 3.5 or 3.6"
+    if release is None or release < _OLDEST:
+        raise StoreUnsuitable(f"etcd at {address} is of the release {version!r}, and 3.4 is the oldest", hint=hint)
+    if _DAMAGING[0] <= release <= _DAMAGING[1]:
+        raise StoreUnsuitable(f"etcd {version} at {address} can lose what it holds after a crash", hint=hint)
+
+
+def release_warnings(members: Iterable[StoreMember]) -> tuple[str, ...]:
+    """A line for each member that should be upgraded."""
+    lines = ((member, _warning(member.version)) for member in members)
+    return tuple(f"etcd {one.version} of {one.name} at {one.address} {why}" for one, why in lines if why)
+
+
+def _warning(version: str) -> str | None:
+    release = _parse(version)
+    if release is None:
+        return "is of an unknown release"
+    if release < _UNMAINTAINED_BELOW:
+        return "is no longer maintained; upgrade it to 3.5 or 3.6"
+    fixed = _STALE_BELOW.get(release[:2], 0)
+    if release[2] < fixed:
+        return f"can answer reads with old values; upgrade it to {release[0]}.{release[1]}.{fixed}"
+    return None
+
+
+def _parse(version: str) -> tuple[int, int, int] | None:
+    found = _RELEASE.match(version)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))

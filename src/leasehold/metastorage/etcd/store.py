@@ -1,0 +1,186 @@
+"""The port `LogStore` on etcd.
+
+A key of the store is `PREFIX/directory/name` in etcd, so clusters and other programs can share one etcd. The version of
+a value is the revision of its last change (`mod_revision`).
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from leasehold.core.backoff import Backoff
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Indefinite, LeaseholdError, Refused
+from leasehold.limits.etcd import (
+    ETCD_DELETE_KEYS_MAX,
+    ETCD_PAGE_BYTES_MAX,
+    ETCD_PAGE_KEYS_MAX,
+    ETCD_QUOTA_RESERVE_PARTS,
+    ETCD_WATCH_PAUSE_MAX_NS,
+    ETCD_WATCH_PAUSE_MIN_NS,
+)
+from leasehold.limits.log import STORE_QUOTA_BYTES, STORE_SWAP_BYTES_MAX, STORE_SWAP_KEYS_MAX, STORE_VALUE_BYTES_MAX
+from leasehold.metastorage.etcd.client import EtcdClient
+from leasehold.metastorage.etcd.messages import (
+    COMPACT,
+    DELETE_RANGE,
+    MOD,
+    RANGE,
+    TXN,
+    CompactionRequest,
+    Compare,
+    DeleteRangeRequest,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    StatusResponse,
+    TxnRequest,
+)
+from leasehold.metastorage.etcd.statuses import TryFailed
+from leasehold.metastorage.log.store import StoredValue, StoreFull, StoreMember, StoreSize, StoreUnsuitable, Swap
+from leasehold.wire.ports import Clock
+
+_NO_PAUSE: Final = Backoff(ETCD_WATCH_PAUSE_MIN_NS, ETCD_WATCH_PAUSE_MAX_NS)
+
+
+class EtcdStore:
+    """Implements `LogStore` below one prefix; it closes its client. `quota_bytes` counts where etcd does not tell its
+    own quota."""
+
+    def __init__(self, client: EtcdClient, prefix: str, clock: Clock, *, quota_bytes: int = STORE_QUOTA_BYTES) -> None:
+        assert prefix, "keys of others would be below it"
+        self._client = client
+        self._prefix = prefix
+        self._clock = clock
+        self._quota_bytes = quota_bytes
+        self._history_end = 0
+        """The newest revision when `free_history` was called last."""
+
+    async def get(self, key: str) -> StoredValue | None:
+        found = await self._client.read(RANGE, RangeRequest(key=self._key(key)))
+        return StoredValue(value=found.kvs[0].value, version=found.kvs[0].mod_revision) if found.kvs else None
+
+    async def page(self, directory: str, start: str = "", *, limit: int) -> list[tuple[str, StoredValue]]:
+        assert limit > 0
+        skip, end = len(self._key(f"{directory}/")), self._key(f"{directory}0")  # "0" follows "/"
+        next_key = self._key(f"{directory}/{start}")
+        found: list[tuple[str, StoredValue]] = []
+        size, more = 0, True
+        while more and len(found) < limit and size < ETCD_PAGE_BYTES_MAX:
+            count = min(ETCD_PAGE_KEYS_MAX, limit - len(found))
+            answer = await self._client.read(RANGE, RangeRequest(key=next_key, range_end=end, limit=count))
+            for one in answer.kvs:
+                found.append((self._name(one.key[skip:]), StoredValue(value=one.value, version=one.mod_revision)))
+                size += len(one.value)
+                next_key = one.key + b"\0"
+            more = answer.more
+        return found
+
+    async def swap(self, swap: Swap) -> Mapping[str, int] | None:
+        assert len({*swap.unchanged, *swap.puts, *swap.deletes}) <= STORE_SWAP_KEYS_MAX
+        assert all(len(value) <= STORE_VALUE_BYTES_MAX for value in swap.puts.values())
+        assert sum(map(len, swap.puts.values())) <= STORE_SWAP_BYTES_MAX
+        puts = [PutRequest(key=self._key(key), value=value) for key, value in swap.puts.items()]
+        operations = [RequestOp(request_put=put) for put in puts]
+        deletes = [DeleteRangeRequest(key=self._key(key)) for key in swap.deletes]
+        operations += [RequestOp(request_delete_range=delete) for delete in deletes]
+        try:
+            answer = await self._client.write(TXN, self._transaction(swap, operations))
+        except StoreFull as full:
+            if await self._is_undone(swap):
+                raise
+            raise Indefinite("etcd became full at this write", hint="look whether it happened") from full
+        return dict.fromkeys(swap.puts, answer.header.revision) if answer.succeeded else None
+
+    async def delete_below(self, directory: str, end: str) -> None:
+        start, stop, more = self._key(f"{directory}/"), self._key(f"{directory}/{end}"), True
+        while more:
+            request = RangeRequest(key=start, range_end=stop, limit=ETCD_DELETE_KEYS_MAX, keys_only=True)
+            found = await self._client.read(RANGE, request)
+            if not found.kvs:
+                return
+            more, step_end = found.more, found.kvs[-1].key + b"\0"
+            await self._client.write(DELETE_RANGE, DeleteRangeRequest(key=start, range_end=step_end))
+            start = step_end
+
+    async def watch(self, key: str) -> AsyncGenerator[None, None]:
+        pause = _NO_PAUSE
+        while True:
+            self._client.check_open()
+            try:
+                async with aclosing(self._client.follow(self._key(key))) as changes:
+                    async for _ in changes:
+                        pause = _NO_PAUSE
+                        yield
+            except (TryFailed, LeaseholdError):
+                pause = pause.after_failure(self._clock.now_ns())
+            await self._clock.sleep_until(pause.until_ns)
+
+    async def size(self) -> StoreSize:
+        return store_size([status for _, status in await self._client.statuses()], self._quota_bytes)
+
+    async def members(self) -> list[StoreMember]:
+        return [
+            StoreMember(name=one.name, address=address, version=status.version, leads=status.leader == one.id)
+            for one, address, status in await self._client.members()
+        ]
+
+    async def free_history(self) -> None:
+        """Gives up what was overwritten before the previous call, so other users of etcd keep what is newer."""
+        end, self._history_end = self._history_end, self._client.revision
+        if end == 0:
+            return
+        try:
+            await self._client.write(COMPACT, CompactionRequest(revision=end))
+        except Refused as refused:
+            if refused.code is not ErrorCode.COMPACTED:
+                raise
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _key(self, key: str) -> bytes:
+        return f"{self._prefix}/{key}".encode()
+
+    def _name(self, name: bytes) -> str:
+        if not name.isascii():
+            text = f"etcd holds keys of another program below {self._prefix}/"
+            raise StoreUnsuitable(text, hint="choose another name for this cluster in meta")
+        return name.decode()
+
+    def _transaction(self, swap: Swap, operations: Sequence[RequestOp]) -> TxnRequest:
+        compares = (
+            Compare(target=MOD, key=self._key(key), mod_revision=version) for key, version in swap.unchanged.items()
+        )
+        # Without any operation etcd would answer from what one member knows, which may be old.
+        look = RequestOp(request_range=RangeRequest(key=self._key(""), keys_only=True))
+        return TxnRequest(compare=tuple(compares), success=tuple(operations) or (look,))
+
+    async def _is_undone(self, swap: Swap) -> bool:
+        """Whether a swap that found the store full surely did not happen: a key that it changes is as it was before."""
+        kept = {key: swap.unchanged[key] for key in (*swap.puts, *swap.deletes) if key in swap.unchanged}
+        if not kept:
+            return False
+        try:
+            answer = await self._client.read(TXN, self._transaction(Swap(unchanged=kept), ()))
+        except Indefinite:
+            return False
+        return answer.succeeded
+
+
+def store_size(statuses: Sequence[StatusResponse], quota_bytes: int) -> StoreSize:
+    """The size of the fullest member. etcd compares the size of its file with the quota, and fills free pages in the
+    file before the file grows. So free pages count as used only where the file can hardly grow any more."""
+
+    def used_bytes(status: StatusResponse) -> int:
+        quota = status.db_size_quota or quota_bytes
+        can_grow = quota < 0 or quota - status.db_size > quota // ETCD_QUOTA_RESERVE_PARTS
+        return status.db_size_in_use if can_grow else status.db_size
+
+    fullest = max(statuses, key=used_bytes)
+    quota = fullest.db_size_quota or quota_bytes
+    return StoreSize(
+        used_bytes=used_bytes(fullest),
+        quota_bytes=quota if quota > 0 else None,
+        is_full=any("NOSPACE" in error for status in statuses for error in status.errors),
+    )

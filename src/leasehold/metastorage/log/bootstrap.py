@@ -1,0 +1,105 @@
+"""How a coordinator gets its replica: the one in its directory if that can go on, else one from the checkpoint."""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+
+from leasehold.core.words.records import CheckpointChunk, LogCheckpoint, LogPosition
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import BadDirectory
+from leasehold.ids import EntryId
+from leasehold.limits.log import LOG_HEAD_POLL_NS, LOG_PROGRESS_NS
+from leasehold.metastorage.log.log import Log, Trimmed
+from leasehold.metastorage.log.replica import Replica, ReplicaPlace
+from leasehold.wire.ports import Clock, Entropy
+
+log = logging.getLogger(__name__)
+
+SET_BACK_LOOKS: Final = 3
+
+
+class Progress:
+    """Says in the log how far something is, each LOG_PROGRESS_NS; nothing about what is done sooner."""
+
+    def __init__(self, clock: Clock, what: str) -> None:
+        self._clock = clock
+        self._what = what
+        self._said_ns = clock.now_ns()
+
+    def at(self, done: int, whole: int) -> None:
+        now_ns = self._clock.now_ns()
+        if now_ns - self._said_ns >= LOG_PROGRESS_NS:
+            self._said_ns = now_ns
+            log.info("%s: %d of %d", self._what, done, whole)
+
+
+class OtherLog(BadDirectory):
+    """The replica is of another log than the one in the store."""
+
+    default_code = ErrorCode.OTHER_LOG
+
+
+class StoreSetBack(BadDirectory):
+    """The replica holds what the log does not hold, or no longer."""
+
+    default_code = ErrorCode.STORE_SET_BACK
+
+
+async def opened(shared: Log, place: ReplicaPlace, clock: Clock, entropy: Entropy) -> Replica:
+    """The replica of a coordinator that starts. Where there is none, it is built, and so is the log. Raises `OtherLog`
+    and `StoreSetBack`, and leaves store and replica as they are then."""
+    replica = await place.open()
+    if replica is None:
+        return await built(shared, place, clock, await shared.make(EntryId(entropy.hex_128())))
+    try:
+        log_id = await shared.log_id()
+        if log_id != replica.log_id:
+            there = "there is none" if log_id is None else f"that is {log_id}"
+            raise OtherLog(
+                f"the replica here is of log {replica.log_id}, and in the store {there}",
+                hint="check --meta; a coordinator of another cluster needs a directory of its own",
+            )
+        await check_reached(shared, replica.position, clock)
+    except Trimmed:
+        log.info("the replica lies too far behind: it is built anew")
+        await replica.close()
+        return await built(shared, place, clock, replica.log_id)
+    except BaseException:
+        await replica.close()
+        raise
+    return replica
+
+
+async def check_reached(shared: Log, position: LogPosition, clock: Clock) -> None:
+    """Raises `StoreSetBack` unless the log has had this position, and `Trimmed` if that is too long ago to tell. It
+    looks several times: some releases of etcd can answer with an old head for a moment."""
+    looks = 0
+    while not await shared.went_through(position):
+        looks += 1
+        if looks < SET_BACK_LOOKS:
+            await clock.sleep_until(clock.now_ns() + LOG_HEAD_POLL_NS)
+            continue
+        raise StoreSetBack(
+            f"this coordinator has followed the log up to entry {position.number}, which the store does not hold: the"
+            " store was set back, or its data was lost",
+            hint="restore a newer snapshot of the store; to go on with what the store holds, move the directory away",
+        )
+
+
+async def built(shared: Log, place: ReplicaPlace, clock: Clock, log_id: EntryId) -> Replica:
+    """A replica from the newest checkpoint."""
+    while True:
+        found = await shared.checkpoint()
+        checkpoint = None if found is None else found.checkpoint
+        try:
+            return await place.build(log_id, checkpoint, _chunks(shared, checkpoint, clock))
+        except Trimmed:
+            continue  # a newer one has taken its place
+
+
+async def _chunks(shared: Log, checkpoint: LogCheckpoint | None, clock: Clock) -> AsyncIterator[CheckpointChunk]:
+    if checkpoint is not None:
+        progress = Progress(clock, "chunks of the checkpoint that the replica has loaded")
+        for index in range(len(checkpoint.chunks)):
+            yield await shared.read_chunk(checkpoint, index)
+            progress.at(index + 1, len(checkpoint.chunks))

@@ -1,0 +1,184 @@
+"""A replica in a SQLite file: that of an embedded meta storage, with the position in the log beside it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import ClassVar, Final, TypeVar
+
+from leasehold.core.log.entry import BEGINNING
+from leasehold.core.words.codec import decode_record, encode
+from leasehold.core.words.operations import RevisionChanges, Txn
+from leasehold.core.words.records import CheckpointChunk, CheckpointRow, LogBody, LogCheckpoint, LogPosition
+from leasehold.errors import Corrupt
+from leasehold.ids import EntryId, Revision, Term
+from leasehold.limits.log import CHECKPOINT_CHUNK_BYTES, CHECKPOINT_ROWS_MAX
+from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
+from leasehold.metastorage.contract import Compacted
+from leasehold.metastorage.database import DATABASE_LIMITS, Database, DatabaseLimits
+from leasehold.metastorage.lock import give_up_lock, take_lock
+from leasehold.metastorage.schema import INSERT, REPLICA_APPLICATION_ID, REPLICA_SCHEMA, STATE_AT
+from leasehold.metastorage.sqlite import FILE_NAME, SqliteMetaStorage
+from leasehold.metastorage.transaction import TransactionDraft, decide, written
+
+T = TypeVar("T")
+
+
+class ReplicaDatabase(Database):
+    """The file. A commit is not synced: what a crash of the machine takes from its end is read from the log again."""
+
+    application_id: ClassVar = REPLICA_APPLICATION_ID
+    schema: ClassVar = REPLICA_SCHEMA
+    synchronous: ClassVar = "NORMAL"
+    log_id: EntryId = BEGINNING.id
+    position: LogPosition = BEGINNING
+
+    def _prepare(self, bytes_max: int) -> None:
+        super()._prepare(bytes_max)
+        row = self._connection.execute("SELECT log_id, position FROM replica").fetchone()
+        if row is not None:  # else it is being built
+            self.log_id, self.position = EntryId(row[0]), decode_record(LogPosition, row[1])
+
+    def load(self, rows: Sequence[CheckpointRow]) -> None:
+        """Takes some rows of a checkpoint into a new file."""
+        with self._durable():
+            self._connection.executemany(
+                INSERT, ((one.key, one.modified, one.value, one.created, one.version) for one in rows)
+            )
+
+    def begin(self, log_id: EntryId, position: LogPosition, minimum: Revision) -> None:
+        """Completes a new file."""
+        with self._durable():
+            self._connection.execute("UPDATE state SET minimum = ?, swept = ?", (minimum, minimum))
+            self._connection.execute("INSERT INTO replica VALUES (?, ?)", (log_id, encode(position)))
+
+    def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
+        with self._explained():
+            return decide(txns, lambda key: self._at(key, self.newest), self.newest, term)
+
+    def apply(self, position: LogPosition, bodies: Sequence[LogBody]) -> None:
+        newest = self.newest
+        # The entries after a checkpoint may hold revisions, and a compaction, that it has already.
+        fresh = [one for body in bodies for one in body.transactions if one.revision > newest]
+        minimum = max(self.minimum, *(body.minimum or self.minimum for body in bodies))
+        self._latest.clear()
+        try:
+            with self._durable():
+                for one in fresh:
+                    self._insert(one.revision, written(one, self._standing))
+                if minimum > self.minimum:
+                    self._connection.execute("UPDATE state SET minimum = ?", (minimum,))
+                self._connection.execute("UPDATE replica SET position = ?", (encode(position),))
+        except BaseException:
+            self.newest = newest
+            raise
+        self.position, self.minimum = position, minimum
+        self._committed += [RevisionChanges(one.revision, one.changes) for one in fresh]
+
+    def chunk(self, after: bytes, minimum: Revision) -> CheckpointChunk:
+        """The next rows of the state at `minimum`, none at its end."""
+        if self.minimum > minimum:
+            raise Compacted(self.minimum)
+        rows: list[CheckpointRow] = []
+        size = 0
+        with self._explained():
+            for key, value, created, modified, version in self._connection.execute(
+                STATE_AT, (after, minimum, CHECKPOINT_ROWS_MAX)
+            ):
+                size += len(key) + len(value or b"") + CHANGE_FRAMING_BYTES
+                if rows and size > CHECKPOINT_CHUNK_BYTES:
+                    break
+                rows.append(CheckpointRow(key, value, created, modified, version))
+        return CheckpointChunk(rows=tuple(rows))
+
+
+class SqliteReplica:
+    """Implements `Replica`."""
+
+    def __init__(self, storage: SqliteMetaStorage, log_id: EntryId, position: LogPosition) -> None:
+        self.log_id = log_id
+        self.position = position
+        self._storage: Final = storage
+        self.get = storage.get
+        self.range = storage.range
+        self.watch = storage.watch
+        self.status = storage.status
+        self.close = storage.close
+
+    async def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
+        return await self._storage.ask(_on_replica(lambda database: database.draft(txns, term)))
+
+    async def apply(self, position: LogPosition, bodies: Sequence[LogBody]) -> None:
+        await self._storage.ask(_on_replica(lambda database: database.apply(position, bodies)))
+        self.position = position
+
+    async def chunks(self, minimum: Revision) -> AsyncGenerator[CheckpointChunk, None]:
+        after = b""
+        while (chunk := await self._storage.ask(_on_replica(_next_chunk(after, minimum)))).rows:
+            yield chunk
+            after = chunk.rows[-1].key
+
+
+class SqliteReplicaPlace:
+    """A coordinator's directory."""
+
+    def __init__(self, directory: Path, *, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
+        self._path = directory / FILE_NAME
+        self.limits = limits
+
+    async def open(self) -> SqliteReplica | None:
+        if not self._path.exists():
+            return None
+        try:
+            storage = await SqliteMetaStorage.open(self._path, limits=self.limits, kind=ReplicaDatabase)
+        except Corrupt:
+            return None
+        log_id, position = await storage.ask(_on_replica(lambda database: (database.log_id, database.position)))
+        return SqliteReplica(storage, log_id, position)
+
+    async def build(
+        self, log_id: EntryId, checkpoint: LogCheckpoint | None, chunks: AsyncIterator[CheckpointChunk]
+    ) -> SqliteReplica:
+        lock = take_lock(self._path)
+        try:
+            fresh = self._path.with_name(f"{FILE_NAME}.new")
+            fresh.unlink(missing_ok=True)
+            _remove_logs(fresh)
+            storage = await SqliteMetaStorage.open(fresh, limits=self.limits, kind=ReplicaDatabase)
+            try:
+                async for chunk in chunks:
+                    await storage.ask(_on_replica(_loading(chunk)))
+                position, minimum = (
+                    (BEGINNING, Revision(1)) if checkpoint is None else (checkpoint.position, checkpoint.minimum)
+                )
+                await storage.ask(_on_replica(lambda database: database.begin(log_id, position, minimum)))
+            finally:
+                await storage.close()  # which folds the write-ahead log into the file
+            _remove_logs(self._path)
+            fresh.rename(self._path)
+            _remove_logs(fresh)
+        finally:
+            give_up_lock(lock)
+        opened = await self.open()
+        assert opened is not None, "it was just built"
+        return opened
+
+
+def _on_replica(run: Callable[[ReplicaDatabase], T]) -> Callable[[Database], T]:
+    def ran(database: Database) -> T:
+        assert isinstance(database, ReplicaDatabase)
+        return run(database)
+
+    return ran
+
+
+def _next_chunk(after: bytes, minimum: Revision) -> Callable[[ReplicaDatabase], CheckpointChunk]:
+    return lambda database: database.chunk(after, minimum)
+
+
+def _loading(chunk: CheckpointChunk) -> Callable[[ReplicaDatabase], None]:
+    return lambda database: database.load(chunk.rows)
+
+
+def _remove_logs(path: Path) -> None:
+    """Deletes the logs of a database that is to be replaced: without them it is whole or damaged, never another one."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,107 @@
+"""Replicas of a log: which goes on from where it is, which is built anew, and which is refused."""
+
+from random import Random
+
+import pytest
+
+from leasehold.errors import Indefinite, Refused
+from leasehold.metastorage.log.bootstrap import OtherLog, StoreSetBack
+from leasehold.testing.log_store import KeptLog
+from leasehold.testing.replica import KeptReplica
+from leasehold.testing.requests import undisturbed
+from tests.scenarios.log_words import Ground, Member, cut_off, fare, simulate, value
+
+
+async def write_some(leader: Member) -> None:
+    for number in range(5):
+        await leader.put(b"k%d" % number)
+
+
+@pytest.mark.parametrize("what", ["kept at the head", "kept", "set back", "deleted"])
+def test_a_replica_goes_on_from_where_it_is_or_is_built_anew(what: str) -> None:
+    async def scenario(ground: Ground) -> None:
+        leader = await (await ground.member("c1")).lead()
+        other = await ground.member("c2")
+        await leader.put(b"a", value=b"2" if what == "kept at the head" else b"1")
+        await other.storage.confirm()
+        earlier = other.place.backup()
+        await write_some(leader)
+        await other.storage.confirm()
+        await other.kill()
+        if what != "kept at the head":
+            await leader.put(b"a", value=b"2")
+        place = other.place
+        match what:
+            case "set back":
+                place.kept = earlier
+            case "deleted":
+                place.kept = None
+            case _:
+                pass
+        again = ground.unopened("c2", place)
+        read = fare(again, lambda request: request == "page entry")
+        await again.open()
+        assert bool(read) == (what != "kept at the head")
+        assert await value(again, b"a") == b"2"
+        assert await value(again, b"k4") == b"1"
+
+    simulate(scenario)
+
+
+async def of_another_log() -> KeptReplica | None:
+    """A replica of a log of the same length."""
+    other = Ground(Random(2))
+    stranger = await (await other.member("c1")).lead()
+    for _ in range(6):
+        await stranger.put(b"foreign")
+    await stranger.kill()
+    return stranger.place.kept
+
+
+@pytest.mark.parametrize("there", ["another log", "no log"])
+def test_a_replica_of_another_log_is_refused_and_nothing_is_written(there: str) -> None:
+    async def scenario(ground: Ground) -> None:
+        other = await ground.member("c2")
+        await other.kill()
+        if there == "another log":
+            other.place.kept = await of_another_log()
+        else:
+            ground.kept.set_back(KeptLog())
+        kept, stored = other.place.kept, dict(ground.kept.values)
+        with pytest.raises(OtherLog):
+            await ground.unopened("c2", other.place).open()
+        assert other.place.kept == kept
+        assert ground.kept.values == stored
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("since", ["nothing", "another way", "far on another way"])
+def test_a_coordinator_that_knows_more_than_the_store_refuses_and_keeps_its_replica(since: str) -> None:
+    """The store was set back, and perhaps written to before anybody noticed."""
+
+    async def scenario(ground: Ground) -> None:
+        ground.oracle.invariants = ()  # the log is not what it was
+        leader, other = await (await ground.member("c1")).lead(), await ground.member("c2")
+        await leader.put(b"a")
+        before = ground.kept.copy()
+        await write_some(leader)
+        await other.storage.confirm()
+        await leader.kill()
+        cut_off(other)
+        ground.kept.set_back(before)
+        if since != "nothing":
+            later = await (await ground.member("c3")).lead()
+            for _ in range(3 if since == "another way" else 8):
+                await later.put(b"b")
+            if since == "far on another way":
+                other.client.before = undisturbed
+                with pytest.raises((Refused, Indefinite)):
+                    await other.storage.confirm()
+        await other.kill()
+        kept = other.place.kept
+        with pytest.raises(StoreSetBack, match="set back"):
+            await ground.unopened("c2", other.place).open()
+        assert other.place.kept == kept
+
+    simulate(scenario)

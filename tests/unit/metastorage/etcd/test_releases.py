@@ -1,0 +1,47 @@
+"""Which releases of etcd are refused, and which are warned about."""
+
+import pytest
+
+from leasehold.metastorage.etcd.releases import check_release, release_warnings
+from leasehold.metastorage.log.store import StoreMember, StoreUnsuitable
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["2.3.8", "3.0.0", "3.3.27", "3.5.0", "3.5.5", "3.5.0-rc.1", "", "zookeeper", "3.5", "3.6.x", "3.5.6.7", "v3.6.9"],
+)
+def test_a_refused_release(version: str) -> None:
+    with pytest.raises(StoreUnsuitable, match="h1:2379") as caught:
+        check_release("h1:2379", version)
+    assert "upgrade" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("version", "warning"),
+    [
+        ("3.4.0", "no longer maintained"),
+        ("3.4.45", "no longer maintained"),
+        ("3.5.6", "upgrade it to 3.5.28"),
+        ("3.5.27", "upgrade it to 3.5.28"),
+        ("3.5.28", None),
+        ("3.5.33", None),
+        ("3.6.0", "upgrade it to 3.6.9"),
+        ("3.6.0-rc.3", "upgrade it to 3.6.9"),
+        ("3.6.8", "upgrade it to 3.6.9"),
+        ("3.6.9", None),
+        ("3.6.14+git", None),
+        ("3.7.1", None),
+        ("4.0.0", None),
+        ("10.0.0", None),
+    ],
+)
+def test_an_accepted_release_and_its_warning(version: str, warning: str | None) -> None:
+    check_release("h1:2379", version)
+    good = StoreMember(name="m2", address="h2:2379", version="3.6.14", leads=True)
+    found = release_warnings([StoreMember(name="m1", address="h1:2379", version=version, leads=False), good])
+    if warning is None:
+        assert found == ()
+    else:
+        (line,) = found
+        assert line.startswith(f"etcd {version} of m1 at h1:2379 ")
+        assert warning in line
