@@ -1,14 +1,28 @@
 """All mutants, by the part of the protocol that they break."""
 
-from tests.mutants import disks, identities, leaders, leases, people, recoveries, runs, statements, tables
+from tests.mutants import (
+    checkpoints,
+    disks,
+    identities,
+    leaders,
+    leases,
+    log,
+    people,
+    recoveries,
+    runs,
+    statements,
+    tables,
+)
 
 MUTANTS = (
     *leases.MUTANTS,
     *leaders.MUTANTS,
+    *log.MUTANTS,
     *identities.MUTANTS,
     *recoveries.MUTANTS,
     *tables.MUTANTS,
     *disks.MUTANTS,
+    *checkpoints.MUTANTS,
     *statements.MUTANTS,
     *runs.MUTANTS,
     *people.MUTANTS,

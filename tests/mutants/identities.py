@@ -135,9 +135,9 @@ MUTANTS = (
         edits=(
             Edit(
                 "Joiner._carry_out",
-                "proven = with_proof(request, self._keys)",
+                "allocated = await self._coordinators.ask(with_proof(request, self._keys), AllocateAnswer)",
                 "cluster_id, name, address = request.cluster_id, request.name, request.address\n"
-                "token = Token(self._entropy.hex_128())\n"
+                "token = f'{self._clock.now_ns():032x}'\n"
                 "request = type(request)(cluster_id=cluster_id, token=token, name=name, address=address)\n"
                 "...",
             ),
@@ -216,8 +216,10 @@ MUTANTS = (
             Edit(
                 "Sessions.serve",
                 "if self._open.get(opening.node) is one: ...",
-                "surrender = Surrender(node=opening.node, incarnation=opening.incarnation, session=opening.session)\n"
-                "leasing.step(SurrenderReceived(surrender=surrender))\n"
+                "surrender = messages.Surrender(\n"
+                "    node=opening.node, incarnation=opening.incarnation, session=opening.session\n"
+                ")\n"
+                "self._leasing.step(SurrenderReceived(surrender=surrender))\n"
                 "if self._open.get(opening.node) is one: ...",
             ),
         ),
@@ -231,7 +233,7 @@ MUTANTS = (
             Edit("NodeReports.acknowledge.decide", "live.get(message.node) != message.incarnation", "False"),
             Edit(
                 "Sessions._take",
-                "leasing.live_incarnations([message.node]).get(message.node) == message.incarnation",
+                "self._leasing.live_incarnations([message.node]).get(message.node) == message.incarnation",
                 "True",
             ),
         ),
@@ -250,7 +252,7 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="a node leaves the stream of a leader whose term is over (liveness): each side sees to it",
         edits=(
-            Edit("Coordinator._lead", "self._end_answers()", ""),
+            Edit("Coordinator._lead", "self._answering.end()", ""),
             Edit("Agent._follow", "opened.term < self._holder.term", "False"),
             Edit("raise_unless_temporary", "refused.code == ErrorCode.NOT_LEADER", "False"),
         ),

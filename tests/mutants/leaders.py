@@ -17,7 +17,7 @@ from leasehold.core.words.records import BarrierReceipt, Step
 procedure = self._writer.catalog.procedures.get(running.run.number)
 if running.run.state == "awaiting barrier" and procedure is not None and procedure.step {step}:
     receipt = BarrierReceipt(revision=effect.revision, term=1, sequence=0, settled=())
-    return BarrierEnded(verdict=Proceed(receipt=receipt))
+    return events.BarrierEnded(verdict=Proceed(receipt=receipt))
 ...
 """
     return (Edit("RunEffects._await_barrier", wait, proceeds),)
@@ -37,14 +37,20 @@ MUTANTS = (
                 "standing.record.duration_ns",
             ),
         ),
-        hunters=("tests/sim/test_leadership.py", "tests/sim/test_leaders.py"),
+        hunters=("tests/unit/core/log/test_leadership.py", "tests/sim/test_leaders.py"),
     ),
     Mutant(
         name="a beat counts from its answer",
         invariant="INV-LEASE-3",
         rule="a reign lasts from when its last successful beat was sent",
-        edits=(Edit("Reign.beaten", "sent_ns + standing.record.duration_ns", "now_ns + standing.record.duration_ns"),),
-        hunters=("tests/sim/test_leadership.py",),
+        edits=(
+            Edit(
+                "Reign.beaten",
+                "self._sent.first_ns + standing.record.duration_ns",
+                "now_ns + standing.record.duration_ns",
+            ),
+        ),
+        hunters=("tests/unit/core/log/test_leadership.py",),
     ),
     Mutant(
         name="LM read before winning",
@@ -53,17 +59,26 @@ MUTANTS = (
         fact="LM read before winning",
         edits=(
             Edit(
-                "Coordinator._lead",
-                "leadership = self._leadership = await self._storage.campaign(self._name)",
-                "self._early = await read_catalog(self._storage); ...",
-            ),
-            Edit(
-                "Coordinator._take_office",
-                "self._lacks_cluster = False; catalog = await read_catalog(self._storage)",
-                "self._lacks_cluster = False; catalog = self._early",
+                "Coordinator._caught_up",
+                "catalog = await follower.reached((await self._storage.status()).latest)",
+                "catalog = await follower.reached(0)",
             ),
         ),
         hunters=(f"{SHORTCUTS}::test_what_a_new_leader_starts_from_is_read_after_it_has_won",),
+    ),
+    Mutant(
+        name="a follower that answers unconfirmed",
+        invariant="INV-READ-1",
+        rule="a follower answers as of a revision that was read from the store after the request came",
+        edits=(Edit("Follower._confirmed", "await self._storage.confirm()", "0"),),
+        hunters=("tests/sim/test_followers.py",),
+    ),
+    Mutant(
+        name="a leader that answers beside its own append",
+        invariant="INV-READ-1",
+        rule="a leader answers a client once it knows how its append under way ended: followers may show it already",
+        edits=(Edit("Writer.settled", "await self._known.wait()", "return"),),
+        hunters=("tests/sim/test_followers.py",),
     ),
     Mutant(
         name="a leader's transaction without its term",
@@ -142,8 +157,8 @@ MUTANTS = (
         invariant="INV-DDL-1",
         rule="after a rollback the next statement on the object waits until no node hides it any more",
         edits=(
-            Edit("StatementRun._restore", "TouchObjects(claims=self._claims, revision=revision)", ""),
-            Edit("StatementRun.step", "TouchObjects(claims=self._claims, revision=revision)", ""),
+            Edit("StatementRun._restore", "effects.TouchObjects(claims=self._claims, revision=revision)", ""),
+            Edit("StatementRun.step", "effects.TouchObjects(claims=self._claims, revision=revision)", ""),
             Edit("Procedures.cancel", "self._turns.touch(claimed, revision)", ""),
         ),
         hunters=(
@@ -194,7 +209,9 @@ MUTANTS = (
         name="the largest lease lowered too early",
         invariant="INV-LEASE-3",
         rule="the largest duration is lowered after the last longer lease has ended",
-        edits=(Edit("lower_largest_lease.decide", "clock.now_ns() < grantor.older_until_ns", "False"),),
+        edits=(
+            Edit("Leasing.lower_largest_lease.decide", "self._clock.now_ns() < self.grantor.older_until_ns", "False"),
+        ),
         hunters=(
             "tests/sim/test_settings.py::test_the_largest_lease_is_lowered_only_after_the_last_longer_lease_has_ended",
         ),

@@ -224,7 +224,7 @@ MUTANTS = (
         rule="a leader that hands over grants nothing from then on",
         edits=(
             Edit("Leader.stop", "self._leasing.step(LeadershipEnded())", ""),
-            Edit("Coordinator._lead", "self._end_answers()", ""),
+            Edit("Coordinator._lead", "self._answering.end()", ""),
         ),
         hunters=(f"{SHORTCUTS}::test_a_leader_that_has_handed_over_grants_nothing_while_its_process_lives_on",),
     ),

@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         name="a user who is being dropped is heard",
         invariant="INV-RIGHT-1",
-        rule="a user who is being dropped is nobody: neither his logins nor his name count",
+        rule="neither the logins nor the name of a user who is being dropped count",
         edits=(Edit("user_by", "user.state is not UseState.IN_USE", "False"),),
         hunters=(UNIT, PLANS, NODE),
     ),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         name="logins left after another password",
         invariant="INV-RIGHT-1",
-        rule="another password logs out whoever had logged in with the old one",
+        rule="a new password ends the logins that were made with the old one",
         edits=(Edit("set_password", "*end_logins(user.id, catalog)", ""),),
         hunters=(f"{PLANS}::test_another_password_ends_what_he_has_logged_in",),
     ),
@@ -246,7 +246,7 @@ MUTANTS = (
         name="an outcome told to anybody",
         invariant="INV-RIGHT-1",
         rule="the outcome of a statement is told to the user who ran it and to administrators",
-        edits=(Edit("hears_text", "check_history(catalog, login)", ""),),
+        edits=(Edit("hears_text", "check_administrator(catalog, login)", ""),),
         hunters=("tests/unit/core/ddl/test_origin.py", "tests/sim/test_users.py"),
         unseen="nobody in a random cluster asks for the outcome of what another one ran",
     ),

@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         name="a member that left goes on with its leases",
         invariant="INV-REC-3",
-        rule="whoever leaves the logical topology is granted nothing from that step on, even if the write is unclear",
+        rule="a node that leaves the logical topology gets no more lease, even if the write has no known outcome",
         edits=(
             Edit(
                 "Topology._leave.decide",
@@ -167,7 +167,7 @@ MUTANTS = (
         name="a history that nobody knows believed",
         invariant="INV-REC-2",
         rule="a node whose hash can't be compared any more takes a snapshot",
-        edits=(Edit("decide", "not history_known and applied > 0", "False"),),
+        edits=(Edit("case.decide", "not history_known and applied > 0", "False"),),
         hunters=(
             "tests/unit/core/recovery/test_case.py",
             f"{REPORTS}::test_a_directory_with_an_unknown_history_is_believed_once_it_was_verified",

@@ -65,8 +65,8 @@ MUTANTS = (
                 "import msgspec\n"
                 "from leasehold.core.words.records import Outcome\n"
                 "(effect,) = self._give_up(self._procedure, verdict.pending, now_ns)\n"
-                "outcome = Outcome.ROLLED_BACK if isinstance(effect, RollBack) else Outcome.COMMITTED_PENDING\n"
-                "revision = None if isinstance(effect, RollBack) else self._revision\n"
+                "outcome = Outcome.ROLLED_BACK if isinstance(effect, effects.RollBack) else Outcome.COMMITTED_PENDING\n"
+                "revision = None if isinstance(effect, effects.RollBack) else self._revision\n"
                 "record = msgspec.structs.replace(\n"
                 "    catalog.statements[self._id],\n"
                 "    outcome=outcome,\n"
@@ -74,7 +74,7 @@ MUTANTS = (
                 "    elapsed_ns=effect.elapsed_ns,\n"
                 "    pending=effect.pending,\n"
                 ")\n"
-                "return (Answer(end=receipt(record, catalog)), effect)",
+                "return (effects.Answer(end=receipt(record, catalog)), effect)",
             ),
             Edit("LiveStatement.tell", "self.answer.set_result(end)", "if not self.answer.done(): ..."),
         ),
@@ -98,8 +98,8 @@ MUTANTS = (
         edits=(
             Edit(
                 "RunEffects._await_barrier",
-                "await asyncio.wait((barrier.verdict,)); return BarrierEnded(verdict=barrier.verdict.result())",
-                "return BarrierEnded(verdict=None)",
+                "await asyncio.wait((barrier.verdict,)); return events.BarrierEnded(verdict=barrier.verdict.result())",
+                "return events.BarrierEnded(verdict=None)",
             ),
         ),
         hunters=(f"{RUNNING}::test_a_rollback_is_told_and_followed_once_no_node_hides_its_object",),
@@ -112,8 +112,8 @@ MUTANTS = (
             Edit(
                 "StatementRun._give_up",
                 "self._state = RunState.ROLLING_BACK\n"
-                "return (RollBack(procedure=procedure, elapsed_ns=elapsed_ns, pending=pending),)",
-                f"{PROCEEDED}\nself._state = RunState.CROSSING\nreturn (CrossPoint(procedure=procedure),)",
+                "return (effects.RollBack(procedure=procedure, elapsed_ns=elapsed_ns, pending=pending),)",
+                f"{PROCEEDED}\nself._state = RunState.CROSSING\nreturn (effects.CrossPoint(procedure=procedure),)",
             ),
         ),
         hunters=(f"{RUNNING}::test_a_destructive_statement_whose_timeout_comes_first_is_rolled_back",),

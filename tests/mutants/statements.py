@@ -106,7 +106,7 @@ MUTANTS = (
         name="a view that goes with CASCADE not claimed",
         invariant="INV-DDL-1",
         rule="what goes with CASCADE is claimed from the first transaction on",
-        edits=(Edit("StatementRun._on_decided", "WidenTurn(claims=procedure.claims)", ""),),
+        edits=(Edit("StatementRun._on_decided", "effects.WidenTurn(claims=procedure.claims)", ""),),
         hunters=("tests/unit/coordinator/statements/test_cascade.py",),
         unseen="no node serves anything of the name between its hiding and its next owner",
     ),

@@ -71,7 +71,11 @@ MUTANTS = (
         invariant="INV-WRITE-2",
         rule="of the answers for the same rows one is named in the commit",
         edits=(
-            Edit("RowSender._attempt", "sending.put((node, began_ns, staged))", "...; self.answers.append(staged)"),
+            Edit(
+                "RowSender._attempt",
+                "sending.put((node, began_ns, what))",
+                "...; self.answers.extend([what] if isinstance(what, StagedSegment) else [])",
+            ),
             Edit("RowSender.__init__", "", "self.answers = []"),
             Edit(
                 "RowSender.staged",
@@ -247,7 +251,7 @@ MUTANTS = (
         name="rows of a query from before what the client has heard of",
         invariant="INV-SERVE-1",
         rule="a query hands out nothing of what a statement of its client has taken away, computed or not",
-        edits=(Edit("_Query._judge", "returned == self._judged", "True"),),
+        edits=(Edit("RunningQuery._judge", "returned == self._judged", "True"),),
         hunters=("tests/unit/client/test_query_judged.py",),
         unseen="a random cluster has no DuckDB",
     ),

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from leasehold.core.lease.grantor import Grantor, RefuseRenewal, RenewalReceived, SurrenderReceived
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import RefuseRenewal, RenewalReceived, SurrenderReceived
 from leasehold.core.lease.holder import NO_LEASE, GrantReceived, Holder, Pass, PublishLease
 from leasehold.core.words.messages import Renewal, RenewalRefused
 from leasehold.core.words.time_passed import TimePassed

@@ -84,6 +84,30 @@ def a_rename_that_left_the_old_name(told):
     told.shows()
 
 
+# ---------------------------------------------------------------- what coordinators answer
+
+
+@breaks("INV-READ-1")
+def an_answer_that_is_older_than_what_was_told(told):
+    told.said("CREATE DATABASE d", database())
+    told.answers(told.revision - 1, floor=told.revision)
+
+
+@breaks("INV-READ-1")
+def an_answer_without_a_table_of_its_revision(told):
+    told.said("CREATE DATABASE d", database())
+    told.said("CREATE TABLE d.t (a INT)", table())
+    told.answers(told.revision, floor=told.revision)
+
+
+@breaks("INV-READ-1")
+def an_answer_with_a_table_of_a_later_revision(told):
+    told.said("CREATE DATABASE d", database())
+    before = told.revision
+    told.said("CREATE TABLE d.t (a INT)", table())
+    told.answers(before, ("d", "t"), floor=before)
+
+
 # ---------------------------------------------------------------- who may read
 
 

@@ -159,6 +159,11 @@ class Told:
         process = self.process(revision=self.revision)
         self.publish(process, process.view)
 
+    def answers(self, revision, *tables, floor):
+        """A coordinator answers as of a revision that there are these tables; `floor` is what anybody had been told."""
+        self.oracle.catalog_read("c2", revision, floor, frozenset(tables))
+        self.step()
+
     def release(self, login_hash=None, rows=(), through=()):
         """A guard lets a batch of table 5, read through these views, pass on the newest view."""
         process = self.process(revision=self.revision, leased_s=1)

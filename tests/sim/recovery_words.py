@@ -6,6 +6,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.messages import RecoveryFinished
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.cluster import COORDINATOR, SimulatedCluster
+from leasehold.testing.compaction import compacted
 from leasehold.testing.invariants import INVARIANTS, finish
 from leasehold.testing.loop import run_virtual
 from leasehold.testing.oracle import Oracle
@@ -47,9 +48,9 @@ async def restart_leader(cluster, group):
     await one.start(group)
 
 
-def compact(cluster):
+async def compact(cluster):
     """By somebody who asks nobody."""
-    cluster.store.compact(cluster.store.newest)
+    assert await compacted(cluster, cluster.store.newest)
 
 
 async def history(cluster, times, of="h"):
@@ -84,7 +85,7 @@ async def leave_behind(cluster, node):
     """A node that is away, and can't come back by replay alone."""
     await node.kill()
     await history(cluster, 4)
-    compact(cluster)
+    await compact(cluster)
 
 
 def ends(kind, node, leader=COORDINATOR):

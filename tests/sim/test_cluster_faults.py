@@ -29,7 +29,7 @@ from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import ADDRESS, CLIENT, COORDINATOR, SimulatedCluster
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.metastorage import RequestFate, undisturbed
+from leasehold.testing.requests import RequestFate, undisturbed
 
 
 class Over(Exception):

@@ -64,7 +64,7 @@ def test_of_many_members_all_know_of_a_death_within_some_periods() -> None:
             killed_ns = world.loop.now_ns()
             await world.members[name].kill()
             took_ns.append(await world.until(world.agree, at_most_ns=40 * SWIM_PERIOD_NS))
-            assert {one.change.member.name for one in world.deaths(killed_ns)} == {name}
+            assert {one.member.name for one in world.deaths(killed_ns)} == {name}
 
     simulate(MANY, scenario)
     assert all(one >= shortest_ns(MANY) for one in took_ns), "nobody is found dead before it could refute"
@@ -78,11 +78,11 @@ def test_with_loss_and_one_slow_member_no_other_is_found_dead_and_traffic_stays_
         per_member = (world.sent_bytes() - sent) / seconds / SOME
         assert per_member < 3_000
         slow = f"n{SOME}"
-        assert {one.change.member.name for one in world.deaths()} <= {slow}
-        assert any(one.by == slow and one.change.state is State.SUSPECT for one in world.noticed), "it was not slow"
+        assert {one.member.name for one in world.deaths()} <= {slow}
+        assert any(one.by == slow and one.state is State.SUSPECT for one in world.noticed), "it was not slow"
         gossip = world.members[slow].gossip
         assert gossip is not None
-        assert gossip.health > 0, "it blames itself"
+        assert gossip.swim.health > 0, "it blames itself"
         assert world.loop.now_ns() - began_ns == seconds * SECOND_NS
 
     simulate(SOME - 1, scenario, link=Link(loss=0.05), slow_ns=3 * SECOND_NS)
@@ -152,7 +152,7 @@ def test_a_process_started_anew_under_another_address_is_the_same_member() -> No
     def moved(member, name: str, address: str) -> bool:
         return any(
             one.member.name == name and one.member.address == address and one.state is State.ALIVE
-            for one in member.gossip.members()
+            for one in member.gossip.swim.seen()
         )
 
     simulate(6, scenario)
@@ -167,7 +167,7 @@ def test_who_leaves_is_known_to_have_left_at_once_and_is_not_suspected() -> None
         assert world.agree()
 
     world = simulate(20, scenario)
-    assert not any(one.change.state in {State.SUSPECT, State.DEAD} for one in world.noticed)
+    assert not any(one.state in {State.SUSPECT, State.DEAD} for one in world.noticed)
 
 
 def test_halves_that_lost_sight_of_each_other_join_again() -> None:
@@ -233,7 +233,7 @@ def test_strangers_are_not_heard_and_counted() -> None:
         dropped = gossip.traffic.dropped
         assert dropped[Dropped.UNAUTHENTICATED] >= 10
         assert dropped[Dropped.OTHER_CLUSTER] >= 9
-        assert all(len(one.members()) == 1 for one in strangers), "a stranger knows itself alone"
+        assert all(len(one.swim.seen()) == 1 for one in strangers), "a stranger knows itself alone"
         for task in tasks:
             task.cancel()
 

@@ -10,7 +10,7 @@ from leasehold.core.data.reader import reading_order
 from leasehold.core.words.messages import ReadTicket
 from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import NodeId
-from leasehold.limits.clients import HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_FIRST_NS, SCAN_BATCH_TIMEOUT_NS
+from leasehold.limits.clients import HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_MAX_NS, SCAN_BATCH_TIMEOUT_NS
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.cluster import CLIENT, SimulatedNode
 from leasehold.testing.rows import RowId
@@ -100,7 +100,7 @@ def test_another_replica_is_asked_as_well_the_later_the_larger_the_segment_is(by
         reading = ground.group.create_task(ground.read())
         await ground.wait_for(lambda: any(node == other.published.node for node, _ in seen))
         waited_ns = ground.cluster.loop.now_ns() - began_ns
-        delay_ns = HEDGE_DELAY_FIRST_NS + segment.size_bytes * SECOND_NS // bytes_per_second
+        delay_ns = HEDGE_DELAY_MAX_NS + segment.size_bytes * SECOND_NS // bytes_per_second
         assert delay_ns <= waited_ns < delay_ns + SECOND_NS
         ground.cluster.network.release(held)
         assert sum((await reading).values()) == ROWS

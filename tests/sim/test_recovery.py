@@ -75,7 +75,7 @@ def test_a_leap_ends_in_the_state_that_replay_gives(seed):
         await cluster.sql("ALTER TABLE d.t RENAME COLUMN b TO e")
         replays.start(group)
         await serving(cluster, replays)
-        compact(cluster)
+        await compact(cluster)
         leaps.start(group)
         await serving(cluster, leaps)
         assert (await case_of(cluster, replays), await case_of(cluster, leaps)) == ("b", "c")
@@ -125,7 +125,7 @@ def test_a_leader_that_goes_in_the_middle_of_a_recovery_is_followed_by_the_next(
         for number in range(rounds):
             await restart_leader(cluster, group)
             await history(cluster, 2, of=f"round{number}")
-            compact(cluster)
+            await compact(cluster)
         cluster.network.release(hold)
         await serving(cluster, *cluster.nodes)
         await settled(cluster)
@@ -147,7 +147,7 @@ def test_a_node_that_goes_in_the_middle_of_its_recovery_recovers_again(kind, cra
             node.crash(cluster.random)
         cluster.network.release(hold)
         await history(cluster, 2, of="later")
-        compact(cluster)
+        await compact(cluster)
         node.start(group)
         await serving(cluster, *cluster.nodes)
         await settled(cluster)
@@ -242,7 +242,7 @@ def test_a_node_comes_back_over_a_gap(compacted, what):
             await cluster.sql("CREATE TABLE d.t (a INT, b STRING) TBLPROPERTIES ('replication' = '3')")
             await tables.write(10)
         if compacted:
-            compact(cluster)
+            await compact(cluster)
         node.start(group)
         await serving(cluster, *cluster.nodes)
         await settled(cluster)
@@ -266,7 +266,7 @@ def test_an_empty_node_enters_a_cluster_that_has_a_past_and_takes_over_rows(comp
         await tables.create(buckets=20)  # many keys, so that a replay is shorter
         await tables.write(60)
         if compacted:
-            compact(cluster)
+            await compact(cluster)
         new.start(group)
         await serving(cluster, new)
         assert await case_of(cluster, new) == ("c" if compacted else "b")

@@ -17,7 +17,7 @@ from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.testing.clients import ask
 from leasehold.testing.cluster import SimulatedCluster, SimulatedNode
 from leasehold.testing.loop import run_virtual
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.sim.test_cluster_faults import Over
 
 Scenario = Callable[[SimulatedCluster, asyncio.TaskGroup], Awaitable[None]]
@@ -153,10 +153,12 @@ def test_show_cluster() -> None:
         assert [row[:2] for row in rows.rows] == [
             ("lease_duration", "2s"),
             ("lease_margin", "500ms"),
+            ("leadership_duration", "3s"),
             ("min_in_sync", "2"),
             ("catch_up_difference", "100"),
             ("retention", "1h"),
             ("retention_revisions", "200000"),
+            ("retention_bytes", "268435456"),
             ("clock_step", "10m"),
             ("largest_lease", "3s"),
             ("generation", "1"),

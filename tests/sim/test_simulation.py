@@ -16,7 +16,8 @@ from leasehold.core.data import read_access
 from leasehold.core.ddl.effects import Awaited, AwaitTurn
 from leasehold.core.ddl.events import RunEvent
 from leasehold.core.lease.barrier import Fail, Proceed
-from leasehold.core.lease.grantor import Grantor, GrantorEffect, GrantorEvent, RenewalReceived
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import GrantorEffect, GrantorEvent, RenewalReceived
 from leasehold.core.words.records import BarrierReceipt
 from leasehold.errors import CheckFailed
 from leasehold.ids import Revision, Sequence, Term
@@ -24,7 +25,9 @@ from leasehold.testing.ambush import StatementPlace
 from leasehold.testing.simulation import simulate
 from tests.sim.broken import refused_wrongly
 
-SEEDS = range(100, 128)
+SEEDS = range(100, 116)
+HUNTING = range(100, 128)
+"""The seeds of which one notices what is broken."""
 HASH_SEEDS = ("1", "2")
 DIGEST = "from leasehold.testing.simulation import simulate; print(simulate({seed}).digest)"
 
@@ -70,7 +73,7 @@ def test_the_campaign_is_not_idle() -> None:
 
 def noticed(invariant: str) -> bool:
     """Whether one of the fixed seeds violates it."""
-    for seed in SEEDS:
+    for seed in HUNTING:
         try:
             simulate(seed)
         except CheckFailed as error:
@@ -124,8 +127,8 @@ def test_the_campaign_notices_a_leader_that_resumes_late_and_counts_from_then(mo
 
 
 def test_the_campaign_notices_a_bound_that_nothing_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = RunEffects.published_bound_ns
-    monkeypatch.setattr(RunEffects, "published_bound_ns", lambda self: 2 * told(self))
+    told = Leasing.published_bound_ns
+    monkeypatch.setattr(Leasing, "published_bound_ns", lambda self: 2 * told(self))
     assert noticed("INV-DDL-1")
 
 

@@ -40,7 +40,7 @@ def test_who_came_went_moved_and_was_removed_while_a_node_was_away_is_known_to_i
         await restart_leader(cluster, group)
         await cluster.wait_for(lambda: topology(cluster)[1] == ["n2", "n5"])
         if compacted:
-            compact(cluster)
+            await compact(cluster)
         away.start(group)
         await serving(cluster, away)
         assert await case_of(cluster, away) == ("c" if compacted else "b")
@@ -102,7 +102,7 @@ def test_a_node_that_is_cut_off_for_long_leaves_and_enters_again_without_a_join(
         await cluster.wait_for(lambda: topology(cluster)[1] == ["n2", "n3"])
         assert node.guard() is None
         await history(cluster, 3)
-        compact(cluster)
+        await compact(cluster)
         cluster.network.heal_all()
         await serving(cluster, node)
         assert topology(cluster) == (5, ["n1", "n2", "n3"])

@@ -7,7 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from leasehold.core.lease.grantor import Grantor, RenewalReceived
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import RenewalReceived
 from leasehold.core.words import keys
 from leasehold.node.agent.projection import Projection
 from leasehold.testing.availability import Availability
@@ -105,5 +106,19 @@ def test_a_node_that_reaches_the_leader_and_does_not_serve_is_noticed(monkeypatc
             await Availability(cluster, cluster.watch.oracle).run()
         assert caught.value.invariant == "LIVENESS"
         assert caught.value.real_ns > 65 * SECOND_NS, "while it could not reach the leader, nothing was counted"
+
+    live(body, coordinators=3)
+
+
+def test_a_leader_that_stands_still_disturbs_its_cluster_and_one_that_follows_does_not():
+    async def body(cluster, _group):
+        disturbed_ns = cluster.watch.oracle.disturbances.lasted_ns
+        follower = next(one for one in cluster.coordinators if one is not cluster.leading)
+        for paused, expected_ns in ((follower, 0), (cluster.leading, SECOND_NS)):
+            began_ns = cluster.loop.now_ns()
+            paused.pause()
+            await asyncio.sleep(1)
+            paused.resume()
+            assert disturbed_ns(began_ns, cluster.loop.now_ns()) == expected_ns
 
     live(body, coordinators=3)

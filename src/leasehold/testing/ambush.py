@@ -1,7 +1,7 @@
-"""Waiting for a step of a statement, or of a node on its way in, so that its leader can be struck just there.
+"""Waits for a step of a statement, or of a node that joins, so that the leader can be killed at that step.
 
-A step is seen at its commit, before the leader hears that it is durable: to be killed there is the hardest case for
-whoever takes the statement up.
+A step is seen at its commit, before the leader hears that it is durable. That is the hardest case for the leader that
+continues the statement.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ BARRIER_MAX_S: Final = 1.0
 
 
 class StatementPlace(StrEnum):
-    """Where in its course a statement is."""
+    """The step that a statement, or a node, has reached."""
 
     BEGUN = "begin"
     BARRIER = "barrier"
@@ -36,7 +36,7 @@ OF_NODES: Final = frozenset({StatementPlace.JOINED, StatementPlace.ENTERED, Stat
 
 
 async def reached(store: MemoryStore, place: StatementPlace, random: Random, *, patience_s: float) -> bool:
-    """Waits until some statement, or node, is there; False if none came there in time."""
+    """Waits until a statement, or a node, reaches `place`; False if none did in time."""
     arrived = asyncio.Event()
 
     def hear(batch: RevisionChanges) -> None:
@@ -77,7 +77,7 @@ def _is_at(change: Change, place: StatementPlace) -> bool:
 
 
 def _went(old: bytes, new: bytes, place: StatementPlace) -> bool:
-    """Whether a node's record went there from one revision to the next."""
+    """Whether a node's record reached `place` from one revision to the next."""
     before, after = decode_record(NodeRecord, old), decode_record(NodeRecord, new)
     match place:
         case StatementPlace.JOINED:

@@ -1,7 +1,7 @@
 """Liveness while faults go on: one leader that holds the store is enough for the nodes that reach it.
 
-Looked at all the time, and not only once everything is healed, when what another coordinator's state had held up comes
-loose by itself. A node that runs and reaches the leader both ways serves within a limit, whatever is broken elsewhere.
+A running node that reaches the leader both ways must serve within a limit, whatever is broken elsewhere. The check runs
+all the time: once everything is healed, a node that another coordinator had held up would serve anyway.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from leasehold.testing.oracle import Oracle
 
 LOOK_EVERY_NS: Final = 500 * MILLISECOND_NS
 JOINED_LIMIT_NS: Final = 15 * SECOND_NS
-"""For a process that has joined: its session to another coordinator breaks or is refused, then it comes to this one."""
+"""For a process that has joined: its session to another coordinator ends, then it asks this one."""
 JOINING_LIMIT_NS: Final = 15 * SECOND_NS + 2 * CALL_TIMEOUT_NS
-"""For one that has not: before that, each other coordinator may keep a call of it waiting until that times out."""
+"""For a process that has not: before that, its calls to the other coordinators may have to time out."""
 
 
 class _Waiting(msgspec.Struct):
-    """Since when nothing but the node itself keeps it from serving, and with which processes at both ends."""
+    """Since when a node could serve but does not, and the processes of node and leader."""
 
     since_ns: int
     published: object
@@ -34,17 +34,9 @@ class _Waiting(msgspec.Struct):
 class Availability:
     """Follows a cluster from its start on; `run` until it is cancelled. Raises `InvariantViolated` (LIVENESS)."""
 
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        oracle: Oracle,
-        *,
-        joined_limit_ns: int = JOINED_LIMIT_NS,
-        joining_limit_ns: int = JOINING_LIMIT_NS,
-    ) -> None:
+    def __init__(self, cluster: SimulatedCluster, oracle: Oracle) -> None:
         self._cluster = cluster
         self._oracle = oracle
-        self._limits_ns = {True: joined_limit_ns, False: joining_limit_ns}
         self._waiting: dict[tuple[str, bool], _Waiting] = {}
 
     async def run(self) -> None:
@@ -57,7 +49,7 @@ class Availability:
         leading = self._cluster.leading
         for node in self._cluster.nodes:
             has_joined = node.published.node != 0
-            # What a process waited for before it had joined counts for nothing afterwards.
+            # The wait before the join does not count afterwards.
             self._waiting.pop((node.name, not has_joined), None)
             if leading is None or not self._can_serve(node, leading):
                 self._waiting.pop((node.name, has_joined), None)
@@ -65,7 +57,7 @@ class Availability:
                 self._judge(node, leading, has_joined=has_joined)
 
     def _can_serve(self, node: SimulatedNode, leading: SimulatedCoordinator) -> bool:
-        """Whether it does not, though all that it needs is there."""
+        """Whether the node does not serve, though it could."""
         if node.task is None or not leading.is_able or node.guard() is not None:
             return False
         return self._cluster.network.is_clear(node.name, leading.name)
@@ -76,7 +68,7 @@ class Availability:
         if waiting is None or waiting.published is not node.published or waiting.leader is not leading.leader:
             self._waiting[key] = _Waiting(now_ns, node.published, leading.leader)
             return
-        limit_ns = self._limits_ns[has_joined]
+        limit_ns = JOINED_LIMIT_NS if has_joined else JOINING_LIMIT_NS
         if now_ns - waiting.since_ns > limit_ns:
             what = "has joined" if has_joined else "has not joined"
             raise self._oracle.violation(

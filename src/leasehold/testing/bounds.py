@@ -23,14 +23,14 @@ TENTH_NS: Final = 100 * MILLISECOND_NS
 
 
 class OutstandingLease(NamedTuple):
-    """Leases that may be out: how long a barrier can wait for one given at the last instant, and that instant."""
+    """Leases that may still run: how long a barrier can wait for one given at the last instant, and that instant."""
 
     wait_ns: int
     given_until_ns: int
 
 
 class Bounds:
-    """The oracle's memory of all leases that were ever given; fed with each revision and each election, in order."""
+    """The oracle's memory of all leases; it takes each revision and each election, in order."""
 
     def __init__(self) -> None:
         self._settings: SettingsRecord | None = None
@@ -39,7 +39,7 @@ class Bounds:
         self._elected: list[tuple[int, int]] = []
 
     def take(self, oracle: Oracle, news: Committed | Elected) -> None:
-        """Settings that change, or a leader that counts the largest lease as outstanding from its election on."""
+        """Takes a change of the settings, or an election: a new leader counts the largest lease as outstanding."""
         if isinstance(news, Elected):
             began_ns = oracle.elections[news.term][0]
             if self._settings is not None:
@@ -54,9 +54,9 @@ class Bounds:
             self._longest_ns = max(self._longest_ns, settings.lease_duration_ns)
 
     def under_one_leader_ns(self, oracle: Oracle, at_ns: int) -> int | None:
-        """For a statement whose first transaction is committed now, at `at_ns`; None before there are settings.
+        """The bound of a statement whose first transaction is committed now, at `at_ns`; None before any settings.
 
-        Its own settings, if it sets any, and later ones don't count: whoever gets those has applied it.
+        Its own settings, if it sets any, and later ones don't count: a node with these has applied the statement.
         """
         if self._settings is None:
             return None
@@ -67,18 +67,18 @@ class Bounds:
         return max(waits) + SLACK_NS
 
     def allowed_ns(self, oracle: Oracle, bound_ns: int, from_ns: int, to_ns: int) -> int:
-        """What this bound comes to with all that has happened to leaders in a span of time: for each change of leader
-        its loss and one full wait, and the time that was disturbed."""
+        """The bound plus what happened to leaders in a span of time: for each change of leader its loss and one full
+        wait, and the disturbed time."""
         changes_ns = [EXPIRY_NS + wait_ns for at_ns, wait_ns in self._elected if from_ns <= at_ns <= to_ns]
         setbacks_ns = oracle.disturbances.setbacks(from_ns, to_ns) * EXPIRY_NS
         return bound_ns + sum(changes_ns) + setbacks_ns + oracle.disturbances.lasted_ns(from_ns, to_ns)
 
     def next_change_ns(self) -> int:
-        """What a leader that has been lost by now, and not been followed yet, adds."""
+        """What a lost leader without a successor adds to the bound."""
         return EXPIRY_NS + (0 if self._settings is None else self._wait_ns(self._settings, self._longest_ns))
 
     def told_at_most_ns(self, bound_ns: int, from_ns: int, to_ns: int) -> int:
-        """What a receipt may call its bound, in whole tenths: a later leader may have said more than the first."""
+        """The largest bound in a receipt, in whole tenths: a later leader may have said more than the first."""
         later_ns = [wait_ns + SLACK_NS for at_ns, wait_ns in self._elected if from_ns <= at_ns <= to_ns]
         if later_ns and self._settings is not None:  # it may have taken the statement up under newer settings
             later_ns.append(self._wait_ns(self._settings) + SLACK_NS)

@@ -1,5 +1,4 @@
-"""A model of the catalog: what a person sees of it, as a plain dictionary that statements change in the order of their
-revisions.
+"""A model of the catalog: a plain dictionary of what a person sees, changed by statements in the order of revisions.
 
 It shares nothing with the plans of the production code but the parsed statements (`testing/effects.py`). A destructive
 statement hides at its first revision what it takes away, and a rollback puts back exactly that; what takes effect only
@@ -37,7 +36,7 @@ class Model:
         self._states: list[CatalogRows] = [{}]
 
     def follow(self, committed: Iterable[Committed]) -> str | None:
-        """Takes each revision once, whoever tells it first; what is wrong if one of them was not possible."""
+        """Takes each revision once; says what is wrong if one of them was not possible."""
         for news in committed:
             if news.revision > self._taken:
                 self._taken = news.revision
@@ -76,7 +75,7 @@ class Model:
         return self._change(now)
 
     def apply(self, statement_id: StatementId, statement: Definition) -> None:
-        """A statement that went all the way, as a whole."""
+        """Applies a whole statement that was committed."""
         self.begin(statement_id, statement)
         self._change(self._late.pop(statement_id))
 

@@ -1,6 +1,6 @@
-"""Clients that change the catalog: random statements on few names, and what the answers must come to.
+"""Clients that change the catalog by random statements on few names, and the checks of their answers.
 
-Each client remembers what it asked and what it heard. Some statements get a timeout, some are cancelled by others. In
+Each client remembers what it asked and what it heard. Some statements get a timeout, and other clients cancel some. In
 the end every statement is asked for once more by its id, and a plain model of the catalog takes the acknowledged ones
 in the order of their revisions (INV-DDL-1).
 """
@@ -48,7 +48,7 @@ class ClientStatement(msgspec.Struct, kw_only=True):
 
     @property
     def nothing_done(self) -> bool:
-        """Whether its receipt may say that there was nothing to do, or says that all was taken back."""
+        """Whether its receipt may say that there was nothing to do, or says that it was rolled back."""
         if not isinstance(self.heard, Receipt) or self.heard.outcome is Outcome.COMMITTED_PENDING:
             return False
         return self.heard.outcome is Outcome.ROLLED_BACK or not self.heard.settled
@@ -74,7 +74,7 @@ async def ask(
 
 
 class Client:
-    """One of several that run at the same time; what all asked is gathered in `asked`."""
+    """One of several clients that run at the same time; `asked` gathers their statements."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Client:
         self._on_end = on_end
 
     async def run(self) -> None:
-        """Asks one statement after the other, for ever; some are left after a short while, whatever becomes of them."""
+        """Asks one statement after the other, for ever; it gives up on some after a short while."""
         while True:
             if self._random.random() < CANCEL_CHANCE:
                 await self._cancel()
@@ -105,7 +105,7 @@ class Client:
             await asyncio.sleep(self._random.random() * CLIENT_PAUSE_MAX_S)
 
     async def ask(self, text: str, *, patience_s: float, timeout_ns: int | None = None) -> Receipt | None:
-        """One statement, to its end or until patience ends, or the timeout of the statement; its receipt."""
+        """Asks one statement until it ends, patience ends or its timeout passes; returns its receipt."""
         cluster = self._cluster
         one = ClientStatement(id=StatementId(cluster.entropy.hex_128()), text=text)
         self._asked.append(one)
@@ -123,8 +123,8 @@ class Client:
         return one.heard if isinstance(one.heard, Receipt) else None
 
     async def take_and_give_back(self, ways: tuple[tuple[str, ...], ...]) -> None:
-        """Takes away what a reader needs by the first statement of one of `ways`, and gives it back by the others, for
-        ever: scans of his are under way."""
+        """For ever, removes what a running reader needs by the first statement of one of `ways`, and restores it by the
+        others."""
         while True:
             taking, *giving = self._random.choice(ways)
             await self.ask(taking, patience_s=self._random.choice(PATIENCES_S))
@@ -134,7 +134,7 @@ class Client:
             await asyncio.sleep(self._random.random() * GIVEN_MAX_S)
 
     async def _cancel(self) -> None:
-        """Cancels one of the procedures that run, if any does; it is for whoever asked for that one to hear of it."""
+        """Cancels one of the running procedures, if there are any."""
         patience_s = self._random.choice(PATIENCES_S)
         with contextlib.suppress(Definite):
             shown = await self._question("SHOW PROCEDURES", patience_s)
@@ -194,8 +194,8 @@ async def check_catalog(
     *,
     wrote: Callable[[StatementId], bool],
 ) -> None:
-    """Holds what SHOW and DESCRIBE say against what the acknowledged statements make of the catalog; `wrote` tells
-    which of them found anything to do. Raises `CheckFailed`."""
+    """Compares SHOW and DESCRIBE with a model of the acknowledged statements; `wrote` tells which of these changed
+    anything. Raises `CheckFailed`."""
     model = Model()
     heard = [(one, one.heard) for one in asked if isinstance(one.heard, Receipt) and wrote(one.id)]
     done = [(one, receipt) for one, receipt in heard if receipt.outcome is not Outcome.ROLLED_BACK]

@@ -1,4 +1,4 @@
-"""A clock of one simulated machine: it drifts, is set off against others, and jumps when the machine was suspended."""
+"""The clock of one simulated machine: it drifts, differs from others, and jumps when the machine was suspended."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ WALL_START_US = 1_577_836_800_000_000
 
 
 class SimulatedTimer:
-    """Implements `wire.ports.Timer`; armed anew whenever its clock's reading changes by more than time passing."""
+    """Implements `wire.ports.Timer`; it is armed again whenever its clock jumps or drifts differently."""
 
     def __init__(self, clock: "SimulatedClock", deadline_ns: int, callback: Callable[[], None]) -> None:
         self._clock = clock
@@ -33,7 +33,7 @@ class SimulatedTimer:
         self.rearm()
 
     def rearm(self) -> None:
-        """The same, where nothing is asked of it."""
+        """As `arm`, if nothing is asked of the loop now."""
         self._handle = self._clock.call_when_due(self._deadline_ns, self._fire)
 
     def disarm(self) -> None:
@@ -75,7 +75,7 @@ class SimulatedClock:
     def real_ns(self, local_ns: int) -> int:
         """The first virtual instant at which it reads at least `local_ns`, if nothing changes from now on.
 
-        A reading that lies behind is dated as if the clock had always gone as it does now, but never in the future.
+        A past reading is dated as if the clock had always run as it does now, but never in the future.
         """
         left_ns = local_ns - self._base_local_ns
         return self._base_virtual_ns - (-left_ns * MILLION // self._rate_ppm)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final, TypeVar
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient
 from leasehold.core.data.statement_calls import run_statement
@@ -76,7 +76,7 @@ class SimulatedCluster(Site):
     # ------------------------------------------------------------ processes
 
     async def start(self, group: asyncio.TaskGroup, *, late: int = 0) -> None:
-        """Starts everything, but for so many nodes that are `late`, and waits until every node that runs serves."""
+        """Starts everything except `late` nodes, and waits until every running node serves."""
         for coordinator in self.coordinators:
             await coordinator.start(group)
         await self.initialise()

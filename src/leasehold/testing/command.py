@@ -36,7 +36,7 @@ app = typer.Typer(
 
 
 class SimulatedWorld(StrEnum):
-    """What is simulated."""
+    """The kind of world that is simulated."""
 
     CLUSTER = "cluster"
     LEASES = "leases"
@@ -70,7 +70,7 @@ class CampaignTally(msgspec.Struct, kw_only=True):
     """Of it, in clusters."""
 
     def add(self, outcome: RunResult, real_seconds: float) -> None:
-        """One more cluster."""
+        """Adds the result of one more cluster."""
         self.clusters += 1
         self.steps += outcome.steps
         self.simulated_ns += outcome.simulated_ns
@@ -82,7 +82,7 @@ class CampaignTally(msgspec.Struct, kw_only=True):
         self.cluster_seconds += real_seconds
 
     def line(self) -> str:
-        """For people, while it runs."""
+        """The progress, for people."""
         return (
             f"{self.seeds} seeds ({self.clusters} clusters, {self.worlds} lease worlds), {self.steps} steps, "
             f"{self.simulated_ns / SECOND_NS:.0f} simulated s at {self.rate():.0f} per s, "
@@ -91,12 +91,12 @@ class CampaignTally(msgspec.Struct, kw_only=True):
         )
 
     def rate(self) -> float:
-        """Simulated seconds per real second, of clusters."""
+        """Simulated seconds of clusters per real second."""
         return self.simulated_ns / SECOND_NS / self.cluster_seconds if self.cluster_seconds else 0.0
 
 
 def command_for(world: SimulatedWorld, seed: int, *, seconds: int = SECONDS, steps: int = STEPS) -> str:
-    """What reproduces a run."""
+    """The command that reproduces a run."""
     if world is SimulatedWorld.LEASES:
         return f"leasehold-sim reproduce --world leases --seed {seed}" + (f" --steps {steps}" * (steps != STEPS))
     return f"leasehold-sim reproduce --seed {seed}" + (f" --seconds {seconds}" * (seconds != SECONDS))
@@ -213,8 +213,8 @@ def _show(tally: CampaignTally, output: Output, digest: str | None) -> None:
 
 
 def main() -> None:
-    """What `leasehold-sim` runs."""
-    # What breaks on purpose is warned of all the time.
+    """Entry point of `leasehold-sim`."""
+    # Faults on purpose cause warnings all the time.
     logging.getLogger("leasehold").setLevel(logging.CRITICAL)
     try:
         app(standalone_mode=True)

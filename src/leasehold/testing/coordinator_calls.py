@@ -39,7 +39,6 @@ class SimulatedCoordinators:
         self._transport = transport
 
     async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
-        """One question, one answer."""
         connection = self._transport.connect(address)
         try:
             return await connection.call(request, timeout_ns=min(timeout_ns, CALL_NS))
@@ -47,7 +46,6 @@ class SimulatedCoordinators:
             await connection.close()
 
     async def stream(self, address: str, request: Message, timeout_ns: int) -> AsyncGenerator[Message, None]:
-        """One question, several answers."""
         connection = self._transport.connect(address)
         try:
             async with closing(connection.stream(request, timeout_ns=min(timeout_ns, STREAM_NS))) as messages:

@@ -1,9 +1,8 @@
-"""Copies of a node's directory, started where they must not be: beside the original, or long after it has moved on.
+"""Copies of a node's directory that are started beside the original, or long after the original has moved on.
 
-A copy is refused for good, whatever else is broken: a clone of a node that lives by the lease that it keeps renewing
-(ALIVE_ELSEWHERE), a stale copy by the incarnations that have been since (STALE_COPY), any copy of a node that was
-removed by its tombstone (REMOVED). If one gets in, INV-ID-2 is violated: what its older incarnation says would change
-something.
+A copy must be refused, whatever else is broken: a clone of a running node since the node renews its lease
+(ALIVE_ELSEWHERE), a stale copy since there were newer incarnations (STALE_COPY), any copy of a removed node by its
+tombstone (REMOVED). If one is let in, INV-ID-2 is violated.
 """
 
 import asyncio
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 REFUSALS: Final = frozenset({ErrorCode.ALIVE_ELSEWHERE, ErrorCode.STALE_COPY, ErrorCode.SUPERSEDED})
 PATIENCE_S: Final = 15.0
-"""How long a copy may try: it hears of the original's lease twice, and may ask a leader that is on its way out."""
+"""How long a copy may try: it hears of the original's lease twice, and may ask a leader that is about to end."""
 KEPT_MAX: Final = 4
 
 
 class CopiedNode(SimulatedNode):
-    """A process on a copy of a node's vault, on a machine of its own that holds no segments."""
+    """A process on a copy of a node's vault, on its own machine without segments."""
 
     def __init__(self, cluster: "SimulatedCluster", name: str, original: SimulatedNode, disk: VaultDisk) -> None:
         super().__init__(cluster, name, 0)
@@ -42,14 +41,14 @@ class CopiedNode(SimulatedNode):
             cluster.watch.vault(name, disk)
 
     async def run(self, port: int = 9000) -> None:
-        """As `SimulatedNode.run`, for one process, which is to be refused."""
+        """As `SimulatedNode.run`, for one process, which should be refused."""
         try:
             await self._live(port)
         except Definite as error:
             self.refused = error
 
     def forget(self) -> None:
-        """Its machine is thrown away."""
+        """Discards its machine."""
         watch = self.cluster.watch
         if watch is not None:
             for known in (watch.oracle.vaults, watch.oracle.disks, watch.oracle.nodes):
@@ -57,7 +56,7 @@ class CopiedNode(SimulatedNode):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A copy of a node's vault that lies somewhere."""
+    """A copy of a node's vault."""
 
     original: SimulatedNode
     disk: VaultDisk
@@ -75,13 +74,13 @@ class NodeCopies:
         self._made = 0
 
     def back_up(self, node: SimulatedNode) -> None:
-        """Keeps a copy of the node's vault as it is now, in place of an older one if there are many."""
+        """Keeps a copy of the node's vault, in place of an older copy if there are many."""
         if len(self._backups) == KEPT_MAX:
             del self._backups[self._random.randrange(KEPT_MAX)]
         self._backups.append(Backup(node, node.disk.copy()))
 
     async def start_a_clone(self, node: SimulatedNode) -> str | None:
-        """Beside the original, which keeps its lease meanwhile; None where that is not sure."""
+        """Starts a clone beside the original, if the original is sure to keep its lease; else None."""
         leading = self._cluster.leading
         if leading is None or not leading.is_able or node.guard() is None:
             return None
@@ -90,8 +89,7 @@ class NodeCopies:
         return await self._start(node, node.disk.copy(), "clone")
 
     async def start_a_stale_copy(self) -> str | None:
-        """One of a node that was removed, or that the cluster has heard of newer incarnations of; None where there is
-        none."""
+        """Starts a copy of a node that was removed or has newer incarnations; None if there is none."""
         stale = [one for one in self._backups if self._is_stale(one.disk)]
         if not stale or self._cluster.leading is None:
             return None
@@ -137,7 +135,7 @@ class NodeCopies:
 
 
 def _identity(disk: VaultDisk) -> Allocated | Joining | None:
-    """What the vault holds of an id, if it ever had one."""
+    """The identity in a vault, if it has an id."""
     blob = disk.durable.identity
     identity: IdentityRecord | Record | None = decode_record(Record, blob) if blob else None
     if identity is None or isinstance(identity, Claiming):

@@ -1,10 +1,10 @@
 """The data side of a simulated node: the steps of `core/data`, as tasks over the simulated network.
 
-What `node/serving/flight_service.py` is over Flight on threads. A write is a session: ticket, `Rows` .. , `RowsEnd` or
-`BytesEnd`, then the answer. A scan or a copy is a stream of `Rows`, of a scan with its marks.
+It stands for `node/serving/flight_service.py`, which uses Flight and threads. A write is a session: ticket, `Rows` .. ,
+`RowsEnd` or `BytesEnd`, then the answer. A scan or a copy is a stream of `Rows`; those of a scan have marks.
 
-All waiting is on the node's own clock, so a paused process does nothing. What a thread would do to its end, whoever
-has gone meanwhile, is done by a task of the process.
+All waiting is on the node's own clock, so a paused process does nothing. A thread goes on after its caller is gone, and
+so does a task of the process here.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from leasehold.errors import LeaseholdError, Refused
 from leasehold.limits.units import MILLISECOND_NS
 from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
-from leasehold.node.disk.reconciler import Following, Reconciler
+from leasehold.node.disk.reconciler import Reconciler
 from leasehold.testing.disk import MemoryDisk, SegmentDisk
 from leasehold.testing.duplexes import RowEncoder, RowsOfDuplex, SimulatedPeers, bytes_of_duplex
 from leasehold.testing.hosts import Host
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class DataNode:
-    """What of a node's data side outlives its processes: the disk, the knobs, and who watches."""
+    """The part of a node's data side that outlives its processes: the disk, the knobs, and the observers."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -52,6 +52,7 @@ class DataNode:
         """Drawn before each batch or chunk comes from the disk."""
         self.on_released: OnReleased = lambda _passed, _ticket, _rows: None
         self.on_verified: Callable[[OnDisk], None] = lambda _one: None
+        """Told of each file that is read whole to be held against its hash."""
 
     async def run_beside(
         self,
@@ -94,7 +95,7 @@ class DataNode:
     async def _run(
         self,
         *,
-        agent: Following,
+        agent: Agent,
         address: str,
         published: Published,
         vault: Vault,

@@ -38,10 +38,10 @@ _Files = dict[OnDisk, Content]
 
 
 class SegmentDisk:
-    """What outlives the process. `latency_ns` is drawn for each move of a name and spent half before, half after it.
+    """The disk, which outlives the process. Each move of a name takes `latency_ns`, half before and half after it.
 
-    With `full` nothing more can be written. `on_removed` is told of each whole finished file that a process moves to
-    the trash; not of a damaged one, nor of what a crash takes.
+    If it is `full`, nothing more can be written. `on_removed` gets each whole finished file that a process moves to the
+    trash, but no damaged file and no file that a crash removes.
     """
 
     def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
@@ -76,7 +76,7 @@ class SegmentDisk:
             self._holder = None
 
     def crash(self, random: Random) -> None:
-        """The machine is gone: of the moves after the last sync a prefix is left, its length drawn."""
+        """The machine crashes: of the moves since the last sync a random prefix is left."""
         self.kill()
         for move in self._moves[: random.randint(0, len(self._moves))]:
             _apply(self._durable, move)
@@ -86,7 +86,7 @@ class SegmentDisk:
         self._trash = {one: size for one, size in self._trash.items() if one not in self._files}
 
     def damage(self, one: OnDisk) -> None:
-        """Changes the bytes of a finished file, not their number, unseen but by who reads them."""
+        """Changes the bytes of a finished file, but not their number; only a reader sees that."""
         content = self._files[one]
         spoiled = tuple(RowId(~row) for row in content.rows)
         wrong = msgspec.structs.replace(content, rows=spoiled, sha256=hashlib.sha256(content.sha256).digest())
@@ -114,7 +114,7 @@ class SegmentDisk:
         return frozenset(self._staging)
 
     def trashed(self) -> frozenset[OnDisk]:
-        """What waits to be deleted for good."""
+        """The files that wait to be deleted for good."""
         return frozenset(self._trash)
 
     # ------------------------------------------------------------ for the process
@@ -128,7 +128,7 @@ class SegmentDisk:
         return one in self._damaged
 
     def stamp(self, one: OnDisk) -> Stamp | None:
-        """Tells a finished file from another one of its name; None if there is none."""
+        """Distinguishes a finished file from another one with its name; None if there is none."""
         return self._stamps[one] if one in self._files else None
 
     def stage(self, one: OnDisk) -> None:
@@ -199,9 +199,9 @@ def _apply(files: _Files, move: dict[OnDisk, Content | None]) -> None:
 
 
 class MemoryDisk:
-    """Implements `wire.ports.Disk` on a `SegmentDisk`, and what a node's writes and scans need of it.
+    """Implements `wire.ports.Disk` on a `SegmentDisk` for one process, and what a node's writes and scans need.
 
-    Useless once its process is gone. It waits on the node's clock, so that a paused process does nothing here.
+    It waits on the node's clock, so that a paused process does nothing here.
     """
 
     def __init__(self, disk: SegmentDisk, clock: Clock, transport: Transport, published: Published) -> None:
@@ -214,17 +214,14 @@ class MemoryDisk:
     # ------------------------------------------------------------ the port
 
     async def listing(self) -> Listing:
-        """The finished segments."""
         await self.wait()
         return by_bucket(self.disk.listing())
 
     async def trash(self, one: OnDisk) -> bool:
-        """Moves a segment to the trash, durably; False if it was not there."""
         check_name(one)
         return await self._remove(lambda: (one,))
 
     async def trash_table(self, table: ObjectId) -> bool:
-        """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
         if table < 1:
             raise Refused(
                 f"table {table} has no folder", code=ErrorCode.BAD_SEGMENT_NAME, hint="table ids count from 1"
@@ -232,14 +229,12 @@ class MemoryDisk:
         return await self._remove(lambda: [one for one in self.disk.listing() if one.table == table])
 
     async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
-        """Deletes up to `max_files` files of the trash for good; the one with which `max_bytes` is reached goes too."""
         if not self.disk.trashed():
             return Emptied(files=0, size_bytes=0)
         await self.wait()
         return self.disk.delete_trash(max_files, max_bytes)
 
     async def check_sizes(self, records: Sequence[SegmentRecord]) -> tuple[SegmentRecord, ...]:
-        """Those that are here with another size than the manifest says; they go to the trash."""
         await self.wait()
         wrong: list[SegmentRecord] = []
         for one in records:
@@ -251,7 +246,6 @@ class MemoryDisk:
         return tuple(wrong)
 
     async def verify(self, record: SegmentRecord) -> bool:
-        """Whether the segment is here and what the manifest says; a file that is not goes to the trash."""
         check_record(record)
         await self.wait()
         one = file_of_record(record)
@@ -270,7 +264,6 @@ class MemoryDisk:
         cluster_id: ClusterId,
         on_asked: OnAsked,
     ) -> bool:
-        """As `core.data.fetches.fetch_segment`."""
         return await fetch_segment(
             self,
             SimulatedCopies(self._transport),
@@ -322,7 +315,7 @@ class MemoryDisk:
             raise OutcomeUnknown("the process that held this disk is gone", code=ErrorCode.DISK)
 
     async def wait(self) -> None:
-        """Half of what one move takes; for as long as the process is paused in any case."""
+        """Waits for half the time of a move, and while the process is paused."""
         await self._clock.sleep_until(self._clock.now_ns() + self.disk.latency_ns() // 2)
         self.check()
 
@@ -378,7 +371,7 @@ class MemoryFile:
         self._disk.disk.sync()
 
     def discard(self) -> None:
-        """Removes what was written. Idempotent, and without effect on a finished segment or a dead process's one."""
+        """Removes what was written. Idempotent; does nothing to a finished segment, or after the process has ended."""
         if self._is_open and not self._disk.gone:
             self._disk.disk.unstage(self._one)
         self._is_open = False

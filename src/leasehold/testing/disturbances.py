@@ -1,8 +1,8 @@
-"""When the leader of a simulated cluster, or its store, was disturbed: no bound of a statement holds meanwhile.
+"""The times when the leader of a simulated cluster, or its store, was disturbed: no bound of a statement holds then.
 
-Told by the coordinators themselves. A leader is disturbed while its process is paused or can't reach the store; a
-standby that fares so disturbs nothing. While no coordinator runs and reaches the store, nobody can lead. A leader that
-is killed is no disturbance but a change of leader, which has an allowance of its own.
+The coordinators report them. A leader is disturbed while its process is paused or can't reach the store; the same of a
+standby disturbs nothing. While no coordinator runs and reaches the store, none can lead. A killed leader is not a
+disturbance but a change of leader, which has its own allowance.
 """
 
 from collections import deque
@@ -29,33 +29,33 @@ class Disturbances:
         self._coordinators: dict[str, _Coordinator] = {}
         self._leader = ""
 
-    def coordinator(self, name: str, *, up: bool, reaching: bool) -> None:
-        """How a coordinator fares from now on: whether its process runs, and whether it is neither paused nor cut off
-        from the store."""
-        self._coordinators[name] = _Coordinator(up, reaching)
+    def coordinator(self, address: str, *, up: bool, reaching: bool) -> None:
+        """The state of a coordinator from now on: whether its process runs, and is neither paused nor cut off from the
+        store."""
+        self._coordinators[address] = _Coordinator(up, reaching)
         self._judge()
 
-    def leads(self, name: str) -> None:
-        """A term of this coordinator has begun in the store."""
-        self._leader = name
+    def leads(self, address: str) -> None:
+        """A term of the coordinator at this address has begun in the store."""
+        self._leader = address
         self._judge()
 
     def set_back(self) -> None:
-        """A candidate begins anew to wait, or is gone, while nobody leads: as if a leader had been lost."""
+        """A candidate starts to wait again, or is gone, while none leads: as if a leader had been lost."""
         self._setbacks.append(self._now_ns())
 
     def begin(self, what: str) -> None:
-        """From now on the leader is disturbed by this."""
+        """From now on this disturbs the leader."""
         self._since.setdefault(what, self._now_ns())
 
     def end(self, what: str) -> None:
-        """This disturbance is over; harmless where there was none."""
+        """This disturbance is over, if there was one."""
         since_ns = self._since.pop(what, None)
         if since_ns is not None:
             self._spans.append((since_ns, self._now_ns()))
 
     def lasted_ns(self, from_ns: int, to_ns: int) -> int:
-        """How much of this time was disturbed, counted once however many disturbances there were."""
+        """How much of this time was disturbed; time with several disturbances counts once."""
         spans = [*self._spans, *((since, to_ns) for since in self._since.values())]
         total_ns, covered_ns = 0, from_ns
         for began_ns, ended_ns in sorted(spans):

@@ -48,7 +48,6 @@ class RowsOfDuplex:
         return self._fields
 
     async def pieces(self) -> AsyncGenerator[Part | RowsEnd]:
-        """The rows, and the client's word that these were all. Raises `Refused` with code ROWS_DO_NOT_FIT."""
         while (message := await self._duplex.receive()) is not None:
             await _awake(self._clock)
             if isinstance(message, RowsEnd):
@@ -90,12 +89,10 @@ class RowEncoder:
         self._rows = self._size_bytes = 0
 
     async def write(self, batch: Part) -> None:
-        """Takes rows."""
         self._rows += batch.num_rows
         await self._pass_on(row_bytes(batch.rows))
 
     async def finish(self) -> EncodedSegment:
-        """Hands on the footer and tells what the file holds."""
         await self._pass_on(FOOTER)
         return EncodedSegment(
             rows=self._rows,
@@ -126,7 +123,6 @@ class SimulatedPeers:
 
     @asynccontextmanager
     async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
-        """Begins to pass a segment on. Its end raises why the peer declined, if it did."""
         connection = self._transport.connect(address)
         try:
             async with asyncio.timeout(FORWARD_CALL_NS / SECOND_NS):
@@ -143,11 +139,9 @@ class SimulatedPeers:
             await connection.close()
 
     async def is_answering(self, address: str, timeout_ns: int) -> bool:
-        """Whether the process there answers anything at all in time."""
         return (await self._ask(address, timeout_ns)).is_answering
 
     async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
-        """How the process there stands by its own word."""
         del ticket  # here nobody is let in before others
         return await self._ask(address, timeout_ns)
 
@@ -189,7 +183,6 @@ class SimulatedCopies:
         self._transport = transport
 
     async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[bytes]:
-        """The bytes that the node there gives."""
         connection = self._transport.connect(address)
         try:
             async with closing(connection.stream(request, timeout_ns=timeout_ns)) as messages:

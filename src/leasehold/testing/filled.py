@@ -36,11 +36,9 @@ class CatalogManifest:
         self._catalog = catalog
 
     def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment:
-        """One segment."""
         now = self._catalog()
         return StoredSegment(now.revision, now.segments.one(bucket, segment), now.replaced.one(bucket, segment))
 
     def bucket(self, bucket: BucketKey) -> StoredBucket:
-        """One bucket."""
         now = self._catalog()
         return StoredBucket(now.revision, now.segments.get(bucket, {}), now.replaced.get(bucket, {}))

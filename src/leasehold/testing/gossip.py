@@ -1,4 +1,4 @@
-"""A simulated physical topology: production members over the simulated network, with what they noticed and when."""
+"""A simulated physical topology: production members over the simulated network, and what they noticed when."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ from leasehold.testing.clock import SimulatedClock, SimulatedTimer
 from leasehold.testing.entropy import SeededEntropy
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.network import Link, Network
-from leasehold.wire.gossip import Gossip, MemberChange
+from leasehold.wire.gossip import Gossip
 from leasehold.wire.ports import Clock, Datagrams
 
 KEY: Final = bytes(range(CLUSTER_KEY_BYTES))
@@ -27,12 +27,12 @@ HEADER_BYTES: Final = 28
 """Of UDP and IPv4, around each datagram."""
 PORT: Final = 7400
 DATAGRAMS_QUEUED_MAX: Final = 4_096
-"""Datagrams that have arrived at a member and wait to be looked at; the next ones are dropped, as a kernel does."""
+"""Datagrams that may wait at a member; further ones are dropped, as a kernel does."""
 POLL_NS: Final = 50 * MILLISECOND_NS
 
 
 class SimulatedDatagrams:
-    """Implements `wire.ports.Datagrams`. What arrives is looked at `late_ns` later."""
+    """Implements `wire.ports.Datagrams`. A datagram is seen `late_ns` after its arrival."""
 
     def __init__(self, world: "GossipWorld", address: str, late_ns: int = 0) -> None:
         if address in world.hearing:
@@ -46,31 +46,27 @@ class SimulatedDatagrams:
 
     @property
     def address(self) -> str:
-        """The `name:port` it hears on."""
         return self._address
 
     def send(self, address: str, blob: bytes) -> None:
-        """Lost, late or doubled as the link says; to nowhere if nobody hears there when it arrives."""
+        """The link may lose, delay or double it; it is lost if no process listens when it arrives."""
         self._world.post(self._address, address, blob)
 
     async def receive(self) -> tuple[str, bytes]:
-        """The next one and where it came from."""
         while not self._arrived:
             self._any.clear()
             await self._any.wait()
         return self._arrived.popleft()
 
     def pending(self) -> tuple[str, bytes] | None:
-        """One that has arrived already, if any has."""
         return self._arrived.popleft() if self._arrived else None
 
     async def close(self) -> None:
-        """Hears no more; idempotent."""
         if self._world.hearing.get(self._address) is self:
             del self._world.hearing[self._address]
 
     def deliver(self, source: str, blob: bytes) -> None:
-        """One has arrived."""
+        """A datagram has arrived."""
         if self._late_ns:
             loop = self._world.loop
             loop.call_at_ns(loop.now_ns() + self._late_ns, lambda: self._put(source, blob))
@@ -84,26 +80,22 @@ class SimulatedDatagrams:
 
 
 class SlowClock:
-    """Implements `wire.ports.Clock` for a process that always runs late: the reading is right, its timers are not."""
+    """Implements `wire.ports.Clock` for a slow process: the reading is right, but timers fire `late_ns` late."""
 
     def __init__(self, clock: SimulatedClock, late_ns: int) -> None:
         self._clock = clock
         self._late_ns = late_ns
 
     def now_ns(self) -> int:
-        """The reading."""
         return self._clock.now_ns()
 
     def wall_us(self) -> int:
-        """As of the clock."""
         return self._clock.wall_us()
 
     async def sleep_until(self, deadline_ns: int) -> None:
-        """Returns late."""
         await self._clock.sleep_until(deadline_ns + self._late_ns)
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> SimulatedTimer:
-        """Calls back late."""
         return self._clock.call_at(deadline_ns + self._late_ns, callback)
 
 
@@ -112,11 +104,12 @@ class Noticed(msgspec.Struct, frozen=True, kw_only=True):
 
     at_ns: int
     by: str
-    change: MemberChange
+    member: Member
+    state: State | None
 
 
 class SimulatedMember:
-    """A machine, and the process of the topology that runs on it, if one does."""
+    """A machine, and its process of the topology, if one runs."""
 
     def __init__(self, world: "GossipWorld", name: str, *, late_ns: int) -> None:
         self.world = world
@@ -125,16 +118,16 @@ class SimulatedMember:
         self.clock = SimulatedClock(world.loop, drift_ppm=world.random.randint(-10_000, 10_000))
         self.gossip: Gossip | None = None
         self.states: dict[str, State] = {}
-        """How its process sees each member that it knows, itself included: put together from what it tells."""
+        """How its process sees each member that it knows, and itself."""
         self._task: asyncio.Task[None] | None = None
 
     @property
     def runs(self) -> bool:
-        """Whether its process does."""
+        """Whether its process runs."""
         return self._task is not None and not self._task.done()
 
     def start(self, group: asyncio.TaskGroup, seeds: tuple[str, ...], *, port: int = PORT) -> None:
-        """Starts a process that knows of nothing but the seeds."""
+        """Starts a process that knows only the seeds."""
         assert not self.runs, "one process at a time"
         host = self.world.network.host(self.name)
         if not host.alive:
@@ -157,7 +150,7 @@ class SimulatedMember:
         self._task = group.create_task(self.gossip.run())
 
     async def kill(self) -> None:
-        """SIGKILL: nobody is told."""
+        """SIGKILL: the other members are not told."""
         assert self._task is not None
         self.world.network.kill(self.name, silent=True)
         self._task.cancel()
@@ -181,16 +174,15 @@ class SimulatedMember:
         self.world.network.resume(self.name)
 
     def living(self) -> set[str]:
-        """Whom it does not take for gone, itself included."""
+        """The members that it believes to be alive, with itself."""
         return {name for name, state in self.states.items() if state in {State.ALIVE, State.SUSPECT}}
 
-    def _notice(self, change: MemberChange) -> None:
-        name = change.member.name
-        if change.state is None:
-            del self.states[name]
+    def _notice(self, member: Member, state: State | None) -> None:
+        if state is None:
+            del self.states[member.name]
         else:
-            self.states[name] = change.state
-        self.world.noticed.append(Noticed(at_ns=self.world.loop.now_ns(), by=self.name, change=change))
+            self.states[member.name] = state
+        self.world.noticed.append(Noticed(at_ns=self.world.loop.now_ns(), by=self.name, member=member, state=state))
 
 
 class GossipWorld:
@@ -203,12 +195,12 @@ class GossipWorld:
         self.hearing: dict[str, SimulatedDatagrams] = {}
         self.members: dict[str, SimulatedMember] = {}
         self.noticed: list[Noticed] = []
-        """By anybody, in order."""
+        """By all members, in order."""
         self.posted: list[tuple[str, str, bytes]] | None = None
-        """What was sent, for a test that wants to send it again; None while nobody wants to."""
+        """The datagrams sent, for a test that sends them again; None if they are not kept."""
 
     def add(self, count: int, *, late_ns: int = 0) -> list[SimulatedMember]:
-        """Further machines."""
+        """Adds machines."""
         added: list[SimulatedMember] = []
         for _ in range(count):
             member = SimulatedMember(self, f"n{len(self.members) + 1}", late_ns=late_ns)
@@ -217,7 +209,7 @@ class GossipWorld:
         return added
 
     def running(self) -> Iterator[SimulatedMember]:
-        """Those whose process runs."""
+        """The members whose process runs."""
         return (one for one in self.members.values() if one.runs)
 
     def post(self, source: str, address: str, blob: bytes) -> None:
@@ -234,7 +226,7 @@ class GossipWorld:
         self.network.post(src, dst, blob, deliver)
 
     async def until(self, holds: Callable[[], bool], *, at_most_ns: int) -> int:
-        """Waits until it holds; how long that took. Raises `TimeoutError`."""
+        """Waits until `holds()`; returns how long that took. Raises `TimeoutError`."""
         began_ns = self.loop.now_ns()
         while not holds():
             if self.loop.now_ns() - began_ns >= at_most_ns:
@@ -243,15 +235,15 @@ class GossipWorld:
         return self.loop.now_ns() - began_ns
 
     def agree(self) -> bool:
-        """Whether all that run see alive, or suspect, just those that run."""
+        """Whether each running member sees exactly the running members as alive or suspect."""
         running = {one.name for one in self.running()}
         return all(one.living() == running for one in self.running())
 
     def deaths(self, since_ns: int = 0) -> list[Noticed]:
-        """Who was found dead, and by whom."""
-        return [one for one in self.noticed if one.change.state is State.DEAD and one.at_ns >= since_ns]
+        """The members that were found dead, and by which member."""
+        return [one for one in self.noticed if one.state is State.DEAD and one.at_ns >= since_ns]
 
     def sent_bytes(self) -> int:
-        """By those that run, with the headers."""
+        """What the running members have sent, with headers."""
         traffic = [one.gossip.traffic for one in self.running() if one.gossip is not None]
         return sum(one.sent_bytes + one.sent * HEADER_BYTES for one in traffic)

@@ -1,7 +1,7 @@
-"""The history of a simulated meta storage, as an observer of every commit knows it: all of it, at every revision.
+"""The whole history of a simulated meta storage, at every revision, as an observer of every commit knows it.
 
-Nothing here goes through the code under test but the decoding of records: folds are made key by key, so that what a
-leader decides on, a node publishes or a vault holds can be compared with them.
+Only the decoding of records uses the code under test. Folds are made key by key, to compare them with what a leader
+decides on, a node publishes or a vault holds.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,13 @@ from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import (
     BucketRecord,
     LeaderRecord,
+    Outcome,
     ProcedureRecord,
     Record,
     SegmentRecord,
     SettingsRecord,
+    StatementRecord,
+    Step,
     TableRecord,
     TransactionRecord,
     TransactionState,
@@ -46,7 +49,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """A revision of the watched range: what it wrote, decoded, and what stood under those keys before it."""
+    """A revision of the watched range: the decoded records that it wrote, and those that it replaced."""
 
     revision: Revision
     wrote: Mapping[bytes, Record | None]
@@ -66,9 +69,24 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
         """The records of a kind that it deleted, as they were."""
         return [one for key, one in self.before.items() if isinstance(one, kind) and self.wrote[key] is None]
 
+    def crossings(self) -> list[tuple[bytes, ProcedureRecord]]:
+        """The procedures, as they were, that pass their point of no return with this revision; by their keys."""
+        return [
+            (key, before)
+            for key, before in self.before.items()
+            if isinstance(before, ProcedureRecord) and before.step is Step.PRE_STATE and self._crosses(key, before)
+        ]
+
+    def _crosses(self, key: bytes, before: ProcedureRecord) -> bool:
+        after = self.wrote[key]
+        if isinstance(after, ProcedureRecord):
+            return after.step is not Step.PRE_STATE
+        ending = self.wrote.get(keys.statement(before.statement))
+        return not isinstance(ending, StatementRecord) or ending.outcome is not Outcome.ROLLED_BACK
+
 
 class Elected(msgspec.Struct, frozen=True, kw_only=True):
-    """A term began; `newest` is LM at that revision, what its leader has to take for its first floor."""
+    """A term began; `newest` is LM at that revision, which must be the first floor of its leader."""
 
     term: Term
     newest: Revision
@@ -94,7 +112,7 @@ class RevisionHistory:
         self._lineages: dict[Revision, LineageHash] = {Revision(0): GENESIS}
 
     def take(self, batch: RevisionChanges, real_ns: int) -> Committed | Elected | None:
-        """Takes one revision of the store, of whatever keys; None where there is nothing new in it."""
+        """Takes one revision of the store; None if it changes nothing here."""
         changes = [one for one in batch.changes if keys.WATCH_START <= one.key < keys.WATCH_END]
         if not changes:
             return self._leadership(batch)
@@ -128,13 +146,18 @@ class RevisionHistory:
         )
 
     def _leadership(self, batch: RevisionChanges) -> Elected | None:
+        """Under a lock, the leader record is a key of the store."""
         for change in batch.changes:
             if change.key == keys.LEADER and change.value is not None:
                 record = decode_record(LeaderRecord, change.value)
                 if record.term > self.term:
-                    self.term = record.term
-                    return Elected(term=record.term, newest=self.newest, holder=record.holder)
+                    return self.elect(record)
         return None
+
+    def elect(self, record: LeaderRecord) -> Elected:
+        """Takes the beginning of a term."""
+        self.term = record.term
+        return Elected(term=record.term, newest=self.newest, holder=record.holder)
 
     # ------------------------------------------------------------ at a revision
 
@@ -183,7 +206,7 @@ class RevisionHistory:
     def may_go(
         self, revision: Revision, table: ObjectId, bucket: BucketNumber, segment: SegmentId, node: NodeId
     ) -> bool:
-        """Whether what is known at a revision lets this node delete this segment file.
+        """Whether the state at a revision lets this node delete this segment file.
 
         It may once the table is past the point of no return of its drop, or the manifest does not know the segment
         and its write has ended, or the manifest has it and neither the bucket nor the entry names this node.

@@ -6,7 +6,7 @@ The handlers of `wire.rpc` and both ends of `wire.duplex` run here as they do ov
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leasehold.core.words.codec import decode_message
 from leasehold.core.words.messages import Message
@@ -14,12 +14,15 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadSettings, Unreachable
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.streams import End, Links, Machine, Stream
+from leasehold.testing.streams import End, Stream
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.ports import Service
 from leasehold.wire.requests import EOF
 from leasehold.wire.rpc import SESSION, STREAM, Handlers, read_answer
 from leasehold.wire.rpc_client import ClientDuplex, close_all
+
+if TYPE_CHECKING:
+    from leasehold.testing.network import Network
 
 FIRST_FREE_PORT: Final = 40_000
 
@@ -27,31 +30,16 @@ Result: TypeAlias = bytes | Unreachable
 HostAnswer: TypeAlias = asyncio.Future[Result]
 
 
-class HostNetwork(Links, Protocol):
-    """The network as a host needs it."""
-
-    def host(self, name: str) -> "Host":
-        """The host of that name."""
-        ...
-
-    def post(self, src: Machine, dst: Machine, blob: bytes | None, deliver: Callable[[], None]) -> None:
-        """Sends a unary request or answer: calls `deliver` once it arrives, if it does."""
-        ...
-
-    def watch_silence(self, stream: Stream, *, dead: bool = False) -> None:
-        """Starts or stops the keepalive of a stream's ends."""
-        ...
-
-
 class Host:
     """A machine with one process on it: implements `wire.ports.Transport`, and `serve` as in `wire.rpc`."""
 
-    def __init__(self, network: HostNetwork, name: str) -> None:
+    def __init__(self, network: "Network", name: str) -> None:
         self.network = network
         self.name = name
         self.alive = True
         self.paused = False
         self.dark = False
+        """Whether the machine is gone silently, so that it refuses no connection."""
         self.epoch = 1
         self._servers: dict[str, SimulatedServer] = {}
         self._next_port = FIRST_FREE_PORT
@@ -79,7 +67,7 @@ class Host:
         return server
 
     def listener(self, address: str) -> "SimulatedServer | None":
-        """Who listens at `address` now."""
+        """The server at `address`, if there is one now."""
         return self._servers.get(address)
 
     def stop_listening(self, server: "SimulatedServer") -> None:
@@ -92,7 +80,7 @@ class Host:
         self._calls[answer] = None
 
     def forget(self, answer: HostAnswer) -> None:
-        """Nobody waits for it any more."""
+        """The call does not wait any more."""
         self._calls.pop(answer, None)
 
     def end_process(self, *, silent: bool) -> None:
@@ -143,7 +131,7 @@ class SimulatedServer:
             await asyncio.wait(tasks)
 
     def abandon(self, *, silent: bool) -> None:
-        """The process is gone: callers see a broken connection, or nothing at all where it is `silent`."""
+        """The process is gone: callers see a broken connection, or nothing if it is `silent`."""
         self._host.stop_listening(self)
         for task in tuple(self._tasks):
             reply = self._replies.pop(task, None)
@@ -152,7 +140,7 @@ class SimulatedServer:
             task.cancel()
 
     def own(self, work: Coroutine[Any, Any, Any], on_done: Callable[[asyncio.Task[Any]], None]) -> asyncio.Task[Any]:
-        """Runs a handler; `on_done` is told of its end, whatever that is."""
+        """Runs a handler; `on_done` gets the task when it has ended."""
 
         def ended(done: asyncio.Task[Any]) -> None:
             del self._tasks[done]
@@ -168,7 +156,7 @@ class SimulatedServer:
         return self._handlers.session(None, end) if method == SESSION else self._handlers.stream(_arrived(request), end)
 
     def answer(self, request: bytes, reply: Callable[[Result], None]) -> asyncio.Task[Any]:
-        """Handles a call; `reply` gets its answer, or that there is none."""
+        """Handles a call; `reply` gets the answer, or an error."""
 
         def on_done(done: asyncio.Task[bytes]) -> None:
             answer_to = self._replies.pop(done, None)
@@ -222,14 +210,14 @@ class SimulatedConnection:
             del self._calls[answer]
             self._host.forget(answer)
         if isinstance(result, Unreachable):
-            # Another one, since the traceback of what is raised holds this frame, which holds what was answered.
+            # A new error: the traceback of a raised error holds this frame, which holds the answer.
             raise Unreachable(result.text, code=result.code, hint=result.hint)
         return read_answer(result)
 
     async def stream(self, request: Message, *, timeout_ns: int) -> AsyncGenerator[Message, None]:
         """One question, several answers; `timeout_ns` bounds all of them together.
 
-        Raises `Unreachable` with code TIMED_OUT, as Flight does, where that has passed.
+        Raises `Unreachable` with code TIMED_OUT after that time, as Flight does.
         """
         loop = self._host.network.loop
         end = self._open(STREAM, encode_bounded(request))
@@ -298,7 +286,7 @@ class SimulatedConnection:
 
 
 def settle(answer: HostAnswer, result: Result) -> None:
-    """Ends a caller's wait, unless it has given up."""
+    """Ends a caller's wait, unless the caller has given up."""
     if not answer.done():
         answer.set_result(result)
 

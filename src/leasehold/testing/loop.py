@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 COLLECT_EVERY_STEPS: Final = 50_000
 TIMERS_CANCELLED_MAX: Final = 256
-"""So many cancelled timers may wait among the others before they are swept, if they are the most."""
+"""Cancelled timers are swept once there are more, if they are also more than half of all timers."""
 TASKS_MADE_MAX: Final = 256
-"""So many tasks are remembered before those that are gone are forgotten."""
+"""The loop forgets ended tasks once it remembers this many."""
 STEPS_WITHOUT_TIME_MAX: Final = 1_000_000
-"""So many passes of the loop at one instant mean that the program turns in a circle."""
+"""More passes of the loop at one instant mean an endless loop of the program."""
 
 
 class Deadlock(AssertionError):
@@ -79,28 +79,28 @@ def _next_number(future: asyncio.Future[Any]) -> int:
 
 
 class _Call(list[Any]):
-    """What asyncio calls a handle: a callback and its arguments, None once it is cancelled. There are hundreds to a
-    second of a simulated cluster, so it is a list, which is made without a call of Python."""
+    """A handle of asyncio: a callback and its arguments, None once it is cancelled. A simulated second of a cluster has
+    hundreds of them, so it is a list, which is made without a Python call."""
 
     __slots__ = ()
 
     def cancel(self) -> None:
-        """It is not called, unless it has been."""
+        """Prevents the call, unless it has happened."""
         self[-2] = self[-1] = None
 
     def cancelled(self) -> bool:
-        """Whether it was."""
+        """Whether it was cancelled."""
         return self[-2] is None
 
 
 class _Timer(_Call):
-    """As `_Call`, for later: before it the instant, a number that orders timers of one instant by their making, and
-    the loop as long as it waits there. So timers make a heap as they are."""
+    """A `_Call` for later. In front are the instant, a number that orders timers of one instant by their making, and
+    the loop while the timer waits there. So timers form a heap."""
 
     __slots__ = ()
 
     def cancel(self) -> None:
-        """It is not called, unless it has been."""
+        """Prevents the call, unless it has happened."""
         loop, self[2] = self[2], None
         super().cancel()
         if loop is not None:
@@ -118,7 +118,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._steps_max = steps_max
         self.virtual_ns = 0
-        """As `now_ns` says it: for those that read it all the time."""
+        """As `now_ns()`, for code that reads it very often."""
         self._numbers = itertools.count(1)
         self._shuffle = shuffle
         self._steps = 0
@@ -133,7 +133,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._made: list[weakref.ref[asyncio.Task[Any]]] = []
         """The tasks of this loop that may still run, in the order of their making."""
         self._made_max = TASKS_MADE_MAX
-        # Asked with each future and task that is made.
+        # Called for each new future and task.
         self.get_debug = bool  # pyright: ignore[reportAttributeAccessIssue] a false that costs no call of Python
         self.set_exception_handler(lambda _loop, context: self.unhandled.append(context))
 
@@ -155,13 +155,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._after_pass = look
 
     def next_number(self) -> int:
-        """One more than the last: in the order of asking, the same in every process."""
+        """The next number, which is the same in every process."""
         return next(self._numbers)
 
     # There are no contexts: nothing that is simulated keeps anything in one.
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ARG002 asyncio's signature
-        """As asyncio's."""
         if self._closed:  # pyright: ignore[reportAttributeAccessIssue] set by `close`
             raise RuntimeError("the loop is closed")
         handle = _Call((callback, args))
@@ -169,11 +168,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ARG002 as above
-        """As asyncio's."""
         return self.call_at(self.time() + delay, callback, *args)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ARG002 as above
-        """As asyncio's."""
         # At least one from now on, since a time given as a float may lie between two nanoseconds.
         when_ns = round(when * SECOND_NS)
         if when > self.time():

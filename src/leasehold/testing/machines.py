@@ -1,32 +1,43 @@
-"""The machines of a simulated cluster: what outlives a process there, and the production process that runs on it."""
+"""The machines of a simulated cluster, with what outlives their processes, and the production processes on them."""
 
 import asyncio
 from collections.abc import Callable
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
+from typing import Final
 
 from leasehold.coordinator.leader import Leader
-from leasehold.coordinator.runtime import Coordinator
+from leasehold.coordinator.runtime import Coordinator, open_patiently
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.grantor import Grantor
 from leasehold.core.lease.holder import Pass, guard
-from leasehold.errors import Definite, Superseded
+from leasehold.errors import Definite, Indefinite, Superseded
+from leasehold.limits.log import STORE_TRY_NS
 from leasehold.limits.units import SECOND_NS
+from leasehold.metastorage.contract import MetaStorage
+from leasehold.metastorage.log.log import Log
+from leasehold.metastorage.log.storage import ReplicatedMetaStorage
 from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.dataplane import DataNode
-from leasehold.testing.metastorage import AfterHook, BeforeHook, MemoryMetaStorage, RequestFate, prompt, undisturbed
+from leasehold.testing.log_store import MemoryLogStore
+from leasehold.testing.metastorage import MemoryMetaStorage
 from leasehold.testing.passwords import QuickPasswords
+from leasehold.testing.replica import MemoryReplicaPlace
+from leasehold.testing.requests import AfterHook, BeforeHook, RequestFate, prompt, undisturbed
 from leasehold.testing.site import Site
 from leasehold.testing.steps import TaskCondition
 from leasehold.testing.threads import NoThreads
 from leasehold.testing.vault import VaultDisk
 
+CHECKPOINT_LOG_BYTES: Final = 4096
+"""So little that a run of a minute has checkpoints."""
+
 
 class SimulatedNode:
-    """A data node: its durable disks, and the process that runs on them, if one does.
+    """A data node: its durable disks, and its process, if one runs.
 
-    `name` is its host's; what it registers under is `calls_itself`.
+    `name` is the name of its host; it registers under `calls_itself`.
     """
 
     def __init__(self, cluster: Site, name: str, drift_ppm: int) -> None:
@@ -46,8 +57,8 @@ class SimulatedNode:
     def start(
         self, group: asyncio.TaskGroup, *, port: int = 9000, on_end: Callable[[Definite], None] | None = None
     ) -> None:
-        """Starts a process on what the disk holds. `on_end` is called with the error that ends it; without `on_end`,
-        the error ends the group."""
+        """Starts a process on the disk. `on_end` gets the error that ends it; without `on_end`, the error ends the
+        group."""
         assert self.task is None, "one process at a time"
         self._begin()
         self.task = group.create_task(self.run(port) if on_end is None else self._run_to_end(port, on_end))
@@ -73,8 +84,8 @@ class SimulatedNode:
             on_end(error)
 
     async def run(self, port: int = 9000) -> None:
-        """Runs processes on what the disk holds, one after the other, in the caller's task. Raises the error that ends
-        the last of them: that is the first one, unless the cluster is supervised."""
+        """Runs processes on the disk, one after the other, in the caller's task; only one, unless the cluster is
+        supervised. Raises the error that ends the last of them."""
         while True:
             try:
                 await self._live(port)
@@ -82,7 +93,7 @@ class SimulatedNode:
                 if not self.cluster.supervised:
                     raise
                 self._tell_end(error)
-                # A late message of a dead process of this directory was taken for a newer one.
+                # A late message of a dead process of this directory was mistaken for a newer process.
                 if not isinstance(error, Superseded):
                     raise
                 self._end()
@@ -163,12 +174,12 @@ class SimulatedNode:
         self.cluster.network.resume(self.name)
 
     def guard(self) -> Pass[Catalog] | None:
-        """What a Flight thread would do before it releases a batch, now."""
+        """The guard of a Flight thread before it releases a batch, now."""
         return guard(self.published, self.clock.now_ns)
 
 
 class SimulatedCoordinator:
-    """A machine that runs a coordinator, if it runs one now; its meta storage outlives it."""
+    """A machine, and its coordinator, if one runs; the meta storage outlives it."""
 
     def __init__(
         self, cluster: Site, name: str, drift_ppm: int, leading: "Callable[[], SimulatedCoordinator | None]"
@@ -179,30 +190,56 @@ class SimulatedCoordinator:
         self.address = f"{name}:7000"
         self.clock = SimulatedClock(cluster.loop, drift_ppm=drift_ppm, offset_ns=cluster.random.randrange(SECOND_NS))
         self.process: Coordinator | None = None
-        self.storage: MemoryMetaStorage | None = None
+        self.storage: MemoryMetaStorage | ReplicatedMetaStorage | None = None
+        self.replica = MemoryReplicaPlace()
+        """Its directory, where several coordinators share a log."""
         self.task: asyncio.Task[None] | None = None
         self.before: BeforeHook = undisturbed
-        """How its requests to the meta storage fare, before they happen and after."""
+        """Decide the fate and the delays of its requests to the store."""
         self.after: AfterHook = prompt
         self.paused = False
         self.cut_off = False
-        self._reaching = asyncio.Event()
-        self._reaching.set()
+        self._answers_only = False
+        self._client: MemoryMetaStorage | MemoryLogStore | None = None
+        self._running = asyncio.Event()
+        """Requests and answers wait for it."""
+        self._running.set()
+        if cluster.watch is not None:
+            cluster.watch.replica(name, self.replica)
 
     async def start(self, group: asyncio.TaskGroup) -> None:
         """Starts a process on what the store holds."""
         assert self.task is None, "one process at a time"
         self.cluster.revive(self.name)
         self.before, self.after = undisturbed, prompt
+        if self._is_alone:
+            self.storage = self._client = MemoryMetaStorage(self.cluster.store, before=self._before, after=self._after)
+            self.task = group.create_task((await self._serve(self.storage)).run())
+        else:
+            self._client = MemoryLogStore(self.cluster.kept_log, before=self._before, after=self._after)
+            self.task = group.create_task(self._open_and_run(self._client))
+        self._reach()
+
+    @property
+    def _is_alone(self) -> bool:
+        """A single coordinator locks its store, like a file; several share a log."""
+        return len(self.cluster.addresses) == 1
+
+    async def _open_and_run(self, client: MemoryLogStore) -> None:
         watch = self.cluster.watch
-        # Alone it holds the store by a lock, as over a file; several lead by the leader record.
-        alone = len(self.cluster.addresses) == 1
-        self.storage = MemoryMetaStorage(
-            self.cluster.store, clock=None if alone else self.clock, before=self._before, after=self._after
+        kind = ReplicatedMetaStorage if watch is None else watch.replicated(self.name)
+        shared = Log(client)
+        storage = self.storage = await open_patiently(
+            lambda: kind.open(shared, self.replica, self.clock, self.cluster.entropy), self.clock
         )
-        self.process = Coordinator(
-            name=self.name,
-            storage=self.storage,
+        storage.upkeep.log_bytes_min = CHECKPOINT_LOG_BYTES
+        await (await self._serve(storage)).run()
+
+    async def _serve(self, storage: MetaStorage) -> Coordinator:
+        watch = self.cluster.watch
+        process = self.process = Coordinator(
+            name=self.address,
+            storage=storage,
             clock=self.clock,
             passwords=QuickPasswords(),
             entropy=self.cluster.entropy,
@@ -211,25 +248,26 @@ class SimulatedCoordinator:
             grantor=Grantor if watch is None else watch.grantor(self.name, self.clock),
             keys=self.cluster.keys,
         )
-        self.process.membership.serve_at(self.address)
-        await self.cluster.network.host(self.name).serve(self.address, self.process, on_fault=self.cluster.fault)
-        self.task = group.create_task(self.process.run())
-        self._reach()
+        process.membership.serve_at(self.address)
+        await self.cluster.network.host(self.name).serve(self.address, process, on_fault=self.cluster.fault)
+        return process
 
     async def kill(self) -> None:
         """SIGKILL: what the store had acknowledged stays."""
         assert self.task is not None
-        assert self.storage is not None
+        assert self._client is not None
         self.unsettle()
         self.cluster.network.kill(self.name)
+        self._client.sever()
         self.task.cancel()
         await asyncio.wait([self.task])
-        await self.storage.close()
-        self.process = self.storage = self.task = None
+        if self.storage is not None:
+            await self.storage.close()
+        self.process = self.storage = self.task = self._client = None
         self._tell()
 
     async def stop(self, *, linger_s: float = 0.0) -> None:
-        """SIGTERM: hands over what it leads, then ends, as soon as its process gets to it."""
+        """SIGTERM: hands its leadership over, then ends, as soon as its process can."""
         assert self.task is not None
         assert self.process is not None
         if self.process.leader is not None:
@@ -254,37 +292,35 @@ class SimulatedCoordinator:
         self.cluster.network.resume(self.name)
         self._reach()
 
-    def cut_off_store(self) -> None:
-        """From now on requests to the meta storage, answers of it, and what its watches tell, wait until
-        `heal_store`."""
+    def cut_off_store(self, *, answers_only: bool = False) -> None:
+        """Keeps requests to the store, and its watches, from it until `heal_store`, or only the answers. Those of a
+        single coordinator wait, those of several get no answer."""
         self.unsettle()
-        self.cut_off = True
+        self.cut_off, self._answers_only = True, answers_only
         self._reach()
 
     def heal_store(self) -> None:
-        """What waited goes on, and watches hear in order of what they missed."""
+        """Ends a cut: what waited goes on, and watches get in order what they missed."""
         self.cut_off = False
         self._reach()
 
     def _reach(self) -> None:
-        if self.paused or self.cut_off:
-            self._reaching.clear()
-            if self.storage is not None:
-                self.storage.lag()
+        waits = self.paused or (self.cut_off and self._is_alone)
+        storage = self.storage
+        if waits:
+            self._running.clear()
         else:
-            self._reaching.set()
-            if self.storage is not None:
-                self.storage.catch_up()
+            self._running.set()
+        if isinstance(storage, MemoryMetaStorage):
+            storage.lag() if waits else storage.catch_up()
         self._tell()
 
     def _tell(self) -> None:
         if self.cluster.watch is not None:
-            self.cluster.watch.oracle.disturbances.coordinator(
-                self.name, up=self._is_up, reaching=self._reaching.is_set()
-            )
+            self.cluster.watch.oracle.disturbances.coordinator(self.address, up=self._is_up, reaching=self._reaches)
 
     def unsettle(self) -> None:
-        """A fault hits this coordinator now: where nobody leads, an election is set back by it."""
+        """A fault hits this coordinator now; it sets an election back if none leads."""
         watch, leading = self.cluster.watch, self._leading()
         if watch is not None and leading is not self and (leading is None or not leading.is_able):
             watch.oracle.disturbances.set_back()
@@ -292,21 +328,35 @@ class SimulatedCoordinator:
     @property
     def is_able(self) -> bool:
         """Whether its process runs and reaches the store."""
-        return self._is_up and self._reaching.is_set()
+        return self._is_up and self._reaches
 
     @property
     def _is_up(self) -> bool:
         return self.task is not None and not self.task.done()
 
     @property
+    def _reaches(self) -> bool:
+        return not self.paused and not self.cut_off
+
+    @property
     def leader(self) -> Leader | None:
-        """What it leads, if it does."""
+        """Its leadership, if it leads."""
         return None if self.process is None else self.process.leader
 
     async def _before(self, request: str) -> RequestFate:
-        await self._reaching.wait()
+        await self._running.wait()
+        if self.cut_off and not self._answers_only:
+            if not request.startswith("watch"):
+                await self._give_up()
+            return RequestFate.LOST_BEFORE
         return await self.before(request)
 
     async def _after(self, request: str) -> None:
         await self.after(request)
-        await self._reaching.wait()
+        await self._running.wait()
+        if self.cut_off:
+            await self._give_up()
+            raise Indefinite("no answer from the store", hint="look whether it happened")
+
+    async def _give_up(self) -> None:
+        await self.clock.sleep_until(self.clock.now_ns() + STORE_TRY_NS)

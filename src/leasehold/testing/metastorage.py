@@ -5,71 +5,39 @@ A `MemoryStore` is what is durable: it outlives the handles opened on it, as a f
 threads, no clock: the same calls in the same order give the same results.
 """
 
-import asyncio
-import contextlib
 from bisect import bisect_left, insort
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from enum import Enum, auto
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from operator import itemgetter
 
 from leasehold.core.words import keys
-from leasehold.core.words.operations import KeyValue, Page, RevisionChanges, Txn, TxnResult
-from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
-from leasehold.ids import Revision
+from leasehold.core.words.codec import decode_record
+from leasehold.core.words.digest import item_digest
+from leasehold.core.words.operations import Change, Compare, KeyValue, Page, RevisionChanges, Txn, TxnResult
+from leasehold.core.words.records import CheckpointRow, LeaderRecord, LogBody
+from leasehold.ids import Revision, Term
 from leasehold.limits.metastorage import RANGE_PAGE_MAX, REPLAY_REVISIONS_MAX
 from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, StorageStatus
-from leasehold.metastorage.leadership import Election, ExclusiveLeadership, Succession
+from leasehold.metastorage.leadership import ExclusiveLeadership, Succession
 from leasehold.metastorage.transaction import (
-    Put,
+    TransactionDraft,
+    Writes,
     as_revision,
+    bytes_of_changes,
+    check_fence,
     check_key,
     check_limit,
     check_span,
     check_txn,
     cluster_id,
+    decide,
     election,
     evaluate,
     readable,
+    term_of,
+    written,
 )
 from leasehold.metastorage.watch import Fanout, HistoryPart
-from leasehold.testing.campaign import TIMING, Time, campaign
-from leasehold.testing.leadership import LeadershipTiming
-
-T = TypeVar("T")
-
-
-class RequestFate(Enum):
-    """What becomes of one request."""
-
-    ANSWERED = auto()
-    LOST_BEFORE = auto()
-    """It never happens; the caller gets `Indefinite`."""
-    LOST_AFTER = auto()
-    """It happens; the caller gets `Indefinite` all the same."""
-    LATE = auto()
-    """It happens LATE_S later, whatever has become of its caller, who gets `Indefinite` now."""
-
-
-LATE_S: Final = 5.0
-"""Longer than a leadership lasts that is not beaten: another one leads by then, or soon."""
-
-BeforeHook: TypeAlias = Callable[[str], Awaitable[RequestFate]]
-"""Awaited before each request with the method's name (`history` for a watch's reads): its delay and its fate."""
-AfterHook: TypeAlias = Callable[[str], Awaitable[None]]
-"""Awaited after a request happened, before its answer: the delay of the answer."""
-
-
-async def undisturbed(request: str) -> RequestFate:
-    """No loss; like any real request, it lets others run meanwhile."""
-    del request
-    await asyncio.sleep(0)
-    return RequestFate.ANSWERED
-
-
-async def prompt(request: str) -> None:
-    """No delay."""
-    del request
+from leasehold.testing.requests import AfterHook, BeforeHook, FaultyClient, prompt, undisturbed
 
 
 class MemoryStore:
@@ -78,6 +46,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self.newest = Revision(0)
         self.minimum = Revision(1)
+        self.digest = 0
+        """Of all keys as they stand, if it is filled by `apply`."""
         self.succession = Succession()
         self.elected: ExclusiveLeadership | None = None
         """The newest leadership of `succession`."""
@@ -86,24 +56,24 @@ class MemoryStore:
         self._log: dict[Revision, RevisionChanges] = {}
         self._handles: dict[MemoryMetaStorage, None] = {}
         self.on_commit: list[Callable[[RevisionChanges], None]] = []
-        """Called with each revision, of whatever keys, before anyone else hears of it."""
+        """Called with each revision, before any watch gets it."""
 
     def backup(self) -> "MemoryStore":
-        """Another store with what is in this one now, as a copy of its file has it; nobody uses it yet."""
+        """A copy of the store, like a copy of its file."""
         copied = MemoryStore()
-        copied.newest, copied.minimum = self.newest, self.minimum
+        copied.newest, copied.minimum, copied.digest = self.newest, self.minimum, self.digest
         copied._keys = list(self._keys)
         copied._versions = {key: list(versions) for key, versions in self._versions.items()}
         copied._log = dict(self._log)
         return copied
 
     def depose(self) -> None:
-        """Lets another candidate lead while the present leader still believes it does."""
+        """Lets another candidate lead while the present leader still believes that it leads."""
         if self.elected is not None:
-            self.succession.end(self.elected)
+            self.elected.end()
 
     def attach(self, handle: "MemoryMetaStorage") -> None:
-        """From now on the handle is told of every revision."""
+        """Sends every revision to the handle from now on."""
         self._handles[handle] = None
 
     def detach(self, handle: "MemoryMetaStorage") -> None:
@@ -113,11 +83,61 @@ class MemoryStore:
     def commit(self, txn: Txn) -> TxnResult:
         """Runs a transaction and tells every handle."""
         revision = Revision(self.newest + 1)
-        succeeded, writes = evaluate(txn, lambda key: self._at(key, self.newest), revision)
-        if not writes:
-            return TxnResult(succeeded=succeeded, revision=self.newest)
-        for write in writes:
-            key, entry = (write.entry.key, write.entry) if isinstance(write, Put) else (write.key, None)
+        succeeded, writes = evaluate(txn, lambda key: self._at(key, self.newest), revision, self.term)
+        if writes:
+            self._take(revision, writes)
+        return TxnResult(succeeded=succeeded, revision=self.newest)
+
+    def draft(self, txns: Sequence[Txn], term: Term) -> TransactionDraft:
+        """What transactions would do, as the replica of a log decides them."""
+        return decide(txns, lambda key: self._at(key, self.newest), self.newest, term)
+
+    def apply(self, body: LogBody) -> None:
+        """Does what an entry of a log says."""
+        for one in body.transactions:
+            if one.revision > self.newest:
+                writes = written(one, lambda key: self._at(key, self.newest))
+                for key, entry in writes.items():
+                    self.digest ^= _digest(key, self._at(key, self.newest)) ^ _digest(key, entry)
+                self._take(one.revision, writes)
+        if body.minimum is not None and body.minimum > self.minimum:
+            self.compact(body.minimum)
+
+    def rows(self, minimum: Revision) -> list[CheckpointRow]:
+        """The state at a revision, for a checkpoint."""
+        rows: list[CheckpointRow] = []
+        for key in self._keys:
+            modified, entry = max(
+                (one for one in self._versions[key] if one[0] <= minimum), default=(0, None), key=itemgetter(0)
+            )
+            if entry is not None:
+                rows.append(CheckpointRow(key, entry.value, entry.created, entry.modified, entry.version))
+            elif modified == minimum:
+                rows.append(CheckpointRow(key, None, Revision(0), minimum, 0))
+        return rows
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[CheckpointRow], minimum: Revision) -> "MemoryStore":
+        """A store that holds a checkpoint."""
+        made = cls()
+        made.minimum = made.newest = minimum
+        last: list[Change] = []
+        for one in rows:
+            insort(made._keys, one.key)
+            entry = None
+            if one.value is not None:
+                entry = KeyValue(
+                    key=one.key, value=one.value, created=one.created, modified=one.modified, version=one.version
+                )
+            made._versions[one.key] = [(one.modified, entry)]
+            made.digest ^= _digest(one.key, entry)
+            if one.modified == minimum:
+                last.append(Change(one.key, one.value))
+        made._log[minimum] = RevisionChanges(minimum, tuple(sorted(last, key=lambda change: change.key)))
+        return made
+
+    def _take(self, revision: Revision, writes: Writes) -> None:
+        for key, entry in writes.items():
             if key not in self._versions:
                 insort(self._keys, key)
                 self._versions[key] = []
@@ -128,7 +148,6 @@ class MemoryStore:
             hear(batch)
         for handle in self._handles:
             handle.publish(batch)
-        return TxnResult(succeeded=succeeded, revision=revision)
 
     def get(self, key: bytes, revision: Revision | None) -> KeyValue | None:
         """The key at a revision."""
@@ -161,17 +180,23 @@ class MemoryStore:
         return HistoryPart(batches=tuple(batches), covered=covered, complete=covered == self.newest)
 
     def since(self, revision: Revision) -> list[RevisionChanges]:
-        """All revisions above this one, of whatever keys."""
+        """All revisions above this one."""
         assert self.minimum <= revision + 1, "nothing is compacted that a watch which lags has not heard of"
         return [self._log[Revision(number)] for number in range(revision + 1, self.newest + 1)]
 
+    def history_bytes(self) -> int:
+        """Of the changes above MM."""
+        above = (self._log[Revision(number)] for number in range(self.minimum + 1, self.newest + 1))
+        return sum(bytes_of_changes(batch.changes) for batch in above)
+
     @property
     def heard_by_all(self) -> Revision:
-        """The newest revision that the watches of every handle were told of, those that lag too."""
+        """The newest revision that the watches of all handles have got, lagging ones too."""
         return min((handle.heard_to for handle in self._handles), default=self.newest)
 
-    def compact(self, before: Revision) -> None:
+    def compact(self, before: Revision, fence: tuple[Compare, ...] = ()) -> None:
         """Forgets what only revisions below `before` can see."""
+        check_fence(fence, self.term)
         if before > self.newest:
             raise FutureRevision(f"can't compact up to {before}: the newest revision is {self.newest}")
         if before < self.minimum:
@@ -197,10 +222,20 @@ class MemoryStore:
             minimum=self.minimum,
         )
 
-    def lead(self, candidate: str) -> Election:
+    @property
+    def term(self) -> Term:
+        """The newest one."""
+        return term_of(self._at(keys.LEADER, self.newest))
+
+    def leader(self) -> LeaderRecord | None:
+        found = self._at(keys.LEADER, self.newest)
+        return None if found is None else decode_record(LeaderRecord, found.value)
+
+    def lead(self, candidate: str) -> Term:
         """Begins the next term."""
-        term, txn = election(self._at(keys.LEADER, self.newest), self._at(keys.CLUSTER, self.newest), candidate)
-        return Election(term=term, revision=self.commit(txn).revision)
+        record, txn = election(self._at(keys.LEADER, self.newest), self._at(keys.CLUSTER, self.newest), candidate)
+        self.commit(txn)
+        return record.term
 
     def _at(self, key: bytes, revision: Revision) -> KeyValue | None:
         for modified, entry in reversed(self._versions.get(key, ())):
@@ -209,75 +244,74 @@ class MemoryStore:
         return None
 
 
-class MemoryMetaStorage:
+def _digest(key: bytes, entry: KeyValue | None) -> int:
+    if entry is None:
+        return 0
+    return item_digest(key, b"%d/%d/%d/" % (entry.created, entry.modified, entry.version) + entry.value)
+
+
+class MemoryMetaStorage(FaultyClient):
     """`MetaStorage` over a `MemoryStore`; `before`, `after` and `page_max` may be exchanged at any time.
 
-    With a `clock`, leadership is by the leader record and its beats, as over a store that machines share; without,
-    by an exclusive lock, as over a file.
+    Leadership is by an exclusive lock, as over a file.
     """
+
+    store_name = "the meta storage"
 
     def __init__(
         self,
         store: MemoryStore,
         *,
-        clock: Time | None = None,
-        timing: LeadershipTiming = TIMING,
         before: BeforeHook = undisturbed,
         after: AfterHook = prompt,
         page_max: int = RANGE_PAGE_MAX,
     ) -> None:
-        self.before = before
-        self.after = after
+        super().__init__(before, after)
         self.page_max = page_max
         """Keys of one page of a range, however many are asked for."""
         self.store = store
-        self._clock = clock
-        self._timing = timing
+        self.is_nearly_full = False
+        self.seen_leader: LeaderRecord | None = None
         self._fanout = Fanout()
-        self._is_closed = False
         self._heard_to: Revision | None = None
-        """While watches lag: the newest revision they were told of."""
+        """While watches lag: the newest revision that they have got."""
         store.attach(self)
 
     async def txn(self, txn: Txn) -> TxnResult:
-        """As `MetaStorage.txn`."""
         check_txn(txn)
         return await self._request("txn", lambda: self.store.commit(txn))
 
     async def get(self, key: bytes, revision: Revision | None = None) -> KeyValue | None:
-        """As `MetaStorage.get`."""
         check_key(key)
         return await self._request("get", lambda: self.store.get(key, revision))
 
     async def range(self, start: bytes, end: bytes, *, revision: Revision | None = None, limit: int) -> Page:
-        """As `MetaStorage.range`."""
         check_span(start, end)
         size = min(check_limit(limit), self.page_max)
         return await self._request("range", lambda: self.store.page(start, end, revision, size))
 
     def watch(self, start: bytes, end: bytes, from_revision: Revision) -> AsyncGenerator[RevisionChanges, None]:
-        """As `MetaStorage.watch`."""
         check_span(start, end)
         return self._fanout.follow(start, end, from_revision, self._history)
 
-    async def compact(self, before: Revision) -> None:
-        """As `MetaStorage.compact`."""
-        await self._request("compact", lambda: self.store.compact(before))
+    async def compact(self, before: Revision, fence: tuple[Compare, ...] = ()) -> None:
+        await self._request("compact", lambda: self.store.compact(before, fence))
+
+    async def confirm(self) -> Revision:
+        return (await self.status()).latest
+
+    async def history_bytes(self) -> int:
+        return await self._request("history_bytes", self.store.history_bytes)
+
+    async def leader(self) -> LeaderRecord | None:
+        return await self._request("leader", self.store.leader)
 
     async def status(self) -> StorageStatus:
-        """As `MetaStorage.status`."""
         return await self._request("status", self.store.status)
 
     async def campaign(self, candidate: str) -> Leadership:
         """As `MetaStorage.campaign`; waits while another candidate leads, on whatever handle of the store."""
         self._check_open()
-        if self._clock is not None:
-            try:
-                return await campaign(self, candidate, self._clock, self._timing)
-            except Refused as error:
-                if self._is_closed:
-                    raise _lost() from error
-                raise
         self.store.elected = await self.store.succession.campaign(
             self, lambda: self._request("campaign", lambda: self.store.lead(candidate))
         )
@@ -288,11 +322,11 @@ class MemoryMetaStorage:
         self.sever()
 
     def sever(self) -> None:
-        """What the death of the process does: all of the handle ends at once; idempotent."""
+        """Ends everything of the handle at once, like the death of its process; idempotent."""
         self._is_closed = True
         self.store.detach(self)
-        self._fanout.close(_lost)
-        self.store.succession.leave(self, _lost)
+        self._fanout.close(self._lost)
+        self.store.succession.leave(self, self._lost)
 
     def publish(self, batch: RevisionChanges) -> None:
         """Hands a committed revision to the watches of this handle, unless they lag."""
@@ -301,52 +335,19 @@ class MemoryMetaStorage:
 
     @property
     def heard_to(self) -> Revision:
-        """The newest revision that its watches were told of."""
+        """The newest revision that its watches have got."""
         return self.store.newest if self._heard_to is None else self._heard_to
 
     def lag(self) -> None:
-        """From now on watches of this handle hear of nothing until `catch_up`; idempotent."""
+        """Makes the watches of this handle wait until `catch_up`; idempotent."""
         if self._heard_to is None:
             self._heard_to = self.store.newest
 
     def catch_up(self) -> None:
-        """What watches have not heard of comes now, in order; harmless where they don't lag."""
+        """Sends the watches what they missed, in order; does nothing if they don't lag."""
         heard_to, self._heard_to = self._heard_to, None
         if heard_to is not None:
             self._fanout.publish(self.store.since(heard_to))
 
     async def _history(self, start: bytes, end: bytes, from_revision: Revision) -> HistoryPart:
         return await self._request("history", lambda: self.store.history(start, end, from_revision))
-
-    async def _request(self, name: str, happen: Callable[[], T]) -> T:
-        self._check_open()
-        fate = await self.before(name)
-        if self._is_closed or fate is RequestFate.LOST_BEFORE:
-            raise _lost()
-        if fate is RequestFate.LATE:
-            asyncio.get_running_loop().call_later(LATE_S, _unheard, happen)
-            raise _lost()
-        try:
-            result = happen()
-        except Definite:
-            if fate is RequestFate.LOST_AFTER:
-                raise _lost() from None
-            raise
-        await self.after(name)
-        if self._is_closed or fate is RequestFate.LOST_AFTER:
-            raise _lost()
-        return result
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise Refused("the meta storage is closed", code=ErrorCode.CLOSED, hint="open it again")
-
-
-def _unheard(happen: Callable[[], object]) -> None:
-    """Nobody is left to hear a refusal."""
-    with contextlib.suppress(Definite):
-        happen()
-
-
-def _lost() -> LeaseholdError:
-    return Indefinite("no answer from the meta storage", hint="look whether it happened")

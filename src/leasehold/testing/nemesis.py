@@ -1,4 +1,4 @@
-"""The nemesis: breaks a simulated cluster at random, one fault after the other, and mends it in the end.
+"""The nemesis: breaks a simulated cluster at random, one fault after the other, and repairs it in the end.
 
 | what       | how it breaks                                                                                        |
 | ---------- | ---------------------------------------------------------------------------------------------------- |
@@ -8,7 +8,8 @@
 | a clock    | another drift within the bound; a node's jumps forward                                                |
 | the way    | cut both ways or one way, slow, lossy, doubling late answers                                          |
 | a leader   | killed where a statement is at a step of its own, or a node on its way in                             |
-| the store  | slow, out of reach for one coordinator, requests or answers lost; its history is compacted by others   |
+| the store  | slow, full, out of reach for one coordinator, requests lost, late or doubled; its history is compacted |
+| a replica  | is lost, or set back                                                                                   |
 | a copy     | of a node's directory is started beside it, or after it has moved on                                  |
 | a disk     | loses all segments; or a node is removed, and an empty machine takes its name                         |
 
@@ -18,7 +19,7 @@ clock never jumps, since nothing could be concluded from it then.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
 from typing import Final
@@ -29,18 +30,17 @@ from leasehold.testing.ambush import StatementPlace, reached
 from leasehold.testing.cluster import CLIENT, SimulatedCluster, SimulatedCoordinator, SimulatedNode
 from leasehold.testing.compaction import Compacting
 from leasehold.testing.copies import NodeCopies
-from leasehold.testing.metastorage import RequestFate
 from leasehold.testing.network import Link
 from leasehold.testing.oracle import Oracle
 from leasehold.testing.replacement import Replacing
+from leasehold.testing.store_faults import StoreFaults
 
 Fault = Callable[[], Awaitable[str | None]]
-"""Breaks or mends something and says what, None if there was nothing to break."""
+"""Breaks or repairs something and says what; None if there was nothing to break."""
 PAUSES_S: Final = (0.05, 0.5, 3.0, 6.0)
-STORE_LATENCY_S: Final = 0.01
 RESTART_MAX_S: Final = 0.5
 STRIKE_PATIENCE_S: Final = 5.0
-"""How long a strike waits for a statement, or a node, to come where it is aimed."""
+"""How long a strike waits for a statement, or a node, to reach its place."""
 LINGER_MAX_S: Final = 2.0
 """How long a process is still there after it has handed over."""
 JUMP_MAX_NS: Final = 5 * SECOND_NS
@@ -66,14 +66,15 @@ class Nemesis:
         self._steady = steady
         self._paused: dict[str, SimulatedNode | SimulatedCoordinator] = {}
         self._away_until_ns: dict[str, int] = {}
-        self._compacting = Compacting(cluster.loop, cluster.store)
+        self._compacting = Compacting(cluster)
+        self._store = StoreFaults(cluster, random, oracle)
         self._copies = NodeCopies(cluster, group, random, oracle)
         self.replacing = Replacing(cluster, oracle)
         self.faults: Counter[str] = Counter()
         """How often each kind of fault was injected."""
         self._kinds: list[tuple[float, str, Fault]] = [
             (3, "node killed or started", self._kill_or_start_a_node),
-            (2, "node paused or resumed", self._pause_or_resume_a_node),
+            (2, "node paused or resumed", partial(self._pause_or_resume, cluster.nodes)),
             (1, "node stopped", self._stop_a_node),
             (1, "machine crashed", self._crash_a_machine),
             (1, "clock drift changed", self._change_a_drift),
@@ -84,19 +85,19 @@ class Nemesis:
             (1.2, "node away for long", self._send_away),
             (2, "history compacted", self._compacting.compact),
             (0.4, "clone started", self._start_a_clone),
-            (0.8, "stale copy started", self._start_a_stale_copy),
+            (0.8, "stale copy started", self._copies.start_a_stale_copy),
             (0.3, "segments lost", self._wipe),
             (0.5, "node removed", self._remove),
-            (1.5, "all healed", self._heal_all),
+            (1.5, "all healed", partial(self.heal, but_for_the_away=True)),
         ]
         at_node = self._strike_a_node
         if not steady:
             self._kinds += [
                 (1.5, "coordinator killed or started", self._kill_or_start_a_coordinator),
                 (1, "coordinator restarted", self._restart_a_coordinator),
-                (1, "coordinator paused or resumed", self._pause_or_resume_a_coordinator),
+                (1, "coordinator paused or resumed", partial(self._pause_or_resume, cluster.coordinators)),
                 (0.5, "coordinator handed over", self._hand_over),
-                (1, "store cut off or healed", self._cut_off_the_store),
+                (1, "store cut off or healed", self._store.cut_off),
                 (1.2, "leader killed as a statement begins", partial(self._strike, StatementPlace.BEGUN)),
                 (1.2, "leader killed in a barrier", partial(self._strike, StatementPlace.BARRIER)),
                 (1.5, "leader killed at a point of no return", partial(self._strike, StatementPlace.PAST_RETURN)),
@@ -106,11 +107,15 @@ class Nemesis:
                 (0.5, "leader killed as a node leaves the topology", partial(at_node, StatementPlace.LEFT)),
             ]
         if len(cluster.coordinators) > 1:
-            # One that holds its store by a lock ends when it can't know what it wrote: a supervisor starts it again.
-            self._kinds.append((0.7, "store answers lost", self._lose_answers))
+            # A coordinator that locks its store ends when it does not know what it wrote; a supervisor restarts it.
+            self._kinds += [
+                (1.2, "store answers lost", self._store.lose),
+                (0.7, "leader cut off as its append is late", self._store.outlive),
+                (0.3, "store full or freed", self._store.fill),
+            ]
 
     async def run(self, for_ns: int) -> None:
-        """Faults for so long, with pauses between them that range from hardly any to seconds."""
+        """Injects faults for `for_ns`, with pauses of up to seconds between them."""
         end_ns = self._cluster.loop.now_ns() + for_ns
         weights = [weight for weight, _, _ in self._kinds]
         while self._cluster.loop.now_ns() < end_ns:
@@ -123,28 +128,29 @@ class Nemesis:
                 self._oracle.note(f"fault: {what}")
 
     async def heal(self, *, but_for_the_away: bool = False) -> None:
-        """Everything runs, reaches everything and is undisturbed; clocks drift on within the bound."""
+        """Ends all faults; clocks still drift within the bound."""
         await self._mend()
         for one in list(self._paused.values()):
             self._resume(one)
+        self._store.make_room()
         for coordinator in self._cluster.coordinators:
             coordinator.heal_store()
             if coordinator.task is None:
-                await self.start_coordinator(coordinator)
-            self._slow_store(coordinator)
+                await self._start_coordinator(coordinator)
+            self._store.slow_down(coordinator)
         for node in self._cluster.nodes:
             if node.task is None and not (but_for_the_away and self._is_away(node)):
                 node.start(self._group)
         self._oracle.note("healed")
 
-    async def _heal_all(self) -> str | None:
-        await self.heal(but_for_the_away=True)
-        return None
-
-    async def start_coordinator(self, coordinator: SimulatedCoordinator) -> None:
-        """Starts one, with a store that takes its time, so that a kill finds requests half done."""
+    async def _start_coordinator(self, coordinator: SimulatedCoordinator) -> None:
+        """Starts a coordinator with a slow store, perhaps on another replica."""
+        what = self._store.spoil_replica(coordinator) if len(self._cluster.coordinators) > 1 else None
+        if what is not None:
+            self.faults["replica lost or set back"] += 1
+            self._oracle.note(f"fault: {what}")
         await coordinator.start(self._group)
-        self._slow_store(coordinator)
+        self._store.slow_down(coordinator)
 
     # ------------------------------------------------------------ nodes
 
@@ -181,19 +187,19 @@ class Nemesis:
         node.crash(self._random)
         return f"the machine of {node.name} crashed"
 
-    async def _pause_or_resume_a_node(self) -> str | None:
-        node = self._random.choice(self._cluster.nodes)
-        if node.name in self._paused:
-            self._resume(node)
-            return f"{node.name} goes on"
-        if node.task is None:
+    async def _pause_or_resume(self, among: Sequence[SimulatedNode] | Sequence[SimulatedCoordinator]) -> str | None:
+        one = self._random.choice(among)
+        if one.name in self._paused:
+            self._resume(one)
+            return f"{one.name} goes on"
+        if one.task is None:
             return None
-        self._paused[node.name] = node
-        node.pause()
-        return f"{node.name} is paused"
+        self._paused[one.name] = one
+        one.pause()
+        return f"{one.name} is paused"
 
     async def _send_away(self) -> str | None:
-        """For so long that it leaves the logical topology, and perhaps comes back below what is still kept."""
+        """Ends a node for so long that it leaves the logical topology, and its history may be compacted."""
         node = self._random.choice(self._cluster.nodes)
         others = [one for one in self._cluster.nodes if one is not node and one.task is not None]
         if node.task is None or not others:
@@ -207,7 +213,7 @@ class Nemesis:
         return node.task is None and self._cluster.loop.now_ns() < self._away_until_ns.get(node.name, 0)
 
     async def _wipe(self) -> str | None:
-        """The segments of a node are gone when it comes back, its identity is not (I7)."""
+        """A node loses its segments, but keeps its identity (I7)."""
         node = self._random.choice(self._cluster.nodes)
         if node.task is None or not self.replacing.is_due:
             return None
@@ -217,7 +223,7 @@ class Nemesis:
         return f"{node.name} has lost its segments"
 
     async def _remove(self) -> str | None:
-        """A node is removed, while nothing else is broken, so that the person who asks hears the end of it."""
+        """Removes a node while nothing else is broken, so that the client gets an answer."""
         node = self._random.choice(self._cluster.nodes)
         if node.task is None or not self.replacing.is_due:
             return None
@@ -229,9 +235,6 @@ class Nemesis:
 
     async def _start_a_clone(self) -> str | None:
         return await self._copies.start_a_clone(self._random.choice(self._cluster.nodes))
-
-    async def _start_a_stale_copy(self) -> str | None:
-        return await self._copies.start_a_stale_copy()
 
     def _resume(self, one: SimulatedNode | SimulatedCoordinator) -> None:
         del self._paused[one.name]
@@ -292,7 +295,7 @@ class Nemesis:
     async def _kill_or_start_a_coordinator(self) -> str | None:
         one = self._random.choice(self._cluster.coordinators)
         if one.task is None:
-            await self.start_coordinator(one)
+            await self._start_coordinator(one)
             return f"{one.name} starts"
         await one.kill()
         if one.name in self._paused:
@@ -300,7 +303,7 @@ class Nemesis:
         return f"{one.name} is killed"
 
     async def _restart_a_coordinator(self) -> str | None:
-        """As a supervisor does, soon: while leases that it granted still run."""
+        """Restarts a coordinator soon, while leases that it granted still run."""
         one = self._random.choice(self._cluster.coordinators)
         if one.task is None:
             return None
@@ -308,7 +311,7 @@ class Nemesis:
         return f"{one.name} is killed and starts again"
 
     async def _strike(self, place: StatementPlace) -> str | None:
-        """The leader is killed just where the next statement comes to `place`, and starts again soon."""
+        """Kills the leader when the next statement reaches `place`, and starts it again soon."""
         if not await reached(self._cluster.store, place, self._random, patience_s=STRIKE_PATIENCE_S):
             return None
         one = self._cluster.leading
@@ -318,7 +321,7 @@ class Nemesis:
         return f"{one.name} is killed at a {place} and starts again"
 
     async def _strike_a_node(self, place: StatementPlace) -> str | None:
-        """The leader is killed just where a node that is made to comes to `place`."""
+        """Makes a node reach `place`, and kills the leader then."""
         node = self._random.choice(self._cluster.nodes)
         leaves = place is StatementPlace.LEFT
         if node.name in self._paused or self._is_away(node) or (leaves and node.task is None):
@@ -337,7 +340,7 @@ class Nemesis:
         if one.name in self._paused:
             self._resume(one)
         await asyncio.sleep(self._random.random() * RESTART_MAX_S)
-        await self.start_coordinator(one)
+        await self._start_coordinator(one)
 
     async def _hand_over(self) -> str | None:
         one = self._cluster.leading
@@ -345,54 +348,3 @@ class Nemesis:
             return None
         await one.stop(linger_s=LINGER_MAX_S * self._random.random())
         return f"{one.name} handed over and stopped"
-
-    async def _pause_or_resume_a_coordinator(self) -> str | None:
-        one = self._random.choice(self._cluster.coordinators)
-        if one.name in self._paused:
-            self._resume(one)
-            return f"{one.name} goes on"
-        if one.task is None:
-            return None
-        self._paused[one.name] = one
-        one.pause()
-        return f"{one.name} is paused"
-
-    async def _cut_off_the_store(self) -> str | None:
-        one = self._random.choice(self._cluster.coordinators)
-        if one.cut_off:
-            one.heal_store()
-            return f"{one.name} reaches the store again"
-        one.cut_off_store()
-        return f"{one.name} is cut off from the store"
-
-    async def _lose_answers(self) -> str | None:
-        one = self._random.choice(self._cluster.coordinators)
-        one.unsettle()
-        left = self._random.randint(1, 3)
-        random = self._random
-
-        async def before(request: str) -> RequestFate:
-            nonlocal left
-            await asyncio.sleep(random.random() * STORE_LATENCY_S)
-            if left and request in {"txn", "get"}:
-                left -= 1
-                lost = (RequestFate.LOST_BEFORE, RequestFate.LOST_AFTER)
-                return random.choice((*lost, RequestFate.LATE) if request == "txn" else lost)
-            return RequestFate.ANSWERED
-
-        one.before = before
-        return f"the next {left} answers of the store to {one.name} are lost"
-
-    def _slow_store(self, coordinator: SimulatedCoordinator) -> None:
-        random = self._random
-
-        async def before(request: str) -> RequestFate:
-            if request == "txn":
-                await asyncio.sleep(random.random() * STORE_LATENCY_S)
-            return RequestFate.ANSWERED
-
-        async def after(request: str) -> None:
-            if request == "txn":
-                await asyncio.sleep(random.random() * STORE_LATENCY_S)
-
-        coordinator.before, coordinator.after = before, after

@@ -26,7 +26,7 @@ from leasehold.limits.sessions import KEEPALIVE_INTERVAL_NS, KEEPALIVE_TIMEOUT_N
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 from leasehold.testing.hosts import Host
 from leasehold.testing.loop import VirtualLoop
-from leasehold.testing.streams import Machine, Stream
+from leasehold.testing.streams import Stream
 
 RETRANSMISSION_NS: Final = 200 * MILLISECOND_NS
 
@@ -52,15 +52,14 @@ class HeldMessages(msgspec.Struct, eq=False):
 
 
 UnaryFate: TypeAlias = Callable[[str, str, Message], tuple[int, ...] | None]
-"""After how many ns a message from one host to another arrives, each time it does: never if empty; None leaves that to
-the link."""
+"""The delays in ns after which a message from one host to another arrives, once for each; None: as the link says."""
 
 
 class _Letter(msgspec.Struct, eq=False):
     """A unary request or answer under way."""
 
-    src: Machine
-    dst: Machine
+    src: Host
+    dst: Host
     blob: bytes
     deliver: Callable[[], None]
 
@@ -77,27 +76,27 @@ class Network:
         self._blocked: set[tuple[str, str]] = set()
         self._holds: list[HeldMessages] = []
         self.fate: UnaryFate | None = None
-        """Decides of each unary message, where a test wants one to fare in its own way."""
+        """Lets a test decide the fate of each unary message."""
         self._waiting: list[_Letter] = []
         self.streams: dict[Stream, None] = {}
         """Those open at one end at least, in the order of their opening."""
 
     def host(self, name: str) -> Host:
-        """The host of that name, made at first sight."""
+        """The host with that name, which the first call makes."""
         assert ":" not in name
         if name not in self._hosts:
             self._hosts[name] = Host(self, name)
         return self._hosts[name]
 
     def set_link(self, src: str, dst: str, link: Link | None) -> None:
-        """Sets how messages from `src` to `dst` fare from now on; None for the default."""
+        """Sets the link from `src` to `dst`; None for the default."""
         if link is None:
             self._links.pop((src, dst), None)
         else:
             self._links[src, dst] = link
 
     def partition(self, src: str, dst: str, *, both_ways: bool = True) -> None:
-        """From now on nothing gets from `src` to `dst`, nor back if `both_ways`."""
+        """Blocks the way from `src` to `dst`, and back if `both_ways`."""
         self._blocked.add((src, dst))
         if both_ways:
             self._blocked.add((dst, src))
@@ -114,7 +113,7 @@ class Network:
         self._changed()
 
     def pause(self, name: str) -> None:
-        """What arrives at the host waits from now on. (Its own tasks are for the world to stop.)"""
+        """Makes what arrives at the host wait. It does not stop the tasks of the host."""
         self.host(name).paused = True
         self._changed()
 
@@ -126,14 +125,14 @@ class Network:
     def kill(self, name: str, *, silent: bool = False) -> None:
         """Ends the host's process at once: its servers, calls and streams, and all it would send later.
 
-        What it had sent still arrives. `silent` is the loss of the whole machine: peers are told nothing and find
-        out by their keepalive or timeout.
+        What it had sent still arrives. `silent` is the loss of the whole machine: peers find out by their keepalive or
+        timeout.
         """
         self.host(name).end_process(silent=silent)
         self._changed()
 
     def restart(self, name: str) -> None:
-        """Lets a killed host serve and connect anew; old connections of it stay dead."""
+        """Lets a killed host serve and connect again; its old connections stay dead."""
         host = self.host(name)
         assert not host.alive, f"{name} runs already"
         host.alive, host.dark = True, False
@@ -151,7 +150,7 @@ class Network:
         self._changed()
 
     def is_clear(self, one: str, other: str) -> bool:
-        """Whether both hosts run, and nothing is wrong with the way between them in either direction."""
+        """Whether both hosts run, and the way between them is undisturbed in both directions."""
         if any(not host.alive or host.paused for host in (self.host(one), self.host(other))):
             return False
         ways = ((one, other), (other, one))
@@ -161,8 +160,8 @@ class Network:
 
     # ------------------------------------------------------------ for hosts and streams
 
-    def is_stuck(self, src: Machine, dst: Machine, blob: bytes) -> bool:
-        """Whether what is due, a message if there are any bytes, has to wait before it arrives."""
+    def is_stuck(self, src: Host, dst: Host, blob: bytes) -> bool:
+        """Whether an item that is due, a message if it has bytes, must wait."""
         if dst.paused or (self._blocked and (src.name, dst.name) in self._blocked):
             return True
         return bool(blob and self._holds) and any(
@@ -170,15 +169,15 @@ class Network:
             for hold in self._holds
         )
 
-    def stream_delay_ns(self, src: Machine, dst: Machine) -> int:
-        """How long an item of a stream is under way: loss is a delay there."""
+    def stream_delay_ns(self, src: Host, dst: Host) -> int:
+        """How long an item of a stream takes; a loss is a delay."""
         link = self._links.get((src.name, dst.name), self._link)
         delay_ns = self._delay_ns(link)
         if link.loss and self._random.random() < link.loss:
             delay_ns += RETRANSMISSION_NS
         return delay_ns
 
-    def post(self, src: Machine, dst: Machine, blob: bytes | None, deliver: Callable[[], None]) -> None:
+    def post(self, src: Host, dst: Host, blob: bytes | None, deliver: Callable[[], None]) -> None:
         """Sends a unary request or answer: calls `deliver` once it arrives, if it does."""
         exact = None if self.fate is None or blob is None else self.fate(src.name, dst.name, decode_message(blob))
         if exact is not None:
@@ -203,7 +202,7 @@ class Network:
         return link.delay_min_ns + int(span_ns * self._random.random())
 
     def watch_silence(self, stream: Stream, *, dead: bool = False) -> None:
-        """Starts or stops the keepalive of a stream's ends, as the way between them is cut off or clear."""
+        """Starts or stops the keepalives of a stream, depending on whether the way is blocked."""
         src, dst = stream.client.host, stream.server.host
         way, back = (src.name, dst.name), (dst.name, src.name)
         silent = dead or src.paused or dst.paused or way in self._blocked or back in self._blocked

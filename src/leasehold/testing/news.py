@@ -1,7 +1,7 @@
-"""What an oracle is told: who acts in a simulated world, and what has just happened there.
+"""What an oracle gets from both simulated worlds: who acts there, and what has just happened.
 
-Both worlds speak these words. A leader is one coordinator in one term, a process one start of one node; each has a
-clock that an observer of real time can read backwards.
+A leader is one coordinator in one term, a process is one start of one node. An observer of real time can read their
+clocks backwards.
 """
 
 from collections import Counter
@@ -11,7 +11,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grantor import Grantor, GrantorEffect, HeldLease
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import GrantorEffect, HeldLease
 from leasehold.core.lease.holder import Lease, Pass
 from leasehold.core.words.lineage import GENESIS
 from leasehold.core.words.messages import Cutoff, Grant, Receipt, Renewal, Surrender
@@ -30,13 +31,14 @@ from leasehold.ids import (
     TransactionId,
 )
 from leasehold.testing.history import Committed, Elected
+from leasehold.testing.log_news import Acknowledged, EntryAppended, LeftUnknown, ReplicaMoved
 from leasehold.testing.vault import VaultStep
 
 # ---------------------------------------------------------------- who acts
 
 
 class RealClock(Protocol):
-    """A local clock, as somebody sees it who knows real time."""
+    """A local clock, for an observer who knows real time."""
 
     def real_ns(self, local_ns: int) -> int:
         """The first real instant at which it reads at least `local_ns`, if it goes on as it does now."""
@@ -44,7 +46,7 @@ class RealClock(Protocol):
 
 
 class LeaseView(Protocol):
-    """A view, as far as a lease cares."""
+    """A view: only its revision matters to a lease."""
 
     @property
     def revision(self) -> Revision:
@@ -86,7 +88,7 @@ class ProcessSeen(Protocol):
 
 
 class LeaderSeen:
-    """A coordinator in one term, from the making of its grantor on."""
+    """A coordinator in one term, from the start of its grantor on."""
 
     def __init__(self, *, name: str, term: Term, clock: RealClock, grantor: Grantor, due_floor: Revision) -> None:
         self.name = name
@@ -96,13 +98,13 @@ class LeaderSeen:
         self.due_floor = due_floor
         """No grant may be given below it: LM at the election, raised by every barrier it has opened since."""
         self.leads_until_ns: int | None = None
-        """When its leadership ends, on its clock, as far as it has been told; None where a lock holds it."""
+        """When its leadership ends, on its clock, as far as it knows; None if a lock holds it."""
         self.reports: dict[tuple[NodeId, Incarnation], Revision] = {}
-        """What each incarnation has told this leader that it applied."""
+        """The revision that each incarnation has reported to this leader."""
 
 
 class StoredSegments(Protocol):
-    """A node's segment disk: what of it would survive the machine."""
+    """The part of a node's segment disk that would survive the machine."""
 
     on_removed: Callable[[ObjectId, BucketNumber, SegmentId], None]
     """Called with each finished file that leaves it, a damaged one perhaps left out."""
@@ -122,7 +124,7 @@ class DiskImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VaultSeen(Protocol):
-    """A node's directory; a directory that takes its place is another one."""
+    """A node's directory; its replacement is another one."""
 
     @property
     def image(self) -> DiskImage:
@@ -139,7 +141,7 @@ class VaultSeen(Protocol):
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader gave a grant for this renewal; `due_floor` is the floor it owed, by the oracle's own count."""
+    """A leader gave a grant for this renewal; `due_floor` is the lowest floor allowed, by the oracle's own count."""
 
     leader: LeaderSeen
     renewal: Renewal
@@ -148,7 +150,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader took a message of a node; what it knew of the node's lease before and after, and what it did."""
+    """A leader took a message of a node: the node's lease before and after, and the effects."""
 
     leader: LeaderSeen
     message: Renewal | Surrender
@@ -160,7 +162,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetIn(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader heard that this incarnation has joined; `required` is what it has to apply before its first lease."""
+    """A leader heard that this incarnation has joined; it must apply `required` before its first lease."""
 
     node: NodeId
     incarnation: Incarnation
@@ -168,7 +170,7 @@ class LetIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnteredTopology(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader counts this incarnation as a member of the logical topology from now on, and requires that of it."""
+    """This incarnation enters the logical topology, and its leader requires that it has applied `required`."""
 
     node: NodeId
     incarnation: Incarnation
@@ -215,13 +217,13 @@ class Viewed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spoke(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a host goes on under this incarnation: from now on it may send messages under it."""
+    """A process on a host has joined as this incarnation: from now on it may send messages."""
 
     host: str
     node: NodeId
     incarnation: Incarnation
     identity: IdentityRecord | None
-    """What the host's vault held durably at that instant."""
+    """The durable identity in the host's vault at that instant."""
 
 
 class ProcessEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,8 +241,8 @@ class ProcessEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """A process tells the leader that it holds these segments of a bucket, verified; or, where `bucket` is None, that
-    nothing of a dropped table is left on it."""
+    """A process reports that it holds these segments of a bucket, verified; or, if `bucket` is None, nothing of a
+    dropped table any more."""
 
     node: NodeId
     incarnation: Incarnation
@@ -253,7 +255,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VaultChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A vault as it is after a step. `directory` counts what was put in its place on this host."""
+    """A vault after a step. `directory` is the number of the directory."""
 
     host: str
     directory: int
@@ -263,7 +265,7 @@ class VaultChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment file left a disk. `durable` is the revision that this host's vault held durably then."""
+    """A segment file was removed. `durable` is the revision that the host's vault held durably then."""
 
     host: str
     node: NodeId
@@ -276,7 +278,7 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damaged(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment file was damaged on purpose: that copy need not stay."""
+    """A segment file was damaged on purpose: that copy may go."""
 
     host: str
     segment: SegmentId
@@ -309,14 +311,28 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     real_ns: int
 
 
+class CatalogRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A client heard which tables there are, as of a revision. Before it asked, clients had been told of `floor`."""
+
+    by: str
+    """The coordinator that answered."""
+    revision: Revision
+    floor: Revision
+    tables: frozenset[tuple[str, str]]
+    """Database and name, as SHOW TABLES tells them."""
+
+
+ScannedRows: TypeAlias = "Counter[str] | Mapping[SegmentId, int]"
+
+
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    """A scan planned at `revision` returned these rows, or these segments with so many rows each. Without a cutoff,
-    what was gone at that revision was left out."""
+    """A scan planned at `revision` returned these rows, or these segments with their numbers of rows. Without a cutoff,
+    rows that were deleted at that revision were left out."""
 
     table: ObjectId
     revision: Revision
     cutoff: Cutoff | None
-    rows: "Counter[str] | Mapping[SegmentId, int]"
+    rows: ScannedRows
     by_segment: bool
 
 
@@ -328,7 +344,7 @@ class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
-    """A client put these rows into a write transaction, whatever becomes of it."""
+    """A client put these rows into a write transaction."""
 
     transaction: TransactionId
     table: ObjectId
@@ -353,9 +369,14 @@ SimulatedEvent: TypeAlias = (
     | DisksShrank
     | Crossed
     | Answered
+    | CatalogRead
     | Scanned
     | HandedOut
     | Wrote
     | Committed
     | Elected
+    | Acknowledged
+    | LeftUnknown
+    | EntryAppended
+    | ReplicaMoved
 )

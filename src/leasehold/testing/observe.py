@@ -1,7 +1,7 @@
-"""Observation: the production runtimes of a simulated cluster, and what they stand on, made visible to an oracle.
+"""Observation: makes the production runtimes of a simulated cluster, and their disks, visible to an oracle.
 
-Nothing is changed by being watched: each watched part is the production class with an ear, handed in where the
-runtime takes that part anyway. `Watch` is the one door; what it hands out tells the oracle by itself.
+Observation changes nothing: each watched part is a subclass of the production class that also tells the oracle, passed
+in where the runtime takes that part anyway. `Watch` makes these parts.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from typing import Any
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.lease.barrier import Proceed
-from leasehold.core.lease.grantor import (
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import (
     BarrierRequested,
-    Grantor,
     GrantorEffect,
     GrantorEvent,
     IncarnationJoined,
@@ -29,14 +29,19 @@ from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.messages import Renewal, Surrender
-from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, NodeRecord, Record
-from leasehold.errors import Definite
+from leasehold.core.words.operations import Txn, TxnResult
+from leasehold.core.words.records import Allocated, Claiming, IdentityRecord, Joining, LogPosition, NodeRecord, Record
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Definite, Indefinite
 from leasehold.ids import BucketNumber, ClusterId, Incarnation, NodeId, ObjectId, SegmentId, Session, Term
+from leasehold.metastorage.log.storage import ReplicatedMetaStorage
 from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
 from leasehold.testing.clock import SimulatedClock
+from leasehold.testing.log_news import Acknowledged, LeftUnknown, LogState, ReplicaMoved
 from leasehold.testing.loop import VirtualLoop
 from leasehold.testing.metastorage import MemoryStore
+from leasehold.testing.mirror import LogMirror
 from leasehold.testing.news import (
     DiskImage,
     EnteredTopology,
@@ -55,12 +60,13 @@ from leasehold.testing.news import (
     Viewed,
 )
 from leasehold.testing.oracle import Oracle
+from leasehold.testing.replica import MemoryReplicaPlace
 from leasehold.testing.steps import TaskCondition
 from leasehold.testing.vault import VaultDisk, VaultState, VaultStep
 
 
 class Watch:
-    """Ties a simulated cluster to an oracle: built before anything is committed, on the loop that it runs on."""
+    """Connects a simulated cluster to an oracle; made before the first commit, on the loop of the cluster."""
 
     def __init__(self, oracle: Oracle, loop: VirtualLoop, store: MemoryStore) -> None:
         self.oracle = oracle
@@ -73,16 +79,16 @@ class Watch:
             self.oracle.check()
 
     def grantor(self, name: str, clock: RealClock, kind: type[Grantor] = Grantor) -> type[Grantor]:
-        """What a coordinator makes its grantors of; `clock` is that coordinator's own."""
+        """The class of a coordinator's grantors; `clock` is that coordinator's own."""
         return watched_grantor(self.oracle, name, clock, kind)
 
     def published(self, host: str, clock: SimulatedClock) -> "WatchedPublished":
-        """What a new process on a host publishes through; the older process of that host is gone."""
+        """The `Published` of a new process on a host; the older process of that host is gone."""
         return WatchedPublished(self.oracle, host, clock)
 
     @property
     def agent(self) -> "type[WatchedAgent]":
-        """What a process runs as its agent."""
+        """The class of the agents."""
         oracle = self.oracle
 
         class HeardAgent(WatchedAgent):
@@ -109,13 +115,45 @@ class Watch:
             )
         )
 
+    def log(self, mirror: LogMirror) -> None:
+        """Follows the log of several coordinators."""
+        mirror.on_election.append(self.oracle.elected)
+        mirror.on_append.append(self.oracle.saw)
+
+    def replica(self, name: str, place: MemoryReplicaPlace) -> None:
+        """Follows a coordinator's replica."""
+
+        def applied(position: LogPosition, store: MemoryStore) -> None:
+            # After a checkpoint it holds more than the entries that it has applied, until these have caught up.
+            if store.newest == position.revision:
+                self.oracle.saw(ReplicaMoved(name=name, state=LogState.of(position, store)))
+
+        place.on_apply = applied
+
+    def replicated(self, name: str) -> type[ReplicatedMetaStorage]:
+        """The class of a coordinator's meta storage over the log."""
+        oracle = self.oracle
+
+        class WatchedMetaStorage(ReplicatedMetaStorage):
+            async def txn(self, txn: Txn) -> TxnResult:
+                try:
+                    result = await super().txn(txn)
+                except Indefinite as error:
+                    if error.code != ErrorCode.CLOSED and self._fence() is not None:
+                        oracle.saw(LeftUnknown(name=name))
+                    raise
+                oracle.saw(Acknowledged(name=name, txn=txn, result=result))
+                return result
+
+        return WatchedMetaStorage
+
     def process_ended(self, published: Published) -> None:
         """A process is gone, by a kill or by itself."""
         assert isinstance(published, WatchedPublished)
         self.oracle.ended(published)
 
     def vault(self, host: str, disk: VaultDisk) -> None:
-        """Follows a host's directory; another disk under the same host is a directory put in its place."""
+        """Follows a host's directory; another disk of the same host replaces it."""
         seen = WatchedVault(disk)
         directory = self._directories.setdefault(disk, len(self._directories))
         self.oracle.vaults[host] = seen
@@ -130,8 +168,7 @@ class Watch:
         disk.on_change = changed
 
     def segments(self, host: str, disk: StoredSegments) -> None:
-        """Counts a host's segment files as copies, and hears of those that go; another disk under the same host takes
-        the older one's place."""
+        """Follows a host's segment files; another disk of the same host replaces it."""
         self.oracle.disks[host] = disk
         disk.on_removed = partial(self.oracle.removed, host)
 
@@ -173,13 +210,13 @@ class WatchedVault:
 
 
 class WatchedAgent(Agent):
-    """An agent whose reports are told of as they are made."""
+    """An agent that tells the oracle of its reports."""
 
     ear: Oracle
 
     @property
     def session_hash(self) -> bytes:
-        """What records hold of its session."""
+        """The hash of its session, as in records."""
         return hash_secret(self._session)
 
     async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
@@ -198,7 +235,7 @@ class WatchedAgent(Agent):
 
 
 class WatchedPublished(Published):
-    """A `Published` whose view, lease and identity are told of as they are assigned; a `news.ProcessSeen`."""
+    """A `Published` that tells the oracle when its view, lease and identity change; a `news.ProcessSeen`."""
 
     _ear: Oracle | None = None
 

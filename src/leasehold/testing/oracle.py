@@ -1,24 +1,22 @@
 """The oracle: sees a whole simulated world at once, in real time, and remembers what no single process knows.
 
-A world tells it what happens (`testing/news.py`), the invariants (`testing/invariants`) read it. It serves two
-worlds: the lease world (`testing/leases`) checks after each of its steps; the simulated cluster, through
-`testing/observe.py`, after each pass of the event loop in which anything was told. That is as good as after every
-step: an invariant depends on what was told and on time, and time passing alone only ends leases, so what held goes on
-to hold until something is told. What must be judged at the very instant (who held a lease when a point of no return
-was committed) is noted at that instant. A violation is raised only by `check`, never out of production code.
+A world tells it the news (`testing/news.py`), and the invariants (`testing/invariants`) read it. The lease world
+(`testing/leases`) checks after each of its steps. A simulated cluster (`testing/observe.py`) checks after each pass of
+the event loop with news. That is enough: an invariant depends on news and on time, and time alone only ends leases, so
+an invariant that holds goes on to hold until there is news. What must be judged at an instant (the leases at the commit
+of a point of no return) is noted at that instant. Only `check` raises a violation, never production code.
 """
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from leasehold.core.lease.audit import ServeRecord, StaleServe, StaleServeRule
 from leasehold.core.lease.holder import NO_LEASE, Pass
-from leasehold.core.words import keys
 from leasehold.core.words.messages import Cutoff, Receipt
 from leasehold.core.words.operations import RevisionChanges
-from leasehold.core.words.records import BarrierReceipt, Outcome, ProcedureRecord, StatementRecord, Step
+from leasehold.core.words.records import BarrierReceipt, LeaderRecord, Outcome
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import CheckFailed, Definite
 from leasehold.ids import BucketNumber, NodeId, ObjectId, Revision, SegmentId, StatementId, Term, TransactionId
@@ -27,6 +25,7 @@ from leasehold.testing.disturbances import Disturbances
 from leasehold.testing.history import Committed, Elected, RevisionHistory
 from leasehold.testing.news import (
     Answered,
+    CatalogRead,
     Crossed,
     Damaged,
     DisksShrank,
@@ -38,6 +37,7 @@ from leasehold.testing.news import (
     ProcessSeen,
     Removed,
     Scanned,
+    ScannedRows,
     SimulatedEvent,
     StoredSegments,
     VaultSeen,
@@ -74,7 +74,7 @@ class InvariantViolated(CheckFailed):
         where = f"step {step}, {real_ns / SECOND_NS:.6f} s"
         where = where if seed is None else f"seed {seed}, {where}"
         self.trace = tuple(trace)
-        """All of it that is kept; the text shows its end."""
+        """All lines that are kept; the text shows the last ones."""
         text = "\n".join((f"{invariant} violated at {where}: {what}", *self.trace[-TRACE_LINES_SHOWN:]))
         super().__init__(text, hint=command or "run the scenario again")
         self.invariant = invariant
@@ -90,12 +90,17 @@ class Invariant(NamedTuple):
     id: str
     check: "Callable[[Oracle], str | None]"
     hears: frozenset[type] | None = None
-    """The kinds of news that it depends on: a step that tells none of them can't break it. None where it depends on
-    what is true now, or on time: then it is checked after each step."""
+    """The kinds of news that it depends on: without these, a step can't break it. None if it depends on the present
+    state or on time: then it is checked after each step."""
+
+
+def first_wrong(found: Iterable[str | None]) -> str | None:
+    """The first finding of several; None if nothing is wrong."""
+    return next((one for one in found if one is not None), None)
 
 
 class Oracle:
-    """What is true in the world now, and what has ever been promised. `command` reproduces the run from its seed."""
+    """The state of the world, and all promises ever made. `command` reproduces the run from its seed."""
 
     def __init__(
         self,
@@ -116,22 +121,24 @@ class Oracle:
         self.vaults: dict[str, VaultSeen] = {}
         self.disks: dict[str, StoredSegments] = {}
         self.nodes: dict[str, NodeId] = {}
-        """Which node's vault a host holds, as far as it is durable."""
+        """The node of each host, by its durable vault."""
         self.disks_lost = 0
         """Machines whose segments were lost on purpose."""
         self.elections: dict[Term, tuple[int, Revision]] = {}
-        """When each term began in real time, and LM then."""
+        """The start of each term in real time, and LM then."""
         self.newest_term = Term(0)
         self.proceeded = Revision(0)
         """The newest revision for which a barrier has proceeded."""
         self.returned = Revision(0)
         """The newest change whose statement has returned to its client."""
+        self.told = Revision(0)
+        """The newest revision that any client knows of, by a receipt or by the answer to a question."""
         self.trace: deque[str] = deque(maxlen=TRACE_LINES_MAX)
         self.serves: deque[ServeRecord] = deque(maxlen=SERVES_KEPT_MAX)
         self.receipts: deque[BarrierReceipt] = deque(maxlen=RECEIPTS_KEPT_MAX)
         self.disturbances = Disturbances(now_ns)
         self.on_news: Callable[[], None] = lambda: None
-        """Called with the first thing told since the last check: a check is due."""
+        """Called at the first news since the last check: a check is due."""
         self._now_ns = now_ns
         self._news: dict[type, list[Any]] = {}
         self._due_on: dict[frozenset[type], tuple[Invariant, ...]] = {}
@@ -159,7 +166,7 @@ class Oracle:
         self._digest.update(whole.encode())
 
     def digest(self) -> str:
-        """Of all trace lines so far, those no longer kept too."""
+        """The hash of all trace lines so far, also of those that are not kept."""
         return self._digest.hexdigest()
 
     # ------------------------------------------------------------ checking
@@ -184,24 +191,23 @@ class Oracle:
                 pass
 
     def of(self, kind: type[T]) -> Sequence[T]:
-        """What was told of this kind since the last check, in order."""
+        """The news of this kind since the last check, in order."""
         assert self._hears is None or kind in self._hears, f"a check reads {kind.__name__}, which it does not declare"
         return self._news.get(kind, ())
 
     def recall(self, kind: type[T]) -> T:
-        """An invariant's own memory, made empty when it is first asked for."""
+        """An invariant's own memory; the first call makes it."""
         if kind not in self._memories:
             self._memories[kind] = kind()
         return self._memories[kind]
 
     @property
     def anything_new(self) -> bool:
-        """Whether anything was told since the last check."""
+        """Whether there is news since the last check."""
         return bool(self._news)
 
     def check(self) -> None:
-        """Ends a step: every invariant that it may have broken is held against what is true now. Raises
-        `InvariantViolated`."""
+        """Ends a step: checks each invariant that it may have broken. Raises `InvariantViolated`."""
         self._leased = self._live()
         for invariant in self._due():
             self._hears = invariant.hears
@@ -213,7 +219,7 @@ class Oracle:
         self.step += 1
 
     def _due(self) -> tuple[Invariant, ...]:
-        """Those that what was told may have broken."""
+        """The invariants that the news may have broken."""
         told = frozenset(self._news)
         due = self._due_on.get(told)
         if due is None:
@@ -222,7 +228,7 @@ class Oracle:
         return due
 
     def violation(self, invariant: str, what: str) -> InvariantViolated:
-        """The failure of this run, to be raised."""
+        """The error for a violation in this run."""
         return InvariantViolated(
             invariant,
             what,
@@ -254,7 +260,7 @@ class Oracle:
         self.processes[process.name] = process
 
     def ended(self, process: ProcessSeen) -> None:
-        """It is gone: nothing it holds can pass a guard any more."""
+        """A process is gone, so none of its guards can pass any more."""
         if self.processes.get(process.name) is process:
             del self.processes[process.name]
 
@@ -271,7 +277,7 @@ class Oracle:
     # ------------------------------------------------------------ the store
 
     def committed(self, batch: RevisionChanges) -> None:
-        """The store has a new revision, of whatever keys: to be told before anyone else hears of it."""
+        """The store has a new revision; the oracle must get it first."""
         news = self.history.take(batch, self._now_ns())
         if news is None:
             return
@@ -279,18 +285,15 @@ class Oracle:
             self._cross(news)
         self.saw(news)
 
+    def elected(self, record: LeaderRecord) -> None:
+        """A term begins in the log."""
+        self.saw(self.history.elect(record))
+
     def _cross(self, news: Committed) -> None:
-        for key, after in news.wrote.items():
-            before = news.before.get(key)
-            if not isinstance(before, ProcedureRecord) or before.step is not Step.PRE_STATE:
-                continue
-            if isinstance(after, ProcedureRecord) and after.step is Step.PRE_STATE:
-                continue
-            if after is None and not _goes_forward(before, news):
-                continue  # rolled back
+        for key, procedure in news.crossings():
             hidden_at = self.history.first_seen[key]
             behind = tuple(one.name for one in self.leased() if one.view.revision < hidden_at)
-            self.saw(Crossed(revision=news.revision, what=before.text, pre_state=hidden_at, behind=behind))
+            self.saw(Crossed(revision=news.revision, what=procedure.text, pre_state=hidden_at, behind=behind))
 
     # ------------------------------------------------------------ disks
 
@@ -313,7 +316,7 @@ class Oracle:
         self._damaged.discard(spot)
 
     def damaged(self, host: str, segment: SegmentId) -> None:
-        """A file was damaged on purpose: it may go, once, and counts for no copy that has to stay."""
+        """A file was damaged on purpose: it may go, once, and is not a copy that must stay."""
         self._damaged.add((host, segment))
         self.saw(Damaged(host=host, segment=segment))
 
@@ -332,8 +335,14 @@ class Oracle:
         """A client heard how a statement ended, for the first time or again. An indefinite error is not told."""
         if isinstance(answer, Receipt) and answer.outcome is Outcome.COMMITTED and answer.revision is not None:
             self.returned = max(self.returned, answer.revision)
+            self.told = max(self.told, answer.revision)
         told = answer if isinstance(answer, Receipt) else answer.code
         self.saw(Answered(statement=statement, answer=told, real_ns=self._now_ns()))
+
+    def catalog_read(self, by: str, revision: Revision, floor: Revision, tables: frozenset[tuple[str, str]]) -> None:
+        """A coordinator has answered which tables there are; `floor` was `told` when the client asked."""
+        self.told = max(self.told, revision)
+        self.saw(CatalogRead(by=by, revision=revision, floor=floor, tables=tables))
 
     def passed(
         self,
@@ -363,26 +372,13 @@ class Oracle:
         self.saw(Wrote(transaction=transaction, table=table, rows=rows))
 
     def handed_out(self, released: Revision, returned: Revision) -> None:
-        """A client was handed a batch, released on one revision when statements up to another had returned to it."""
+        """A client got a batch of one revision when statements up to another revision had returned to it."""
         self.saw(HandedOut(released=released, returned=returned))
 
-    def scanned(
-        self,
-        table: ObjectId,
-        revision: Revision,
-        rows: "Counter[str] | Mapping[SegmentId, int]",
-        cutoff: Cutoff | None = None,
-    ) -> None:
-        """A scan planned at `revision` returned these rows (a Counter), or segments with so many rows each; without a
-        cutoff, what was gone at that revision was left out."""
+    def scanned(self, table: ObjectId, revision: Revision, rows: ScannedRows, cutoff: Cutoff | None = None) -> None:
+        """A scan returned rows (a Counter), or segments with numbers of rows; see `Scanned`."""
         by_segment = not isinstance(rows, Counter)
         self.saw(Scanned(table=table, revision=revision, cutoff=cutoff, rows=rows, by_segment=by_segment))
-
-
-def _goes_forward(procedure: ProcedureRecord, news: Committed) -> bool:
-    """Whether a procedure that ends with this revision takes what it had hidden away for good, or puts it back."""
-    record = news.wrote.get(keys.statement(procedure.statement))
-    return not isinstance(record, StatementRecord) or record.outcome is not Outcome.ROLLED_BACK
 
 
 def _serve_record(process: ProcessSeen, outcome: Pass[LeaseView], table: ObjectId, number: int) -> ServeRecord:

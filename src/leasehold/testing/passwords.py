@@ -7,9 +7,7 @@ class QuickPasswords:
     """Implements `wire.ports.Passwords`."""
 
     async def hashed(self, password: str) -> str:
-        """The SHA-256 of it."""
         return hashlib.sha256(password.encode()).hexdigest()
 
     async def matches(self, password_hash: str | None, password: str) -> bool:
-        """Whether it is of that password."""
         return password_hash == await self.hashed(password)

@@ -45,8 +45,7 @@ Take: TypeAlias = Callable[[str], Awaitable[Receipt | None]]
 
 
 class CompleteScan(msgspec.Struct, frozen=True, kw_only=True):
-    """A scan that came to its end: every row that it was given. Planned at `revision`, without what was gone by
-    `cutoff`."""
+    """A finished scan with all its rows, planned at `revision`, without rows that were deleted by `cutoff`."""
 
     table: ObjectId
     name: str
@@ -56,14 +55,14 @@ class CompleteScan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedReader:
-    """One client that reads, and thinks for `think_ns` after each batch.
+    """One client that reads, and waits for `think_ns` after each batch. Requests to replicas run in `group`.
 
-    After some batches it runs a statement on the table that it reads: `take` does that, and answers what has returned.
-    With `tasks` each scan is a query of several tasks, as in Spark: each task asks for the query's cutoff and reads one
-    segment. With `through` each scan reads its table through the view of that name.
-    Requests to replicas run in `group`.
-    `on_handed_out` is told for each batch on which revision it was released and which one had returned to this client,
-    `on_scanned` of each scan that came to its end, `on_failed` of the others.
+    After some batches `take`, if it is set, runs a statement on the table. With `tasks` each scan is a query of several
+    tasks, as in Spark: each task asks for the query's cutoff and reads one segment. With `through` each scan reads its
+    table through the view with that name.
+
+    `on_handed_out` gets, for each batch, its revision and the newest one that had returned to this client.
+    `on_scanned` gets each finished scan, `on_failed` the errors of the others.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class SimulatedReader:
         self._on_failed = on_failed
 
     async def run(self, tables: Sequence[str]) -> NoReturn:
-        """Reads one of `tables` that are there after the other, as luck has it, until cancelled."""
+        """Reads random `tables` that exist, until cancelled."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + self._random.randint(0, self._pause_max_ns))
             for name in self._random.sample(tables, len(tables)):

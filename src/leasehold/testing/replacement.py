@@ -1,5 +1,5 @@
-"""Machines of a simulated cluster that are exchanged: one loses its segments and keeps its identity (I7), or is removed
-for good, and a new one takes its name.
+"""Replaces machines of a simulated cluster: a machine loses its segments and keeps its identity (I7), or is removed for
+good, and a new one takes its name.
 
 At most one machine of a run, since a commit is promised to survive the loss of (min_in_sync - 1) nodes.
 """
@@ -19,18 +19,18 @@ class Replacing:
 
     def __init__(self, cluster: SimulatedCluster, oracle: Oracle) -> None:
         self.login: LoginToken | None = None
-        """Of somebody who may remove nodes, where users exist."""
+        """The login of a user who may remove nodes, if users exist."""
         self._cluster = cluster
         self._oracle = oracle
         self._exchanged = 0
 
     @property
     def is_due(self) -> bool:
-        """Whether a machine may be exchanged still."""
+        """Whether a machine may still be replaced."""
         return not self._exchanged
 
     def wipe(self, node: SimulatedNode) -> None:
-        """Its segments are gone, its vault is not."""
+        """Removes its segments, but not its vault."""
         self._exchanged += 1
         disk = SegmentDisk(node.data.disk.latency_ns)
         node.data.disk = disk
@@ -39,8 +39,8 @@ class Replacing:
         self._oracle.disk_lost(node.name)
 
     async def remove(self, node: SimulatedNode) -> str:
-        """Removes it by a client, who asks until there is an answer; what became of it. An empty machine has its name
-        then, unless the removal was refused."""
+        """Removes a node by a client, which asks until there is an answer; says what happened. An empty machine gets
+        the name, unless the removal was refused."""
         assert node.task is None, "its process has ended for good"
         try:
             await remove_node(self._cluster.client(token=self.login), node.calls_itself, AT_LENGTH)

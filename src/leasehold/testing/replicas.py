@@ -20,7 +20,7 @@ AHEAD_ROWS: Final = 32
 
 
 class ReplicaBatch(msgspec.Struct, frozen=True):
-    """A batch; few of them fit into an inbox."""
+    """A batch; an inbox holds only a few."""
 
     rows: tuple[RowId, ...]
 
@@ -31,7 +31,7 @@ class ReplicaBatch(msgspec.Struct, frozen=True):
 
     @property
     def nbytes(self) -> int:
-        """As much as if AHEAD_ROWS filled an inbox."""
+        """A size such that AHEAD_ROWS fill an inbox."""
         return len(self.rows) * (SCAN_AHEAD_BYTES_MAX // AHEAD_ROWS)
 
 

@@ -24,7 +24,6 @@ RowId = NewType("RowId", int)
 
 FOOTER: Final = bytes(64)
 MARK_NUMBERS: Final = 4
-NO_REVISION: Final = Revision(0)
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -36,18 +35,12 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def row_bytes(rows: Iterable[RowId]) -> bytes:
-    """What rows are in a file."""
+    """The bytes of rows in a file."""
     return array("q", rows).tobytes()
 
 
-def content_of(rows: Iterable[RowId]) -> Content:
-    """What a file of these rows is, on any node."""
-    whole = tuple(rows)
-    return content_in(row_bytes(whole) + FOOTER)
-
-
 def content_in(blob: bytes) -> Content:
-    """What a file of these bytes is."""
+    """The content of a file with these bytes."""
     assert blob.endswith(FOOTER), "a whole file has a footer"
     ids = array("q")
     ids.frombytes(blob[: -len(FOOTER)])
@@ -75,8 +68,7 @@ _HOLDS: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 def fulfils(row: RowId, delete: DeleteRecord, segment: SegmentRecord, fields: Iterable[Field]) -> bool:
-    """Whether a row of a segment is one of those that a DELETE names: in each integer column that was written its value
-    is its id."""
+    """Whether a DELETE names a row of a segment; each written integer column has the row's id as its value."""
     known = {field.id: field for field in fields}
     written = {one.field for one in segment.statistics}
     for one in delete.where:
@@ -89,9 +81,9 @@ def fulfils(row: RowId, delete: DeleteRecord, segment: SegmentRecord, fields: It
     return True
 
 
-def rows_message(rows: Sequence[RowId], columns: tuple[str, ...] = (), revision: Revision = NO_REVISION) -> Rows:
+def rows_message(rows: Sequence[RowId], columns: tuple[str, ...] = ()) -> Rows:
     """Rows as they travel: each is its id alone, whatever the columns."""
-    return Rows(columns=columns, rows=tuple((row,) for row in rows), revision=revision)
+    return Rows(columns=columns, rows=tuple((row,) for row in rows), revision=Revision(0))
 
 
 def rows_in(message: Message) -> tuple[RowId, ...]:
@@ -138,7 +130,7 @@ def batch_in(message: Message) -> tuple[tuple[RowId, ...], BatchMark]:
 
 @asynccontextmanager
 async def closing(answers: AsyncIterator[Message]) -> AsyncGenerator[AsyncIterator[Message], None]:
-    """The answers of `Connection.stream`; however they are left, the stream ends with them."""
+    """The answers of `Connection.stream`; the end of the block ends the stream."""
     try:
         yield answers
     finally:

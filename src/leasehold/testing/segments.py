@@ -1,7 +1,7 @@
 """The finished segment files of a simulated node, as the steps of scans and copies read them."""
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.cutoff import rows_taken_away
@@ -17,28 +17,20 @@ from leasehold.testing.disk import MemoryDisk
 from leasehold.testing.rows import FOOTER, Content, Part, RowId, fulfils, row_bytes
 from leasehold.wire.ports import Clock
 
+if TYPE_CHECKING:
+    from leasehold.testing.dataplane import DataNode
+
 CHUNK_BYTES: Final = 128
 
 OnReleased = Callable[[Pass[Catalog], ReadTicket, tuple[RowId, ...]], None]
 """Told of each batch at the instant its guard has passed: the guard's pass, the scan, the rows."""
 
 
-class ReadPace(Protocol):
-    """How a node reads."""
-
-    batch_rows: int
-    batch_delay_ns: Callable[[], int]
-    """Drawn before each batch or chunk comes from the disk."""
-    on_released: OnReleased
-    on_verified: Callable[[OnDisk], None]
-    """Told of each file that is read whole to be held against its hash."""
-
-
 class MemorySegments:
-    """Implements `core.data.segment_files.ReadsSegments` and `GivesFiles`. Whoever has begun to read a file reads on
-    after it is trashed. Rows don't expire here: the simulator's have no time."""
+    """Implements `core.data.segment_files.ReadsSegments` and `GivesFiles`. A reader goes on with a file after it is
+    trashed. Rows don't expire here, since they have no time."""
 
-    def __init__(self, disk: MemoryDisk, pace: ReadPace, clock: Clock) -> None:
+    def __init__(self, disk: MemoryDisk, pace: "DataNode", clock: Clock) -> None:
         self._disk = disk
         self._pace = pace
         self._clock = clock
@@ -48,17 +40,15 @@ class MemorySegments:
         return self._disk.exists(one)
 
     def stamp(self, one: OnDisk) -> Stamp | None:
-        """Of the file that is there now; None if there is none. Damage leaves it as it is."""
+        """The stamp of the present file, if there is one; damage does not change it."""
         return self._disk.disk.stamp(one)
 
     async def verify(self, one: OnDisk, sha256: bytes) -> None:
-        """Raises `Corrupt` if the file has another hash."""
         self._pace.on_verified(one)
         if self._content(one).sha256 != sha256:
             raise Corrupt(f"the file of {one} is not what the manifest says")
 
     async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[Part]:
-        """The rows from `row` on. Raises `Corrupt` for damaged ones, as the checksums of pages show it."""
         del telling  # a row is its id
         one = file_of(ticket)
         content = self._content(one)
@@ -71,7 +61,6 @@ class MemorySegments:
             yield part
 
     def shown(self, batch: Part, hiding: Hiding, segment: SegmentRecord, columns: int) -> Part:
-        """The rows that no DELETE has taken. Raises `Refused` with code ROWS_TAKEN_AWAY."""
         del columns
         left: list[RowId] = []
         for row in batch.rows:
@@ -83,15 +72,12 @@ class MemorySegments:
         return Part(tuple(left))
 
     def log(self, ticket: ReadTicket, passed: Pass[Catalog], batch: Part) -> None:
-        """Tells who watches."""
         self._pace.on_released(passed, ticket, batch.rows)
 
     async def trash(self, one: OnDisk) -> bool:
-        """Moves a file to the trash, durably; False if it was not there."""
         return await self._disk.trash(one)
 
     async def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
-        """All bytes of a file in their order."""
         blob = row_bytes(self._content(one).rows) + FOOTER
         for start in range(0, len(blob), CHUNK_BYTES):
             await self._pass()

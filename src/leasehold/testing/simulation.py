@@ -14,7 +14,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.asking import Asking
 from leasehold.core.lease.holder import Pass
@@ -35,6 +35,7 @@ from leasehold.testing.loop import VirtualLoop, run_virtual
 from leasehold.testing.nemesis import Nemesis
 from leasehold.testing.observe import WatchedPublished
 from leasehold.testing.oracle import Invariant, InvariantViolated, Oracle
+from leasehold.testing.questions import Questioner
 from leasehold.testing.readers import CompleteScan, SimulatedReader
 from leasehold.testing.rows import RowId
 from leasehold.testing.segments import OnReleased
@@ -58,8 +59,6 @@ SECONDS: Final = 80
 """How long faults go on in one run, in simulated time."""
 CLIENTS: Final = 3
 SETUP_S: Final = 60.0
-WRITERS: Final = 1
-READERS: Final = 1
 ADMINISTRATOR: Final = "root"
 READER, WRITER = USERS
 VIEWER: Final = "u3"
@@ -71,7 +70,7 @@ NAMES: Final = tuple(f"{database}.{table}" for database in DATABASES for table i
 HABITS: Final = Habits(rows_max=16, tasks_max=2, pause_max_ns=3 * SECOND_NS)
 SELDOM: Final = msgspec.structs.replace(HABITS, pause_max_ns=8 * SECOND_NS)
 READ_PAUSE_MAX_NS: Final = SECOND_NS
-"""Short: what it reads, and that it may, is taken away now and then, and its scans have to be under way when it is."""
+"""Short, so that scans run when their table or their right is taken away."""
 THINK_NS: Final = 200 * MILLISECOND_NS
 """Slow enough that a scan outlasts a DELETE that is rolled back."""
 VAULT_LATENCY_MAX_NS: Final = 20 * MILLISECOND_NS
@@ -81,7 +80,7 @@ BATCH_DELAYS_NS: Final = (MILLISECOND_NS, 10 * MILLISECOND_NS, 300 * MILLISECOND
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. The same seed gives the same digest, on any machine and under any hash seed."""
+    """The result of a run. The same seed gives the same digest, on any machine and with any hash seed."""
 
     seed: int
     nodes: int
@@ -103,7 +102,7 @@ class _Over(Exception):
 
 
 class Simulation:
-    """One seed's cluster. `steady`: coordinators are left alone, so that every statement has to keep its bound."""
+    """One seed's cluster. If it is `steady`, coordinators have no faults, and every statement must keep its bound."""
 
     def __init__(self, random: Random, oracle: Oracle, seed: int, seconds: int) -> None:
         self._random = random
@@ -130,7 +129,7 @@ class Simulation:
         self.batches = 0
         self._nemesis: Nemesis | None = None
         self._people = random.random() < PEOPLE_CHANCE
-        """Whether anybody has to log in."""
+        """Whether clients have to log in."""
         self._by_role = random.random() < BY_ROLE_CHANCE
         """Whether the reader reads by a role."""
         self._viewer = VIEWER if self._people else None
@@ -138,7 +137,7 @@ class Simulation:
         self._login: LoginToken | None = None
 
     async def run(self) -> None:
-        """Raises `InvariantViolated`, or `CheckFailed` where the end is not what it has to be."""
+        """Raises `InvariantViolated`, or `CheckFailed` if the end of the run is wrong."""
         try:
             async with asyncio.TaskGroup() as group:
                 await self._live(group)
@@ -178,9 +177,9 @@ class Simulation:
         await self._end_well()
 
     async def _first_users(self, first: Client) -> LoginToken:
-        """Makes an administrator, who goes on to ask for everything, and the users who write and read."""
+        """Makes an administrator, who asks all later statements, and the users who write and read."""
         await first.ask(f"CREATE USER {ADMINISTRATOR} PASSWORD '{PASSWORDS[0]}'", patience_s=SETUP_S)
-        client = self.cluster.client(account=Account(ADMINISTRATOR, PASSWORDS))
+        client = self.cluster.client(account=Account(ADMINISTRATOR, PASSWORDS[:1]))
         await client.look_up(AskReceipts(after=0, limit=1), Receipts, Asking())
         login = client.calls.token
         assert login is not None, "it had to log in"
@@ -200,23 +199,19 @@ class Simulation:
         if self._people:
             ways = ways_to_take(READER, *PASSWORDS, by_role=self._by_role)
             clients.append(self._client().take_and_give_back(ways))
+        clients.append(Questioner(self.cluster, self._fork(), self._oracle, self._login).run())
         rows = itertools.count(1)
-        writers = [
-            self._writer(f"w{number}", rows, group, self._account(WRITER)).run(NAMES)
-            for number in range(1, WRITERS + 1)
-        ]
-        readers = [
-            self._reader(f"r{number}", group, self._account(READER)).run(NAMES) for number in range(1, READERS + 1)
-        ]
+        writers = [self._writer("w1", rows, group, self._account(WRITER)).run(NAMES)]
+        reader = self._reader("r1", group, self._account(READER)).run(NAMES)
         if self._turn is TakerTurn.DELETING:
             writers.append(self._writer("w0", rows, group, self._account(WRITER), SELDOM).run((KEPT,)))
         elif self._turn is TakerTurn.VIEWING:
             writers.append(self._writer("w0", rows, group, self._account(VIEWER)).run((KEPT,)))
         clients.extend(self._while_reading(group))
-        return [*clients, *writers, *readers]
+        return [*clients, *writers, reader]
 
     def _while_reading(self, group: asyncio.TaskGroup) -> list[Coroutine[Any, Any, None]]:
-        """A reader, and a client that takes away what it reads while it reads it."""
+        """A reader, and a client that removes what the reader reads."""
         client, random = self._client(), self._fork()
         match self._turn:
             case TakerTurn.TAKING:
@@ -289,7 +284,7 @@ class Simulation:
         return Client(self.cluster, self._fork(), self.asked, self._on_end, self._login)
 
     def _fork(self) -> Random:
-        """A generator of its own for each actor, so that what one draws does not depend on another's turn."""
+        """A generator for one actor, so that its draws don't depend on those of other actors."""
         return Random(self._random.getrandbits(64))  # noqa: S311 not for secrets: a seed has to give the same run again
 
     def _on_end(self, one: ClientStatement, end: Receipt | Definite) -> None:
@@ -315,7 +310,7 @@ class Simulation:
         return released
 
     async def _end_well(self) -> None:
-        """Liveness, and what only the end can tell."""
+        """Checks liveness, and what can be checked only at the end."""
         cluster = self.cluster
         await healed(self._oracle, not_serving=lambda: [node.name for node in cluster.nodes if node.guard() is None])
         await check_outcomes(cluster, self.asked, self._on_end, self._login)
@@ -324,7 +319,7 @@ class Simulation:
         finish(self._oracle)
 
     def outcome(self, loop: VirtualLoop) -> RunResult:
-        """What it came to."""
+        """The result of the run."""
         assert self._nemesis is not None
         return RunResult(
             seed=self._seed,
@@ -350,7 +345,7 @@ def _named(rows: tuple[RowId, ...]) -> Counter[str]:
 def simulate(
     seed: int, *, seconds: int = SECONDS, invariants: tuple[Invariant, ...] = INVARIANTS, command: str | None = None
 ) -> RunResult:
-    """One run. Raises `InvariantViolated` or another `CheckFailed`; what else comes up is a defect, and raised too."""
+    """One run. Raises `InvariantViolated` or another `CheckFailed`; any other error is a defect."""
     ended: list[RunResult] = []
 
     async def main(random: Random) -> None:
@@ -371,7 +366,7 @@ def simulate(
 
 
 def _located(cause: BaseException, oracle: Oracle) -> BaseException:
-    """A defect that no invariant names is told with the trace and the command all the same."""
+    """The error with the trace and the command, also for a defect that no invariant names."""
     if isinstance(cause, InvariantViolated):
         return cause
     return oracle.violation("the run", f"{type(cause).__name__}: {cause}")

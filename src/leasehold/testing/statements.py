@@ -1,4 +1,4 @@
-"""Random statements of every kind on few names, so that they get into each other's way."""
+"""Random statements of every kind on few names, so that they conflict."""
 
 from collections.abc import Sequence
 from random import Random  # noqa: TID251 a type alone: the generator is the caller's
@@ -9,12 +9,12 @@ TABLES: Final = ("t1", "t2")
 VIEWS: Final = ("v1", "v2")
 OTHER_TABLE: Final = "t3"
 OTHER_VIEW: Final = "v3"
-"""Names that things get and lose by a rename alone, so that renames find a name that is free."""
+"""Names that only renames give and take, so that renames find a free name."""
 COLUMNS: Final = ("a", "b", "c")
 USERS: Final = ("u1", "u2")
 ROLES: Final = ("r1", "r2")
 READING_ROLE: Final = "reading"
-"""Nobody else gives it rights, or takes them."""
+"""No random statement changes its rights."""
 RIGHTS: Final = ("SELECT", "INSERT", "ALTER", "DROP", "CREATE")
 TYPES: Final = ("SMALLINT", "INT", "BIGINT")
 DURATIONS: Final = ("2s", "3s", "5s")
@@ -33,7 +33,7 @@ Choices = tuple[tuple[float, str], ...]
 
 
 def some_statement(random: Random, *, people: bool = False) -> str:
-    """One statement. `people`: also on users, roles and rights; only where somebody has logged in may they be made."""
+    """One statement; if `people`, it may be about users, roles and rights, which needs a login."""
     groups = [(10.0, _databases), (30.0, _tables), (10.0, _columns), (6.0, _views), (2.0, _cluster)]
     if people:
         groups.append((25.0, _people))
@@ -156,9 +156,9 @@ def _people(random: Random) -> Choices:
 
 
 def taking(random: Random, table: str, user: str | None) -> tuple[str, ...]:
-    """What takes away what a reader of a table reads, then what gives it back, if anything does.
+    """A statement that removes what a reader of a table reads, then those that restore it, if any.
 
-    `user` is the reader, if he reads by a right of his own.
+    `user` is the reader, if it has a right of its own.
     """
     low = random.randrange(60)
     ways: list[tuple[str, ...]] = [
@@ -172,7 +172,7 @@ def taking(random: Random, table: str, user: str | None) -> tuple[str, ...]:
 
 
 def taking_kept(random: Random, rows: Sequence[int]) -> tuple[str, ...]:
-    """Deletes some of these rows of the kept table, or now and then drops the table and creates it again."""
+    """Deletes some of these rows of the kept table, or sometimes drops the table and creates it again."""
     if random.random() < DROPPED_CHANCE:
         return f"DROP TABLE {KEPT}", KEPT_MADE
     if not rows:
@@ -182,12 +182,12 @@ def taking_kept(random: Random, rows: Sequence[int]) -> tuple[str, ...]:
 
 
 def reading(user: str, *, by_role: bool) -> str:
-    """What lets a user read everything."""
+    """The statement that lets a user read everything."""
     return f"GRANT ROLE {READING_ROLE} TO {user}" if by_role else f"GRANT SELECT ON CLUSTER TO {user}"
 
 
 def ways_to_take(user: str, password: str, other: str, *, by_role: bool) -> tuple[tuple[str, ...], ...]:
-    """What takes away that a user reads, each with what gives it back."""
+    """The ways to keep a user from reading, each with the statements that end it."""
     gives = reading(user, by_role=by_role)
     takes = f"REVOKE ROLE {READING_ROLE} FROM {user}" if by_role else f"REVOKE SELECT ON CLUSTER FROM {user}"
     return (
@@ -198,7 +198,7 @@ def ways_to_take(user: str, password: str, other: str, *, by_role: bool) -> tupl
 
 
 def reading_through(user: str) -> tuple[str, ...]:
-    """What makes a user who may read and write the kept table, and read its view."""
+    """The statements that make a user who may read and write the kept table, and read its view."""
     return (
         f"CREATE USER {user} PASSWORD 'p'",
         f"GRANT ALL ON TABLE {KEPT} TO {user}",
@@ -207,8 +207,10 @@ def reading_through(user: str) -> tuple[str, ...]:
 
 
 def ways_to_take_view(user: str | None) -> tuple[tuple[str, ...], ...]:
-    """What takes away the view through which the kept table is read, or `user`'s right on that view, each with what
-    gives it back. `user` is the reader, where anybody has to log in."""
+    """The ways to remove the view of the kept table, or the right of `user` on it, each with what ends it.
+
+    `user` is the reader, if users exist.
+    """
     drops = f"DROP VIEW {KEPT_VIEW}"
     if user is None:
         return ((drops, KEPT_VIEW_MADE),)

@@ -10,15 +10,14 @@ from leasehold.wire.ports import Clock
 
 
 class TaskRuntime:
-    """Implements `core.data.runtime.Runtime`. `group` ends with the process, and its `clock` stands while it is
-    paused: so whatever waits here goes on only once the process does. Without a group nothing starts."""
+    """Implements `core.data.runtime.Runtime`. `group` ends with the process, and timers of `clock` wait while it is
+    paused, so steps wait too. Without a group nothing starts."""
 
     def __init__(self, clock: Clock, group: asyncio.TaskGroup | None = None) -> None:
         self._clock = clock
         self._group = group
 
     def now_ns(self) -> int:
-        """The process's clock."""
         return self._clock.now_ns()
 
     async def sleep_until(self, deadline_ns: int) -> None:
@@ -26,7 +25,6 @@ class TaskRuntime:
         await self._clock.sleep_until(deadline_ns)
 
     def condition(self) -> ConditionVariable:
-        """A new one."""
         return TaskCondition(self._clock)
 
     def is_ending(self) -> bool:
@@ -59,7 +57,7 @@ class TaskCondition:
         return
 
     async def wait(self, until_ns: int | None) -> None:
-        """Waits for `notify_all`, at most until `until_ns`, and for as long as the process is paused in any case."""
+        """Waits for `notify_all`, at most until `until_ns`, and while the process is paused."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = None if until_ns is None else self._clock.call_at(until_ns, lambda: _wake(woken))
         self._waiting[woken] = None
@@ -72,7 +70,7 @@ class TaskCondition:
         await self._clock.sleep_until(self._clock.now_ns())
 
     def notify_all(self) -> None:
-        """Wakes all who wait."""
+        """Wakes all waiting tasks."""
         for woken in self._waiting:
             _wake(woken)
 

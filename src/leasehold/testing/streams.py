@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Unreachable
@@ -16,12 +16,16 @@ from leasehold.testing.loop import VirtualLoop
 from leasehold.wire.duplex import Bell, unreachable
 from leasehold.wire.requests import EOF
 
+if TYPE_CHECKING:
+    from leasehold.testing.hosts import Host, SimulatedServer
+    from leasehold.testing.network import Network
+
 PIPE_ITEMS_MAX: Final = 64
-"""What may be under way or unread before the writer waits, as HTTP/2's window has it."""
+"""Items under way or unread before the writer waits, like the window of HTTP/2."""
 
 
 class Kind(Enum):
-    """What travels in a pipe."""
+    """The kinds of items in a pipe."""
 
     OPEN = "open"
     ACCEPTED = "accepted"
@@ -31,54 +35,13 @@ class Kind(Enum):
 
 
 _MESSAGES: Final = (Kind.OPEN, Kind.DATA)
-"""What may carry a message of ours."""
-
-
-class Server(Protocol):
-    """Serves streams at one address of a machine."""
-
-    def handler(self, method: str, request: bytes, end: "End") -> Coroutine[Any, Any, None]:
-        """The work of one stream, by the method of its first item."""
-        ...
-
-    def own(self, work: Coroutine[Any, Any, Any], on_done: Callable[[asyncio.Task[Any]], None]) -> asyncio.Task[Any]:
-        """Runs it as a task of this server; `on_done` is told of its end."""
-        ...
-
-
-class Machine(Protocol):
-    """What a stream and the network know of a host."""
-
-    name: str
-    paused: bool
-    dark: bool
-    """It is gone without a word, and refuses nothing."""
-
-    def listener(self, address: str) -> Server | None:
-        """Who listens at `address` now."""
-        ...
-
-
-class Links(Protocol):
-    """The network as a stream needs it."""
-
-    loop: VirtualLoop
-    streams: "dict[Stream, None]"
-    """Those open at one end at least."""
-
-    def is_stuck(self, src: Machine, dst: Machine, blob: bytes) -> bool:
-        """Whether what is due, a message if there are any bytes, has to wait before it arrives."""
-        ...
-
-    def stream_delay_ns(self, src: Machine, dst: Machine) -> int:
-        """How long an item of a stream is under way."""
-        ...
+"""The kinds that may carry a message of ours."""
 
 
 class Pipe:
     """One direction of a stream; `arrive` is called at the far end, in order."""
 
-    def __init__(self, network: Links, src: Machine, dst: Machine, arrive: Callable[[Kind, bytes], None]) -> None:
+    def __init__(self, network: "Network", src: "Host", dst: "Host", arrive: Callable[[Kind, bytes], None]) -> None:
         self._network = network
         self.src = src
         self.dst = dst
@@ -116,7 +79,7 @@ class Pipe:
         self._changed.ring()
 
     def pump(self) -> None:
-        """Delivers what is due and not stuck; called again whenever either may have changed."""
+        """Delivers what is due and not stuck; called again when either may have changed."""
         while self._items and self._timer is None:
             due_ns, kind, blob = self._items[0]
             if due_ns > self._network.loop.virtual_ns:
@@ -129,7 +92,7 @@ class Pipe:
             self._arrive(kind, blob)
 
     def close(self) -> None:
-        """Both ends are over: what is under way arrives nowhere, and nothing of the stream is held from here."""
+        """Both ends are over: drops what is under way, and the references to the stream."""
         self._items.clear()
         self._arrive = _nowhere
         if self._timer is not None:
@@ -142,17 +105,17 @@ class Pipe:
 
 
 def _nowhere(_kind: Kind, _blob: bytes) -> None:
-    """Where a stream leads that is over at both ends."""
+    """Receives nothing: the stream is over at both ends."""
 
 
 def _forgotten(_end: "End") -> None:
-    """A stream that is over at both ends has forgotten them."""
+    """Forgets nothing: the stream is over at both ends."""
 
 
 class End:
     """One end of a stream, as gRPC shows it: `read`, `write`, `cancel` and, on a server, the context's rest."""
 
-    def __init__(self, stream: "Stream", host: Machine, peer: str) -> None:
+    def __init__(self, stream: "Stream", host: "Host", peer: str) -> None:
         self._forget: Callable[[End], None] = stream.forget
         self.host = host
         self._peer = peer
@@ -168,7 +131,7 @@ class End:
         self._keepalive: asyncio.TimerHandle | None = None
 
     def bind(self, *, out: Pipe, into: Pipe) -> None:
-        """Tells the end its pipes, once."""
+        """Gives the end its pipes, once."""
         self._out, self._into = out, into
 
     def unbind(self) -> None:
@@ -228,7 +191,7 @@ class End:
             self.cut(why)
 
     def cut(self, why: str, *, tell: bool = True) -> None:
-        """Breaks this end and, unless the machine can't any more, tells the other one."""
+        """Breaks this end, and the other one, unless the machine can't send any more."""
         if not self.is_over:
             if tell:
                 self._push(Kind.BROKEN, why.encode())
@@ -258,7 +221,7 @@ class End:
         self._wake()
 
     def start_keepalive(self, loop: VirtualLoop, wait_ns: int) -> None:
-        """Nothing is heard from the other end: breaks this one after `wait_ns`, unless that stops."""
+        """The other end is silent: breaks this one after `wait_ns`, unless `stop_keepalive` is called."""
         if self._keepalive is None and not self.is_over:
             due_ns = loop.now_ns() + wait_ns
             self._keepalive = loop.call_at_ns(due_ns, lambda: self.cut("the keepalive had no answer"))
@@ -299,7 +262,7 @@ class End:
 class Stream:
     """A stream between two hosts; the first item opens it at the server."""
 
-    def __init__(self, network: Links, src: Machine, dst: Machine, address: str) -> None:
+    def __init__(self, network: "Network", src: "Host", dst: "Host", address: str) -> None:
         self._network = network
         self._address = address
         self.client = End(self, src, address)
@@ -310,7 +273,7 @@ class Stream:
         self.server.bind(out=self.down, into=self.up)
         self._method = ""
         self.is_orphan = False
-        """One end's machine is gone without a word: silent for good."""
+        """Whether the machine of one end is gone silently."""
 
     def start(self, method: str, request: bytes) -> End:
         """Sends the first item, the method and its request if it has one; answers the client's end."""
@@ -319,7 +282,7 @@ class Stream:
         self.up.push(Kind.OPEN, request)
         return self.client
 
-    def serve(self, server: Server, work: Coroutine[Any, Any, None]) -> None:
+    def serve(self, server: "SimulatedServer", work: Coroutine[Any, Any, None]) -> None:
         """Runs the handler at the server; a broken stream cancels it, its end ends the stream."""
         end = self.server
 
@@ -337,7 +300,7 @@ class Stream:
         client, server = self.client, self.server
         if client.is_over and server.is_over:
             self._network.streams.pop(self, None)
-            # Nothing of it is left in a circle, for which the garbage collector would have to look.
+            # No reference cycle is left, which would need the garbage collector.
             self.up.close()
             self.down.close()
             client.unbind()

@@ -1,4 +1,4 @@
-"""Clients that take away what a reader reads while it reads it."""
+"""Clients that remove what a reader reads, while it reads."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -22,7 +22,7 @@ GIVEN_BACK_MAX_S: Final = 4.0
 
 
 class TakerTurn(IntEnum):
-    """What is taken from a reader while it reads; each seed has one."""
+    """What is removed while a reader reads; each seed has one turn."""
 
     TAKING = 0
     """Whatever it reads, by the reader itself."""
@@ -33,8 +33,8 @@ class TakerTurn(IntEnum):
 
 
 def kept(turn: TakerTurn, viewer: str | None) -> tuple[str, ...]:
-    """What makes the table that has rows for most of the time, and the view through which `viewer` reads it; no name
-    where nobody has to log in."""
+    """The statements that make the kept table, and the view through which `viewer` reads it; `viewer` is None without
+    users."""
     table = f"CREATE DATABASE {KEPT.partition('.')[0]}", KEPT_MADE
     match turn:
         case TakerTurn.TAKING:
@@ -50,9 +50,9 @@ def kept(turn: TakerTurn, viewer: str | None) -> tuple[str, ...]:
 def taking_itself(
     reader: SimulatedReader, tables: Sequence[str], client: Client, random: Random, user: str | None
 ) -> list[Coroutine[Any, Any, None]]:
-    """A reader of `tables` that takes away what it reads while it reads it, and what gives that back some time later.
+    """A reader of `tables` that removes what it reads, and a task that restores it some time later.
 
-    `user` is the reader, if it reads by a right of its own.
+    `user` is the reader, if it has a right of its own.
     """
     giving: list[str] = []
 
@@ -73,8 +73,7 @@ def taking_itself(
 
 
 async def scan_and_delete(reader: SimulatedReader, client: Client, random: Random) -> NoReturn:
-    """Scans the kept table again and again. During each scan the client deletes some of the rows that the scan before
-    returned."""
+    """Scans the kept table again and again. During each scan the client deletes some rows of the previous scan."""
     rows: tuple[RowId, ...] = ()
 
     async def take() -> None:

@@ -11,6 +11,6 @@ class NoThreads:
     """Implements `wire.ports.Threads`."""
 
     async def run(self, compute: Callable[[], T]) -> T:
-        """What it answers, once others have had a turn as they would have meanwhile."""
+        """Its result, after other tasks have had a turn."""
         await asyncio.sleep(0)
         return compute()

@@ -40,7 +40,7 @@ class VaultState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VaultStep(Enum):
-    """What became of a vault."""
+    """What happened to a vault."""
 
     OPENED = auto()
     WRITTEN = auto()
@@ -52,8 +52,8 @@ class VaultStep(Enum):
 
 
 class VaultDisk:
-    """What outlives the process. `latency_ns` is drawn for each write and spent half before, half after it, so that
-    a crash finds writes that were done but not yet answered."""
+    """The vault's disk, which outlives the process. Each write takes `latency_ns`, half before and half after it, so
+    that a crash may find writes that were done but not yet answered."""
 
     def __init__(self, latency_ns: Callable[[], int] = lambda: 0) -> None:
         self.latency_ns = latency_ns
@@ -84,7 +84,7 @@ class VaultDisk:
         self._tell(VaultStep.CRASHED)
 
     def crash(self, random: Random) -> None:
-        """The machine is gone: of the transactions after the last sync a prefix is left, its length drawn."""
+        """The machine crashes: of the transactions since the last sync a random prefix is left."""
         self._detach()
         kept = random.randint(0, len(self._later))
         if kept:
@@ -126,7 +126,7 @@ class VaultDisk:
         self._tell(VaultStep.WRITTEN)
 
     def release(self, vault: "MemoryVault") -> None:
-        """Gives the directory free."""
+        """Frees the directory."""
         if self._holder is vault:
             self._holder = None
 
@@ -141,7 +141,7 @@ class VaultDisk:
 
 
 class MemoryVault:
-    """Implements `wire.ports.Vault` on a `VaultDisk`; useless once the process it belongs to is gone."""
+    """Implements `wire.ports.Vault` on a `VaultDisk`, for one process."""
 
     def __init__(self, disk: VaultDisk) -> None:
         self._disk = disk
@@ -153,7 +153,6 @@ class MemoryVault:
         self._pages: tuple[Change, ...] = ()
 
     async def identity(self) -> IdentityRecord | None:
-        """The identity record, or None on a new vault."""
         self._check()
         content = self._disk.state.identity
         if not content:
@@ -163,7 +162,6 @@ class MemoryVault:
         return record
 
     async def write_identity(self, record: IdentityRecord) -> None:
-        """Replaces the identity record, and syncs it with all before it."""
         content = encode(record)
 
         def work() -> None:
@@ -173,7 +171,6 @@ class MemoryVault:
         await self._write(work)
 
     async def begin_anew(self, record: IdentityRecord) -> None:
-        """Forgets the projection and replaces the identity record, synced."""
         content = encode(record)
 
         def work() -> None:
@@ -185,25 +182,21 @@ class MemoryVault:
         await self._write(work)
 
     async def coordinators(self) -> tuple[str, ...]:
-        """The last known coordinator addresses."""
         self._check()
         return self._disk.state.coordinators
 
     async def write_coordinators(self, addresses: tuple[str, ...]) -> None:
-        """Replaces them; as durable as `apply`."""
         await self._write(
             lambda: self._disk.commit(msgspec.structs.replace(self._disk.state, coordinators=tuple(addresses)))
         )
 
     async def projection(self) -> StoredProjection:
-        """The whole projection as of its applied revision."""
         self._check()
         state = self._disk.state
         items = tuple(Change(key, state.items[key]) for key in sorted(state.items))
         return StoredProjection(applied=state.applied, lineage=state.lineage, items=items)
 
     async def reopened(self) -> StoredProjection:
-        """What a process goes on from: every item but segments."""
         self._check()
         state = self._disk.state
         items = tuple(Change(key, state.items[key]) for key in sorted(state.items) if not on_demand(key))
@@ -216,12 +209,10 @@ class MemoryVault:
         return True
 
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
-        """Applies whole revisions in one transaction; `Refused` with code NOT_ASCENDING changes nothing."""
         batches = tuple(batches)
         await self._write(lambda: self._disk.commit(_applied(self._disk.state, batches, lineage)))
 
     async def stage(self, items: Sequence[Change], *, first: bool) -> None:
-        """Takes a page of a snapshot for `leap`; a page out of order is `Refused` with code BAD_SNAPSHOT."""
         items = tuple(items)
 
         def work() -> None:
@@ -231,7 +222,6 @@ class MemoryVault:
         await self._write(work)
 
     async def leap(self, revision: Revision, lineage: LineageHash, digest: bytes) -> tuple[Change, ...]:
-        """Puts what was staged in the projection's place; what changed by it, in key order."""
         changes: tuple[Change, ...] = ()
 
         def work() -> None:
@@ -250,7 +240,6 @@ class MemoryVault:
         return changes
 
     async def sync(self) -> Revision:
-        """Makes what was applied survive the machine; answers the durable applied revision."""
         durable = Revision(0)
 
         def work() -> None:
@@ -262,7 +251,6 @@ class MemoryVault:
         return durable
 
     async def close(self) -> None:
-        """Gives the directory free; idempotent. What was written stays written."""
         if not self._closed and not self._gone:
             self._closed = True
             self._disk.release(self)
@@ -293,7 +281,7 @@ class MemoryVault:
 
 
 class MemoryManifest:
-    """Implements `core.data.manifest.Manifest` on the items of a state, whichever it is when it is asked."""
+    """Implements `core.data.manifest.Manifest` on the items of the present state."""
 
     def __init__(self, state: Callable[[], VaultState]) -> None:
         self._state = state
@@ -302,12 +290,10 @@ class MemoryManifest:
         """Of these items."""
 
     def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment:
-        """One segment."""
         applied, segments, replaced = self._read()
         return StoredSegment(applied, segments.one(bucket, segment), replaced.one(bucket, segment))
 
     def bucket(self, bucket: BucketKey) -> StoredBucket:
-        """One bucket."""
         applied, segments, replaced = self._read()
         return StoredBucket(applied, segments.get(bucket, {}), replaced.get(bucket, {}))
 

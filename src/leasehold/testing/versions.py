@@ -1,7 +1,7 @@
-"""Two versions of an object at most are ever in use: a statement begins once all that came before it on its objects has
-ended, and no node serves what was before the last change of any of them.
+"""At most two versions of an object are in use: a statement begins once all earlier statements on its objects have
+ended, and no node serves a state before the last change of any of them.
 
-Told by the claims of procedures (`core/ddl/claims.py`) and by the barriers that have proceeded.
+Judged by the claims of procedures (`core/ddl/claims.py`) and by the barriers that have proceeded.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Versions:
         self._hiding: dict[int, ProcedureRecord] = {}
 
     def take(self, news: Committed, proceeded: Revision) -> str | None:
-        """One revision, and the newest one for which a barrier has proceeded; what is wrong with what it began."""
+        """Takes one revision, and the newest one for which a barrier has proceeded; says what is wrong."""
         for key, record in news.wrote.items():
             before = news.before.get(key)
             procedure = before if record is None else record

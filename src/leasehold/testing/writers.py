@@ -1,7 +1,7 @@
 """A Spark-like writer: tasks stage the rows of one write transaction in parallel, then the driver commits it.
 
-Each task sends its rows by the steps of `core/data/row_sender.py`, as tasks of the simulator. A row is its id, and its
-bucket is its id modulo the buckets. What is here is which writes it makes, and how they end.
+Each task sends its rows by the steps of `core/data/row_sender.py`. A row is its id, and its bucket is its id modulo the
+number of buckets. This file decides which writes there are, and how they end.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ ABORT_NS: Final = 10 * SECOND_NS
 
 
 class WriteFate(Enum):
-    """What a client knows of a write in the end."""
+    """The fate of a write, as far as its client knows."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -56,7 +56,7 @@ class WriteFate(Enum):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A write transaction as its client knows it. `revision`: committed there or before, if it is."""
+    """A write transaction as its client knows it. If it is committed, then at `revision` or before."""
 
     transaction: TransactionId
     table: ObjectId
@@ -68,7 +68,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
-    """How a writer works: the most of each, and probabilities from 0 to 1."""
+    """The habits of a writer: upper bounds, and probabilities from 0 to 1."""
 
     rows_max: int = 24
     tasks_max: int = 3
@@ -83,8 +83,8 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
 class SimulatedWriter:
     """One client that writes. `rows` gives the ids of new rows; writers that share it write different rows.
 
-    `on_commit` is told of a transaction and its rows before its commit is asked for the first time, `on_written` how
-    each one ended. Attempts that lost run on in `group`.
+    `on_commit` gets a transaction and its rows before its first commit request, `on_written` gets how it ended. Losing
+    attempts go on in `group`.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SimulatedWriter:
         self._on_written = on_written
 
     async def run(self, tables: Sequence[str]) -> NoReturn:
-        """Writes to one of `tables` after the other, as luck has it, until cancelled."""
+        """Writes to random `tables`, until cancelled."""
         while True:
             await self._pause()
             for name in self._random.sample(tables, len(tables)):
@@ -127,7 +127,7 @@ class SimulatedWriter:
                 break
 
     async def write(self, name: str, count: int) -> Written:
-        """Appends so many new rows to a table; how that ended. Raises what stands against opening it."""
+        """Appends `count` new rows to a table; returns how that ended. Raises what prevents the opening."""
         facts = await self._client.look_up(AskTable(cluster_id=None, name=name), TableFacts, Asking())
         transaction = TransactionId(self._entropy.hex_128())
         request = OpenTransaction(
@@ -155,7 +155,7 @@ class SimulatedWriter:
         return written
 
     async def resolve(self, written: Written, *, patience_ns: int = 60 * SECOND_NS) -> Written:
-        """Learns what became of an unknown one, by aborting it unless it is committed. Raises `OutcomeUnknown`."""
+        """Finds out the fate of an unknown write, by aborting it unless it is committed. Raises `OutcomeUnknown`."""
         facts = await self._client.look_up(AskTable(cluster_id=None, name=written.name), TableFacts, Asking())
         answer = await self._abort(facts, written.transaction, Asking(patience_ns))
         return written if answer is None else _ended(written, answer)

@@ -1,8 +1,8 @@
-"""One invariant of the design per file, held against whatever a simulated world has told its oracle.
+"""One invariant of the design per file, checked against what a simulated world has told its oracle.
 
-A check reads the oracle and answers what is wrong, or None; what it has to remember it keeps in the oracle's memory
-(`Oracle.recall`). Each is proven by worlds, or histories, that are broken on purpose. Liveness is no check of a state:
-`liveness.py` is called at the end of a run.
+The function `check` of a file reads the oracle and returns what is wrong, or None. What it must remember is in the
+oracle's memory (`Oracle.recall`). Worlds and histories that are broken on purpose prove each check. Liveness is not a
+check of a state: `liveness.py` is called at the end of a run.
 """
 
 from leasehold.testing.invariants import (
@@ -15,6 +15,10 @@ from leasehold.testing.invariants import (
     lease1,
     lease2,
     lease3,
+    log1,
+    log2,
+    log3,
+    read1,
     rec1,
     rec2,
     rec3,
@@ -35,6 +39,9 @@ INVARIANTS = (
     Invariant("INV-LEASE-1", lease1.check),
     Invariant("INV-LEASE-2", lease2.check, lease2.HEARS),
     Invariant("INV-LEASE-3", lease3.check, lease3.HEARS),
+    Invariant("INV-LOG-1", log1.check, log1.HEARS),
+    Invariant("INV-LOG-2", log2.check, log2.HEARS),
+    Invariant("INV-LOG-3", log3.check, log3.HEARS),
     Invariant("INV-BARRIER-1", barrier1.check),
     Invariant("INV-SERVE-1", serve1.check),
     Invariant("INV-SCAN-1", scan1.check, scan1.HEARS),
@@ -47,6 +54,7 @@ INVARIANTS = (
     Invariant("INV-REC-2", rec2.check, rec2.HEARS),
     Invariant("INV-REC-3", rec3.check, rec3.HEARS),
     Invariant("INV-VIEW-1", view1.check, view1.HEARS),
+    Invariant("INV-READ-1", read1.check, read1.HEARS),
     Invariant("INV-RIGHT-1", right1.check, right1.HEARS),
 )
 
@@ -58,7 +66,7 @@ def named(*ids: str) -> tuple[Invariant, ...]:
 
 
 def finish(oracle: Oracle) -> None:
-    """What is looked at once, at the end of a run. Raises `InvariantViolated`."""
+    """Checks what can be checked only at the end of a run. Raises `InvariantViolated`."""
     oracle.check()
     serve1.audit(oracle)
     rec2.compare_all(oracle)

@@ -9,7 +9,6 @@ from leasehold.testing.oracle import Oracle
 
 
 def check(oracle: Oracle) -> str | None:
-    """Views of passed guards and of live leases against the barriers that had proceeded."""
     for news in oracle.of(Passed):
         if news.outcome.view.revision < news.proceeded:
             return (

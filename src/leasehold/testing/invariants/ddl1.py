@@ -28,12 +28,12 @@ from leasehold.testing.versions import Versions
 
 LEADER_CHANGE_NS: Final = 7_700_000_000
 UNRECORDED_NS: Final = 60 * SECOND_NS
-"""How long before its answer a statement that wrote nothing may have run."""
+"""How long a statement that wrote nothing may have run before its answer."""
 NO_OUTCOME: Final = frozenset({ErrorCode.BUSY, ErrorCode.NOT_LEADER, ErrorCode.NOT_INITIALISED})
-"""Refusals that leave the statement to be asked for again."""
+"""Refusals after which the client asks for the statement again."""
 
 DURABLE_FIRST: Final = frozenset({Outcome.ROLLED_BACK, Outcome.COMMITTED_PENDING})
-"""Ends that another leader would not come to by itself."""
+"""Ends that another leader might not choose."""
 
 End = tuple[Outcome, Revision | None]
 
@@ -47,14 +47,14 @@ class FirstTransaction(NamedTuple):
 
 
 class Statements:
-    """What clients have heard of each, and what the store says of its end."""
+    """What clients have heard of each statement, and how it ended in the store."""
 
     def __init__(self) -> None:
         self.heard: dict[StatementId, Receipt | str] = {}
         self.ends: dict[StatementId, End] = {}
         self.begun: dict[StatementId, FirstTransaction] = {}
         self.running: dict[StatementId, None] = {}
-        """Those of `begun` that are not past their barrier, as far as anybody can see."""
+        """Those of `begun` that are not known to be past their barrier."""
         self.bounds = Bounds()
         self.versions = Versions()
         self.rolled_back: dict[StatementId, Revision] = {}
@@ -62,7 +62,6 @@ class Statements:
 
 
 def check(oracle: Oracle) -> str | None:
-    """What the store says of statements, then what clients have heard, then whether any takes too long."""
     known = oracle.recall(Statements)
     for news in _in_order(oracle):
         wrong = _committed(oracle, known, news) if isinstance(news, Committed) else None
@@ -86,7 +85,7 @@ def check(oracle: Oracle) -> str | None:
 
 
 def _in_order(oracle: Oracle) -> "Sequence[Committed | Elected]":
-    """Revisions and elections as they came: a term begins after the revision that was LM then."""
+    """Revisions and elections in their order: a term begins after the revision that was LM then."""
     committed, elected = oracle.of(Committed), oracle.of(Elected)
     if not elected:
         return committed
@@ -123,7 +122,7 @@ def _committed(oracle: Oracle, known: Statements, news: Committed) -> str | None
 
 
 def _over(oracle: Oracle, known: Statements, statement: StatementId, at_ns: int) -> str | None:
-    """It is past its barrier, or its client knows that it is."""
+    """Checks a statement that is past its barrier, or whose client knows that."""
     if statement not in known.running:
         return None
     del known.running[statement]
@@ -193,10 +192,10 @@ def _answered(oracle: Oracle, known: Statements, told: Answered) -> str | None:
     if behind:
         return f"{answer.text} is told as {_brief(end)}, but {', '.join(behind)} can serve what it had hidden at {back}"
     known.heard[told.statement] = answer
-    return _late(oracle, told, answer)
+    return _late(oracle, told, answer, back)
 
 
-def _late(oracle: Oracle, told: Answered, receipt: Receipt) -> str | None:
+def _late(oracle: Oracle, told: Answered, receipt: Receipt, back: Revision | None) -> str | None:
     if receipt.elapsed_ns <= receipt.bound_ns:
         return None
     # On the slowest clock; what comes before the first transaction counts too.
@@ -204,7 +203,11 @@ def _late(oracle: Oracle, told: Answered, receipt: Receipt) -> str | None:
     first = oracle.history.first_seen.get(keys.statement(told.statement))
     at_ns = None if first is None else oracle.history.committed_at_ns[first]
     from_ns = told.real_ns - span_ns - UNRECORDED_NS if at_ns is None else at_ns - span_ns
-    to_ns = told.real_ns if at_ns is None else min(told.real_ns, at_ns + span_ns)
+    to_ns = told.real_ns
+    if back is not None:
+        to_ns = oracle.history.committed_at_ns[back]
+    elif at_ns is not None and not receipt.leader_changes:  # a later leader counts from when it has taken it up
+        to_ns = min(to_ns, at_ns + span_ns)
     changes = sum(from_ns <= began_ns <= to_ns for began_ns, _ in oracle.elections.values())
     allowed_ns = receipt.bound_ns + changes * LEADER_CHANGE_NS + oracle.disturbances.lasted_ns(from_ns, to_ns)
     if receipt.elapsed_ns <= allowed_ns:

@@ -27,7 +27,7 @@ from leasehold.core.words.records import (
 )
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Crossed, Removed
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 HEARS: Final = frozenset({Committed, Crossed, Removed})
 
@@ -35,7 +35,6 @@ Named: TypeAlias = DatabaseRecord | TableRecord | ViewRecord | PrincipalRecord
 
 
 def check(oracle: Oracle) -> str | None:
-    """Commits that take something away, points of no return, files that went."""
     for news in oracle.of(Committed):
         wrong = _taken_away(news)
         if wrong is not None:
@@ -74,12 +73,8 @@ def _taken_away(news: Committed) -> str | None:
 
 def _lost_column(before: TableRecord, after: TableRecord, crossing: list[Hidden]) -> str | None:
     left = {field.id for field in after.fields}
-    for field in before.fields:
-        if field.id not in left:
-            wrong = _gone(field, HiddenColumn(table=before.id, field=field.id), crossing)
-            if wrong is not None:
-                return wrong
-    return None
+    lost = (field for field in before.fields if field.id not in left)
+    return first_wrong(_gone(field, HiddenColumn(table=before.id, field=field.id), crossing) for field in lost)
 
 
 def _hidden(what: Named) -> Hidden:

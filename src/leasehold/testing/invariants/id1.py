@@ -20,7 +20,7 @@ HEARS: Final = frozenset({Committed, VaultChanged})
 
 
 class Owners:
-    """Who has ever owned which id."""
+    """The owner of each id, ever."""
 
     def __init__(self) -> None:
         self.token_of: dict[NodeId, bytes] = {}
@@ -30,7 +30,6 @@ class Owners:
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each node record and each vault against all before it."""
     owners = oracle.recall(Owners)
     for news in oracle.of(Committed):
         for key, record in news.wrote.items():

@@ -9,14 +9,14 @@ told SUPERSEDED, when the store's record of its node has moved past it, or REMOV
 
 from typing import Final
 
-from leasehold.core.lease.grantor import AcceptSurrender, SendGrant
+from leasehold.core.lease.grants import AcceptSurrender, SendGrant
 from leasehold.core.words import keys
 from leasehold.core.words.records import BucketRecord, DroppedRecord, NodeRecord, SegmentRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import BucketNumber, Incarnation, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Heard, ProcessEnded, Reported
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 HEARS: Final = frozenset({Committed, Heard, ProcessEnded, Reported})
 
@@ -25,25 +25,23 @@ What = tuple[ObjectId, BucketNumber | None, SegmentId | None]
 
 
 class DiskReports:
-    """Which incarnations have told what of their disks."""
+    """What each incarnation has reported of its disk."""
 
     def __init__(self) -> None:
         self.told: dict[tuple[NodeId, What], set[Incarnation]] = {}
 
 
 def check(oracle: Oracle) -> str | None:
-    """What a leader did on hearing an older incarnation, what reports changed in the store, and processes that end."""
     reports = oracle.recall(DiskReports)
     for told in oracle.of(Reported):
         whole: What = (told.table, told.bucket, None)
         for what in (whole, *((told.table, told.bucket, segment) for segment in told.segments)):
             reports.told.setdefault((told.node, what), set()).add(told.incarnation)
-    wrong = (
-        *(_heard(news) for news in oracle.of(Heard)),
-        *(_reported(oracle, reports, news) for news in oracle.of(Committed)),
-        *(_ended(news) for news in oracle.of(ProcessEnded)),
+    return (
+        first_wrong(_heard(news) for news in oracle.of(Heard))
+        or first_wrong(_reported(oracle, reports, news) for news in oracle.of(Committed))
+        or first_wrong(_ended(news) for news in oracle.of(ProcessEnded))
     )
-    return next((one for one in wrong if one is not None), None)
 
 
 def _heard(news: Heard) -> str | None:
@@ -82,7 +80,7 @@ def _is_removed(oracle: Oracle, news: Committed, node: NodeId) -> bool:
 
 
 def _changed(news: Committed) -> list[tuple[NodeId, What]]:
-    """What only a node's report can have changed."""
+    """The changes that only a node's report can cause."""
     changed: list[tuple[NodeId, What]] = []
     for key, before in news.before.items():
         after = news.wrote[key]

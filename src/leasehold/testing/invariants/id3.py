@@ -23,7 +23,7 @@ HEARS: Final = frozenset({Committed, Spoke, VaultChanged})
 
 
 class Directories:
-    """What each directory durably held last, and which tokens have been given an id."""
+    """The last durable identity of each directory, and the tokens that have an id."""
 
     def __init__(self) -> None:
         self.held: dict[int, IdentityRecord | None] = {}
@@ -33,7 +33,6 @@ class Directories:
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each durable identity against the one before it and against the store, each process against its vault."""
     known = oracle.recall(Directories)
     for changed in oracle.of(VaultChanged):
         identity = changed.durable.identity

@@ -6,17 +6,13 @@ left at all. Whatever drift a clock still takes on, within its limit, is one tha
 """
 
 from leasehold.testing.news import LeaderSeen, ProcessSeen
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 
 def check(oracle: Oracle) -> str | None:
-    """Every live lease against the grantor of its term."""
-    for process in oracle.leased():
-        leader = oracle.leaders.get(process.lease.term)
-        wrong = None if leader is None else _against(oracle, process, leader)
-        if wrong is not None:
-            return wrong
-    return None
+    leaders = oracle.leaders
+    leased = (one for one in oracle.leased() if one.lease.term in leaders)
+    return first_wrong(_against(oracle, one, leaders[one.lease.term]) for one in leased)
 
 
 def _against(oracle: Oracle, process: ProcessSeen, leader: LeaderSeen) -> str | None:

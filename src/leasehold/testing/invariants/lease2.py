@@ -13,7 +13,6 @@ HEARS: Final = frozenset({Granted})
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each grant of this step against the floor that its leader owed."""
     for news in oracle.of(Granted):
         who = f"{news.leader.name} to node {news.renewal.node}"
         if news.renewal.applied < news.due_floor:

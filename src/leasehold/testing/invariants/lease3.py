@@ -9,25 +9,19 @@ from typing import Final
 
 from leasehold.testing.history import Elected
 from leasehold.testing.news import Granted, Proceeded
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 HEARS: Final = frozenset({Elected, Granted, Proceeded})
 
 
 def check(oracle: Oracle) -> str | None:
-    """Grants against the newest term, verdicts against the leases of older terms."""
-    for elected in oracle.of(Elected):
-        wrong = _elected(oracle, elected)
-        if wrong is not None:
-            return wrong
+    wrong = first_wrong(_elected(oracle, news) for news in oracle.of(Elected))
+    if wrong is not None:
+        return wrong
     for news in oracle.of(Granted):
         if news.grant.term != oracle.newest_term:
             return f"{news.leader.name} granted in term {news.grant.term}, the term is {oracle.newest_term}"
-    for news in oracle.of(Proceeded):
-        wrong = _proceeded(oracle, news)
-        if wrong is not None:
-            return wrong
-    return None
+    return first_wrong(_proceeded(oracle, news) for news in oracle.of(Proceeded))
 
 
 def _elected(oracle: Oracle, news: Elected) -> str | None:

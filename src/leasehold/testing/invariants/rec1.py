@@ -18,14 +18,13 @@ HEARS: Final = frozenset({Committed, Removed, VaultChanged})
 
 
 class ComparedProjections:
-    """The last projection of each host that was found right: most steps leave it as it is."""
+    """The last correct projection of each host, which most steps leave unchanged."""
 
     def __init__(self) -> None:
         self.items: dict[str, Mapping[bytes, bytes]] = {}
 
 
 def check(oracle: Oracle) -> str | None:
-    """The store's own chain, each vault after its step, each file that went."""
     for news in oracle.of(Committed):
         if not news.follows:
             return f"the lineage of revision {news.revision} does not follow from the one before it"

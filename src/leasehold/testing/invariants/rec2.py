@@ -21,7 +21,7 @@ WHOLE_EVERY: Final = 64
 
 
 class Publications:
-    """How many there were, and which process of each host has published."""
+    """How many views were published, and the last process of each host that published one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -29,7 +29,6 @@ class Publications:
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each published view against the history."""
     published = oracle.recall(Publications)
     for news in oracle.of(Viewed):
         published.count += 1

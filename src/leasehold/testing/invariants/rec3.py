@@ -13,7 +13,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.records import NodeRecord
 from leasehold.ids import Incarnation, NodeId, Revision
 from leasehold.testing.news import EnteredTopology, Granted, Leased, LetIn
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 HEARS: Final = frozenset({EnteredTopology, Granted, Leased, LetIn})
 
@@ -21,7 +21,7 @@ Life = tuple[NodeId, Incarnation]
 
 
 class Entrances:
-    """What each incarnation needs: for its first grant and its first lease, and for every grant once it has entered."""
+    """The revision that each incarnation needs for its first grant, its first lease, and later grants."""
 
     def __init__(self) -> None:
         self.before_grant: dict[Life, Revision] = {}
@@ -29,28 +29,26 @@ class Entrances:
         self.entered: dict[Life, Revision] = {}
 
     def let_in(self, news: LetIn) -> None:
-        """A join: nothing has been entered yet."""
+        """The incarnation has joined, and has not entered the topology yet."""
         life = (news.node, news.incarnation)
         self.before_grant[life] = self.before_lease[life] = news.required
 
     def enter(self, news: EnteredTopology) -> None:
-        """The logical topology is entered, perhaps again."""
+        """The incarnation enters the logical topology, perhaps again."""
         life = (news.node, news.incarnation)
         self.entered[life] = news.required
         self.before_lease[life] = max(news.required, self.before_lease.get(life, Revision(0)))
 
 
 def check(oracle: Oracle) -> str | None:
-    """Grants and first leases against what was required."""
     entrances = oracle.recall(Entrances)
     for let_in in oracle.of(LetIn):
         entrances.let_in(let_in)
     for entered in oracle.of(EnteredTopology):
         entrances.enter(entered)
-    for granted in oracle.of(Granted):
-        wrong = _granted(oracle, entrances, granted)
-        if wrong is not None:
-            return wrong
+    wrong = first_wrong(_granted(oracle, entrances, granted) for granted in oracle.of(Granted))
+    if wrong is not None:
+        return wrong
     for leased in oracle.of(Leased):
         if leased.lease is NO_LEASE:
             continue

@@ -15,7 +15,7 @@ from leasehold.core.words.records import SegmentRecord, SettingsRecord, TableRec
 from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Damaged, DisksShrank, Removed
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 HEARS: Final = frozenset({Committed, Damaged, DisksShrank, Removed})
 
@@ -31,7 +31,6 @@ class Promised:
 
 
 def check(oracle: Oracle) -> str | None:
-    """New segments at their commit; all that may have lost a copy."""
     promised = oracle.recall(Promised)
     for damage in oracle.of(Damaged):
         promised.damaged[damage.segment] += 1
@@ -44,11 +43,8 @@ def check(oracle: Oracle) -> str | None:
             promised.copies = {spot: count for spot, count in promised.copies.items() if spot[0] != table.id}
         for gone in news.deleted(SegmentRecord):
             promised.copies.pop((gone.table, gone.bucket, gone.id), None)
-    for segment, asked in new:
-        wrong = _at_commit(oracle, promised, segment, asked)
-        if wrong is not None:
-            return wrong
-    return _afterwards(oracle, promised)
+    wrong = first_wrong(_at_commit(oracle, promised, segment, asked) for segment, asked in new)
+    return wrong or _afterwards(oracle, promised)
 
 
 def _min_in_sync(oracle: Oracle, news: Committed) -> list[int]:

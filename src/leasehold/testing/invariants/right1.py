@@ -40,7 +40,6 @@ class PasswordChanges:
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each batch that a guard let pass for somebody's request."""
     model, passwords = oracle.recall(Model), oracle.recall(PasswordChanges)
     model.follow(oracle.of(Committed))  # what is wrong with that is for INV-VIEW-1 to say
     for committed in oracle.of(Committed):

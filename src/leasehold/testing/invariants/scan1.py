@@ -18,7 +18,6 @@ HEARS: Final = frozenset({Committed, Scanned, Wrote})
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each scan that came to its end, row by row."""
     visible = oracle.recall(Visible).follow(oracle)  # what is wrong with that is for INV-WRITE-2 to say
     for scan in oracle.of(Scanned):
         wrong = None if scan.by_segment else _rows(oracle, visible, scan)

@@ -13,7 +13,6 @@ ID = "INV-SERVE-1"
 
 
 def check(oracle: Oracle) -> str | None:
-    """Guards that passed, and live leases, against what had returned; a release against its own deadline."""
     for news in oracle.of(Passed):
         name, outcome = news.process.name, news.outcome
         if outcome.view.revision < news.returned:

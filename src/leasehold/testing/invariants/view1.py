@@ -12,29 +12,27 @@ from leasehold.testing.catalog import Model
 from leasehold.testing.catalog_rows import CatalogRows, shown_by
 from leasehold.testing.history import Committed
 from leasehold.testing.news import Viewed
-from leasehold.testing.oracle import Oracle
+from leasehold.testing.oracle import Oracle, first_wrong
 
 HEARS: Final = frozenset({Committed, Viewed})
 
 
 class ComparedViews:
-    """What each process was last found to show."""
+    """What each process showed last."""
 
     def __init__(self) -> None:
         self.last: dict[str, tuple[tuple[object, ...], CatalogRows]] = {}
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each statement that is committed, then each view that is published."""
     model, known = oracle.recall(Model), oracle.recall(ComparedViews)
     wrong = model.follow(oracle.of(Committed))
     if wrong is not None:
         return wrong
-    for viewed in oracle.of(Viewed):
-        wrong = _compare(known, viewed.process.name, viewed.view, model.at(viewed.view.revision))
-        if wrong is not None:
-            return wrong
-    return None
+    return first_wrong(
+        _compare(known, viewed.process.name, viewed.view, model.at(viewed.view.revision))
+        for viewed in oracle.of(Viewed)
+    )
 
 
 def _compare(known: ComparedViews, name: str, view: Catalog, expected: CatalogRows) -> str | None:

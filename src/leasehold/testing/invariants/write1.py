@@ -32,7 +32,6 @@ WIDENED: Final = {
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each commit of a write transaction, and each segment that it made visible."""
     for news in oracle.of(Committed):
         for record in news.written(TransactionRecord):
             before = news.before.get(keys.transaction(record.id))

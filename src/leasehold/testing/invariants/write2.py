@@ -36,7 +36,7 @@ HEARS: Final = frozenset({Committed, Passed, Scanned, Wrote})
 
 
 class Visible:
-    """What has become visible when, and what clients meant to write."""
+    """The revision at which each write became visible, and what clients meant to write."""
 
     def __init__(self) -> None:
         self.committed: dict[TransactionId, Revision] = {}
@@ -46,14 +46,13 @@ class Visible:
         self.writes: dict[str, TransactionId] = {}
         """By row."""
         self.samples: dict[TransactionId, SegmentRecord] = {}
-        """One segment of each: all of a transaction have the same columns, and the same DELETEs before them."""
+        """One segment of each transaction: all of them have the same columns and the same earlier DELETEs."""
         self.deletes: dict[bytes, Deleted] = {}
         self.wrong: str | None = None
         self._step = -1
 
     def follow(self, oracle: Oracle) -> "Visible":
-        """Takes what was told since the last check, once for all invariants that ask; `wrong` is what is wrong with
-        it."""
+        """Takes the news since the last check, once for all invariants; `wrong` says what is wrong with it."""
         if self._step != oracle.step:
             self._step, self.wrong = oracle.step, None
             for wrote in oracle.of(Wrote):  # before its commit
@@ -82,7 +81,7 @@ class Visible:
 
 
 class Deleted(NamedTuple):
-    """A DELETE from the revision on that began it, to the one at which its record went."""
+    """A DELETE, from the revision that began it to the one that removed its record."""
 
     record: DeleteRecord
     began: Revision
@@ -90,7 +89,6 @@ class Deleted(NamedTuple):
 
 
 def check(oracle: Oracle) -> str | None:
-    """Each revision, then each scan."""
     visible = oracle.recall(Visible).follow(oracle)
     if visible.wrong is not None:
         return visible.wrong

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from leasehold.core.lease.barrier import Fail, Proceed
-from leasehold.core.lease.grantor import (
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import (
     AcceptSurrender,
-    Grantor,
     GrantorEvent,
     RefuseRenewal,
     Registered,
@@ -55,12 +55,12 @@ SETTINGS: Final = SettingsRecord(
 
 
 def hash_session(session: Session) -> bytes:
-    """Stands in for SHA-256: as distinct, and readable in a trace."""
+    """In place of SHA-256: as distinct, and readable in a trace."""
     return session.encode()
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the world runs: production code, unless a test breaks a part on purpose."""
+    """The code that the world runs: production code, unless a test breaks a part on purpose."""
 
     holder: type[Holder] = Holder
     grantor: type[Grantor] = Grantor
@@ -107,7 +107,7 @@ class Ground:
         self._barriers_made = 0
 
     def send(self, process: NodeProcess, coordinator: int, message: Travelling) -> None:
-        """Puts a message on its way, undisturbed; a random world decides its fate here."""
+        """Sends a message without disturbance; a random world decides its fate here."""
         self.network.append(Envelope(process, coordinator, message, self.real_ns))
 
     # ------------------------------------------------------------ engines

@@ -8,9 +8,9 @@ steps of one actor anything else may happen: that is what a pause (SIGSTOP, a su
 import msgspec
 
 from leasehold.core.lease.drift import outlast_ns
-from leasehold.core.lease.grantor import (
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import (
     BarrierRequested,
-    Grantor,
     IncarnationClosed,
     IncarnationJoined,
     LeadershipExtended,
@@ -44,7 +44,7 @@ from leasehold.testing.oracle import NO_TABLE
 
 
 class ScriptedWorld(Ground):
-    """The steps; whoever calls them is the scheduler."""
+    """The steps; their caller is the scheduler."""
 
     # ------------------------------------------------------------ time and faults
 
@@ -129,7 +129,7 @@ class ScriptedWorld(Ground):
         return self.did(f"beat {self.record.beat} of {coordinator.name} is stored")
 
     def answer_beat(self, coordinator: LeaseCoordinator) -> bool:
-        """The leader hears so: it leads until the sending time plus the duration."""
+        """The leader hears of it: it leads until the sending time plus the duration."""
         sent_ns = coordinator.beat_sent_at_ns
         if coordinator.paused or sent_ns is None or not coordinator.beat_committed or not self.leads(coordinator):
             return False
@@ -281,8 +281,8 @@ class ScriptedWorld(Ground):
         return self.write_join(process, coordinator) and self.finish_join(process, coordinator)
 
     def connect(self, process: NodeProcess, coordinator: LeaseCoordinator) -> bool:
-        """A stream to a leader opens; what is under way on the old one stays there. The process enters the logical
-        topology, if it is not in it; nothing is required of it but the floor, so that the lease alone is put to test.
+        """A stream to a leader opens; messages on the old one stay there. The process enters the logical topology, if
+        it is not in it; only the floor is required of it, so that only the lease is tested.
         """
         grantor = self._serving(process, coordinator, ActorStage.SERVING)
         if grantor is None:
@@ -367,7 +367,7 @@ class ScriptedWorld(Ground):
     # ------------------------------------------------------------ messages
 
     def deliver(self, envelope: Envelope) -> bool:
-        """A message arrives; at nobody, it is lost."""
+        """A message arrives; it is lost if its receiver is gone."""
         process, coordinator = envelope.process, self.coordinators[envelope.coordinator]
         to_node = isinstance(envelope.message, Grant | RenewalRefused)
         if (process.paused if to_node else coordinator.paused) or envelope not in self.network:

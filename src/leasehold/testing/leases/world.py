@@ -282,7 +282,7 @@ def run(
 ) -> LeaseWorld:
     """A world of this seed after so many steps; raises `InvariantViolated`, which names the seed and the step.
 
-    `command` is what a failure tells to type, with `{seed}` and `{steps}` filled in.
+    `command` is the hint of a failure, with `{seed}` and `{steps}` filled in.
     """
     random = Random(seed)  # noqa: S311 - not for secrets: a run must repeat exactly
     repeat = command.format(seed=seed, steps=steps)

@@ -1,0 +1,161 @@
+"""A `LogStore` in memory with fault knobs. A `KeptLog` outlives the handles opened on it, as an engine outlives its
+clients."""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Final
+
+from leasehold.limits.log import STORE_SWAP_BYTES_MAX, STORE_SWAP_KEYS_MAX, STORE_VALUE_BYTES_MAX
+from leasehold.metastorage.log.store import MISSING, StoredValue, StoreFull, StoreMember, StoreSize, Swap
+from leasehold.testing.requests import AfterHook, BeforeHook, FaultyClient, RequestFate, prompt, undisturbed
+
+LIST_BYTES_MAX: Final = 1024 * 1024
+
+
+class KeptLog:
+    """What is durable: every key with its value and version."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, StoredValue] = {}
+        self.quota_bytes: int | None = None
+        self.is_full = False
+        self._keys: list[str] = []
+        self._version = 0
+        self._changed: dict[asyncio.Event, str] = {}
+        self.on_swap: list[Callable[[Swap], None]] = []
+        """Called with each swap that happened."""
+
+    def copy(self) -> "KeptLog":
+        """Like a snapshot of the engine."""
+        copied = KeptLog()
+        copied.values, copied._keys, copied._version = dict(self.values), list(self._keys), self._version
+        return copied
+
+    def set_back(self, copied: "KeptLog") -> None:
+        """Takes the place of what is there, like a snapshot that was restored. Versions go on."""
+        self.values, self._keys = dict(copied.values), list(copied._keys)
+
+    def get(self, key: str) -> StoredValue | None:
+        return self.values.get(key)
+
+    def page(self, directory: str, start: str, limit: int) -> list[tuple[str, StoredValue]]:
+        found: list[tuple[str, StoredValue]] = []
+        size = 0
+        for key in self._keys[bisect_left(self._keys, f"{directory}/{start}") :]:
+            if not key.startswith(f"{directory}/") or len(found) == limit:
+                break
+            value = self.values[key]
+            size += len(value.value)
+            if found and size > LIST_BYTES_MAX:
+                break
+            found.append((key.partition("/")[2], value))
+        return found
+
+    def swap(self, swap: Swap) -> Mapping[str, int] | None:
+        for key, version in swap.unchanged.items():
+            standing = self.values.get(key)
+            if (MISSING if standing is None else standing.version) != version:
+                return None
+        if self.is_full and swap.puts:
+            raise StoreFull("the store is full", hint="make room")
+        self._version += 1
+        for key, value in swap.puts.items():
+            if key not in self.values:
+                insort(self._keys, key)
+            self.values[key] = StoredValue(value=value, version=self._version)
+        for key in swap.deletes:
+            self._delete(key)
+        for hear in self.on_swap:
+            hear(swap)
+        for event, key in self._changed.items():
+            if key in swap.puts or key in swap.deletes:
+                event.set()
+        return dict.fromkeys(swap.puts, self._version)
+
+    def delete_below(self, directory: str, end: str) -> None:
+        first, last = bisect_left(self._keys, f"{directory}/"), bisect_left(self._keys, f"{directory}/{end}")
+        for key in self._keys[first:last]:
+            self._delete(key)
+
+    def size(self) -> StoreSize:
+        used = sum(len(key) + len(one.value) for key, one in self.values.items())
+        return StoreSize(used_bytes=used, quota_bytes=self.quota_bytes, is_full=self.is_full)
+
+    def follow(self, key: str) -> asyncio.Event:
+        """An event that is set at each change of the key, until `unfollow`."""
+        event = asyncio.Event()
+        self._changed[event] = key
+        return event
+
+    def unfollow(self, event: asyncio.Event) -> None:
+        del self._changed[event]
+
+    def _delete(self, key: str) -> None:
+        if self.values.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+
+
+class MemoryLogStore(FaultyClient):
+    """One client of a `KeptLog`."""
+
+    store_name = "the store"
+
+    def __init__(self, kept: KeptLog, *, before: BeforeHook = undisturbed, after: AfterHook = prompt) -> None:
+        super().__init__(before, after)
+        self.kept = kept
+        self._watching: set[asyncio.Event] = set()
+
+    async def get(self, key: str) -> StoredValue | None:
+        return await self._request(f"get {key}", lambda: self.kept.get(key))
+
+    async def page(self, directory: str, start: str = "", *, limit: int) -> list[tuple[str, StoredValue]]:
+        assert limit > 0
+        return await self._request(f"page {directory}", lambda: self.kept.page(directory, start, limit))
+
+    async def swap(self, swap: Swap) -> Mapping[str, int] | None:
+        assert len({*swap.unchanged, *swap.puts, *swap.deletes}) <= STORE_SWAP_KEYS_MAX
+        assert all(len(value) <= STORE_VALUE_BYTES_MAX for value in swap.puts.values())
+        assert sum(map(len, swap.puts.values())) <= STORE_SWAP_BYTES_MAX
+        return await self._request(" ".join(("swap", *swap.puts)), lambda: self.kept.swap(swap))
+
+    async def delete_below(self, directory: str, end: str) -> None:
+        await self._request(f"delete_below {directory}", lambda: self.kept.delete_below(directory, end))
+
+    async def watch(self, key: str) -> AsyncGenerator[None, None]:
+        changed = self.kept.follow(key)
+        self._watching.add(changed)
+        try:
+            while not self._is_closed:
+                yield None
+                await self._next(changed, key)
+            raise self._lost()
+        finally:
+            self._watching.discard(changed)
+            self.kept.unfollow(changed)
+
+    async def _next(self, changed: asyncio.Event, key: str) -> None:
+        """Waits for the next change that the watch hears of: each may be late, or missed."""
+        fate = RequestFate.LOST_BEFORE
+        while fate is RequestFate.LOST_BEFORE and not self._is_closed:
+            await changed.wait()
+            changed.clear()
+            fate = await self.before(f"watch {key}")
+
+    async def size(self) -> StoreSize:
+        return await self._request("size", self.kept.size)
+
+    async def members(self) -> list[StoreMember]:
+        return [StoreMember(name="memory", address="memory", version="1", leads=True)]
+
+    async def free_history(self) -> None:
+        """There is none."""
+
+    async def close(self) -> None:
+        self.sever()
+
+    def sever(self) -> None:
+        """Ends everything of the handle at once, like the death of its process; idempotent."""
+        self._is_closed = True
+        for changed in self._watching:
+            changed.set()

@@ -1,0 +1,82 @@
+"""Breaks of the replicated log: what an append compares, when it is known, whose transactions it takes."""
+
+from tests.mutants.model import Mutant
+from tests.mutants.patch import Edit
+
+FAULTS = "tests/scenarios/test_replicated_log.py"
+REPLICAS = "tests/scenarios/test_replicas_of_a_log.py"
+LEADERSHIP = "tests/unit/core/log/test_leadership.py"
+
+MUTANTS = (
+    Mutant(
+        name="no term in the append",
+        invariant="INV-LOG-3",
+        rule="an append happens only in the term in which it was decided",
+        edits=(Edit("Log.append", "if fence is not None: ...", ""),),
+        hunters=(f"{FAULTS}::test_a_late_append_changes_nothing_once_another_term_has_begun",),
+    ),
+    Mutant(
+        name="no head in the append",
+        invariant="INV-LOG-2",
+        rule="an append happens only at the head on which it was decided",
+        edits=(Edit("Log.append", "{HEAD: after.version, entry_key(entry.number): MISSING}", "{}"),),
+        hunters=(f"{FAULTS}::test_an_append_without_an_answer_happens_once_and_is_answered_with_its_revision",),
+    ),
+    Mutant(
+        name="an answer before the append is known",
+        invariant="INV-LOG-2",
+        rule="a transaction is answered once its append is known to have happened",
+        edits=(Edit("append_surely", "append.unanswered()", "return AppendOutcome(True, None)"),),
+        hunters=(f"{FAULTS}::test_an_append_without_an_answer_happens_once_and_is_answered_with_its_revision",),
+    ),
+    Mutant(
+        name="a retry under a new id",
+        invariant="INV-LOG-2",
+        rule="an append without an answer is sent again under its own id, and decided anew only if it never happens",
+        edits=(Edit("append_surely", "append.unanswered()", "return AppendOutcome(False, None)"),),
+        hunters=(f"{FAULTS}::test_an_append_without_an_answer_happens_once_and_is_answered_with_its_revision",),
+    ),
+    Mutant(
+        name="a beat counted from its second sending",
+        invariant="INV-LEASE-3",
+        rule="any try of a beat may be the one that happened: its time counts from the first",
+        edits=(Edit("Reign.next_beat", "if self._sent is None: ...", "if True: ..."),),
+        hunters=(f"{FAULTS}::test_a_beat_without_an_answer_counts_from_its_first_sending", LEADERSHIP),
+        unseen="the answers have to be cut off for longer than a challenger's margin, and come back before the end",
+    ),
+    Mutant(
+        name="an old leader that resumes",
+        invariant="INV-LOG-3",
+        rule="a leader's transaction is decided only while its own term is the newest",
+        edits=(Edit("_holds", "return compare.term == term", "return True"),),
+        hunters=(f"{FAULTS}::test_a_transaction_of_a_leader_that_resumes_under_a_later_term_is_not_done",),
+        unseen="a second lock: each of its transactions compares the lineage too",
+    ),
+    Mutant(
+        name="an entry applied that does not follow",
+        invariant="INV-LOG-1",
+        rule="a replica applies an entry only if it names the chain of all that the replica has applied",
+        edits=(
+            Edit("entry.follow", "entry.number != position.number + 1 or entry.before != position.chain", "False"),
+            Edit("entry.follow", "(entry.revision, entry.log_bytes) != (revision, log_bytes)", "False"),
+        ),
+        hunters=(f"{REPLICAS}::test_a_coordinator_that_knows_more_than_the_store_refuses_and_keeps_its_replica",),
+        unseen="a simulated log never goes another way",
+    ),
+    Mutant(
+        name="a store that was set back is followed",
+        invariant="INV-LOG-2",
+        rule="a coordinator that knows more than the store refuses, and keeps its replica",
+        edits=(Edit("check_reached", "not await shared.went_through(position)", "False"),),
+        hunters=(f"{REPLICAS}::test_a_coordinator_that_knows_more_than_the_store_refuses_and_keeps_its_replica",),
+        unseen="a simulated log is never set back",
+    ),
+    Mutant(
+        name="a leader that nobody reaches leads on",
+        invariant="INV-DDL-1",
+        rule="a leader to which nobody speaks lets others go first",
+        edits=(Edit("Isolation.due_ns", "2**self._steps_aside", "10**9"),),
+        hunters=("tests/sim/test_leaders.py::test_a_leader_that_nobody_reaches_steps_aside_for_one_that_is_reached",),
+        unseen="random faults seldom cut a leader off from everybody but the store for long enough",
+    ),
+)
