@@ -43,12 +43,12 @@ def stage(
     known: Known | None = None,
     asking: Asking | None = None,
 ) -> tuple[StagedSegment, ...]:
-    """Writes rows to the nodes as part of an open `transaction`; what to commit. No rows give no segments.
+    """Writes rows to the nodes as part of an open `transaction`; returns the segments to commit, none without rows.
 
-    Columns are matched by name. `revision` is the newest that the caller has seen, that of the opened transaction.
-    Holds about `buffer_bytes` of rows for each bucket, at most APPEND_BUFFERS_BYTES_MAX in all, and as much on its way.
-    Raises `Refused` with code ROWS_DO_NOT_FIT and other definite refusals at once, `Unreachable` with code NO_REPLICA
-    once no replica has taken a segment for as long as `asking` says. Then the transaction should be aborted.
+    Columns are matched by name. `revision` is that of the opened transaction. It buffers about `buffer_bytes` of rows
+    for each bucket, at most APPEND_BUFFERS_BYTES_MAX in all, while as much is being sent. Raises definite refusals,
+    such as ROWS_DO_NOT_FIT, at once, and `Unreachable` with code NO_REPLICA once no replica has taken a segment for as
+    long as `asking` says. After an error the transaction should be aborted.
     """
     load_bytes_max = min(buffer_bytes * len(facts.buckets), APPEND_BUFFERS_BYTES_MAX)
     place = _cluster_place(facts)
@@ -78,7 +78,7 @@ def stage(
 
 
 def _cluster_place(facts: TableFacts) -> int | None:
-    """Which of the fields decides the bucket, if any."""
+    """The place of the field that decides the bucket, if any."""
     if facts.cluster_by is None:
         return None
     return next(place for place, field in enumerate(facts.fields) if field.id == facts.cluster_by)
@@ -102,7 +102,7 @@ class Load:
                 self._batches = [pa.concat_batches(self._batches)]
 
     def shares(self, place: int | None, buckets: int) -> list[tuple[BucketNumber, Share]]:
-        """What goes to each bucket, in batches that are neither tiny nor too large for a message."""
+        """The rows of each bucket, in batches that are neither tiny nor too large for a message."""
         rows: dict[BucketNumber, list[pa.RecordBatch]] = {}
         for batch in self._batches:
             divided = {BucketNumber(0): batch} if place is None else split(batch, place, buckets)

@@ -1,41 +1,49 @@
 """The Python client: one cluster, its statements and its tables."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, cast
 
 import pyarrow as pa
 
+from leasehold.client.append import stage
+from leasehold.client.coordinators import Coordinators, aborted_on_error
 from leasehold.client.lost import Forgotten, forget_lost
 from leasehold.client.result import QueryResult
 from leasehold.client.rewrite import Rewritten, rewrite
-from leasehold.client.rows import RowAccess
-from leasehold.client.scan import read_again
+from leasehold.client.scan import read_again, read_plan
+from leasehold.client.threads import THREADS
 from leasehold.core.words.messages import (
     Rows,
+    ScanPlan,
+    StagedSegment,
     TableFacts,
     TransactionFacts,
     ViewFacts,
 )
 from leasehold.core.words.records import Field, TransactionState, ViewColumn
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Indefinite, LeaseholdError, NotFound, NotWritten, Unreachable
+from leasehold.errors import Indefinite, NotFound, NotWritten, Unreachable
 from leasehold.ids import Revision, StatementId, TransactionId
 from leasehold.limits.queries import QUERY_MEMORY_BYTES
+from leasehold.limits.segments import TRANSACTION_RENEW_NS
 from leasehold.sql.kind import StatementKind, kind_of
 from leasehold.storage.schema import arrow_schema
 
 
 class ArrowStream(Protocol):
-    """Anything that gives a stream of Arrow: tables and readers of pyarrow, frames of polars, relations of DuckDB."""
+    """A source of an Arrow stream: a table or reader of pyarrow, a frame of polars, a relation of DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-class Cluster(RowAccess):
-    """A connection to a cluster; use it as a context manager. Not for use from several threads at once: only what
-    `looking_again` gives is."""
+class Cluster(Coordinators):
+    """A connection to a cluster, its nodes as well as its coordinators; use it as a context manager.
+
+    Only what `looking_again` gives may be used from several threads at once.
+    """
 
     def table(self, name: str) -> "Table":
         """The table `database.table`. Raises `NotFound`."""
@@ -55,9 +63,9 @@ class Cluster(RowAccess):
     ) -> QueryResult:
         """The rows of a SELECT, which DuckDB runs in this process; all tables are read at one revision.
 
-        The name of a table or view stands for all of its rows. DuckDB holds at most `memory_bytes`, and what it gives
-        out is streamed. Answers once the first rows are there. `timeout` as of `connect`, for this query. `on_read` is
-        told how many rows were read so far and how many its tables have, from another thread. Raises `BadStatement`,
+        The name of a table or view stands for all of its rows. DuckDB holds at most `memory_bytes`, and the result is
+        streamed. Returns once the first rows are there. `timeout` is as in `connect`, for this query. `on_read` gets
+        the number of rows read so far and the number of rows in the tables, on another thread. Raises `BadStatement`,
         `NotFound`, `Forbidden`, or `Refused` (NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, QUERY_FAILED ..).
         """
         from leasehold.client.query import run_query  # noqa: PLC0415 - few need it, and DuckDB takes long to load
@@ -66,6 +74,34 @@ class Cluster(RowAccess):
         cluster = self.within(timeout)
         prepared = read_select(select, cluster=self.address)
         return run_query(prepared, cluster.plan_query, cluster.read, memory_bytes, on_read, self.known)
+
+    def read(self, plan: ScanPlan) -> pa.RecordBatchReader:
+        """The rows of a plan of this client."""
+        refresh = self.looking_again(plan.facts)
+        return read_plan(plan, refresh=refresh, login=self.token, known=self.known, asking=self.asking)
+
+    def stage(
+        self,
+        facts: TableFacts,
+        transaction: TransactionId,
+        batches: Iterable[pa.RecordBatch],
+        revision: Revision,
+        text_sha256: bytes = b"",
+    ) -> tuple[StagedSegment, ...]:
+        """Writes rows to the nodes as part of a transaction that was opened at `revision`; see `client/append.py`.
+
+        The transaction stays open however long that takes.
+        """
+        return stage(
+            facts,
+            transaction,
+            _keeping_open(partial(self.open_transaction, facts, transaction, text_sha256), batches),
+            revision,
+            refresh=self.looking_again(facts),
+            login=self.token,
+            known=self.known,
+            asking=self.asking,
+        )
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
         if kind_of(text) is not StatementKind.INSERT:
@@ -83,27 +119,41 @@ class Cluster(RowAccess):
         return forget_lost(self, name, confirm)
 
 
+def _keeping_open(
+    open_again: Callable[[], TransactionFacts], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yields `batches`, and extends the transaction now and then: writing may take hours."""
+    due_ns = THREADS.now_ns() + TRANSACTION_RENEW_NS
+    for batch in batches:
+        if THREADS.now_ns() >= due_ns:
+            open_again()
+            due_ns = THREADS.now_ns() + TRANSACTION_RENEW_NS
+        yield batch
+
+
 class Appended(int):
     """How many rows an append has added; they are committed."""
 
     segments: int
     """How many segments they are in."""
     segments_short: int
-    """How many of these fewer nodes hold than the table wants, so far: the loss of a disk may lose their rows."""
+    """How many of these segments are on fewer nodes than the table wants: the loss of a disk may lose their rows."""
     revision: Revision
-    """From which on they are seen."""
+    """The first revision that shows them."""
 
     @classmethod
     def by(cls, committed: TransactionFacts, segments: int) -> Self:
-        """As the leader has answered."""
+        """From the leader's answer."""
         made = cls(committed.rows)
         made.segments, made.segments_short, made.revision = segments, committed.segments_short, committed.revision
         return made
 
 
 class Table:
-    """A table as it stood when it was looked up; each scan and append looks again, and raises `NotFound` with code
-    TABLE_DROPPED once this very table is gone, though another one has its name."""
+    """A table as it was when it was looked up. Each scan and append looks it up again.
+
+    They raise `NotFound` with code TABLE_DROPPED once this table is dropped, even if another table has its name.
+    """
 
     def __init__(self, cluster: Cluster, facts: TableFacts) -> None:
         self._cluster = cluster
@@ -115,7 +165,7 @@ class Table:
     def scan(self, columns: Iterable[str] | None = None, *, timeout: float | None = None) -> pa.RecordBatchReader:
         """All rows visible now, as a stream of Arrow batches; `columns` by name, default all.
 
-        `timeout` as of `connect`, for this scan.
+        `timeout` is as in `connect`, for this scan.
         """
         cluster, chosen = self._cluster.within(timeout), None if columns is None else tuple(columns)
 
@@ -134,12 +184,12 @@ class Table:
         timeout: float | None = None,
         text_sha256: bytes = b"",
     ) -> Appended:
-        """Adds rows, all or none; answers how many, and on how many nodes they are. Columns are matched by name.
+        """Adds rows, all or none; returns how many, and on how many nodes they are. Columns are matched by name.
 
-        `rows` is a table or stream of Arrow, or anything that gives one, such as a polars DataFrame or the answer of
-        `Cluster.query`. Rows that a write transaction of the id `transaction` has committed are not added again.
-        Without such an id an error before the commit is definite: nothing was written. `timeout` as of `connect`, for
-        this append. `text_sha256` is that of the INSERT that the rows are of: its id is never that of other rows.
+        `rows` is a table or stream of Arrow, or a source of one, such as a polars DataFrame or the result of
+        `Cluster.query`. Rows that the write transaction with the id `transaction` has committed are not added again.
+        Without such an id an error before the commit is definite: nothing was written. `timeout` is as in `connect`,
+        for this append. `text_sha256` is the hash of the INSERT that has the rows, so that its id is used for no other.
         """
         cluster = self._cluster.within(timeout)
         # Under an id that was used before, an earlier attempt may have been committed.
@@ -150,13 +200,8 @@ class Table:
             opened = cluster.open_transaction(facts, chosen, text_sha256)
             if opened.state is TransactionState.COMMITTED:
                 return Appended.by(opened, 0)
-            try:
+            with aborted_on_error(cluster, facts, chosen):
                 segments = cluster.stage(facts, opened.transaction, _batches(rows), opened.revision, text_sha256)
-            except BaseException:
-                # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
-                with contextlib.suppress(LeaseholdError):
-                    cluster.try_abort(facts.cluster_id, chosen)
-                raise
         return Appended.by(cluster.commit(facts.cluster_id, chosen, segments), len(segments))
 
     def _check(self, facts: TableFacts) -> None:
@@ -169,7 +214,7 @@ class Table:
 
 
 def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:
-    # What reads Leasehold is taken as it is: through the C interface its errors would be text alone.
+    # Our own readers are used as they are: the C interface would turn their errors into text.
     if isinstance(rows, pa.RecordBatchReader | QueryResult):
         return cast("Iterable[pa.RecordBatch]", rows)
     return pa.RecordBatchReader.from_stream(rows)
@@ -177,7 +222,7 @@ def _batches(rows: ArrowStream) -> Iterable[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def _writing_nothing() -> Generator[None]:
-    """Errors of a write that can't be committed any more are definite, whatever was asked and not answered."""
+    """Makes an indefinite error definite: a write that fails before its commit writes nothing."""
     try:
         yield
     except Indefinite as error:
@@ -186,7 +231,7 @@ def _writing_nothing() -> Generator[None]:
 
 
 class View:
-    """A view as it stood when it was looked up; each scan looks again."""
+    """A view as it was when it was looked up. Each scan looks it up again."""
 
     def __init__(self, cluster: Cluster, facts: ViewFacts) -> None:
         self._cluster = cluster
@@ -194,7 +239,7 @@ class View:
         self.columns: tuple[ViewColumn, ...] = facts.views[-1].columns
 
     def scan(self, *, timeout: float | None = None) -> QueryResult:
-        """All rows of it now, as `Cluster.query` reads them."""
+        """All rows of the view now, as `Cluster.query` reads them."""
         return self._cluster.query(self._name, timeout=timeout)
 
 
@@ -205,11 +250,11 @@ def connect(
     password: str | None = None,
     timeout: float | None = None,
 ) -> Cluster:
-    """A cluster by its coordinator's `host:port`, or by the directory that `leasehold up` was given.
+    """Connects to a cluster by its coordinator's `host:port`, or by the directory of `leasehold up`.
 
-    Where the cluster has users, `user` and `password` say who asks; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD.
-    While nobody answers who could (no coordinator that leads, no replica of a bucket), each call asks again for
-    `timeout` seconds, by default 30; then it raises `Unreachable`, or what fits the request better. The time counts
-    anew after each answer, so it does not bound how long a call takes that makes progress.
+    If the cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. While no
+    coordinator leads, or no replica of a bucket answers, each call asks again for `timeout` seconds, by default 30.
+    Then it raises `Unreachable`, or an error that fits the request better. The time starts again after each answer, so
+    a call that makes progress may take longer.
     """
     return Cluster(target, user=user, password=password, timeout=timeout)

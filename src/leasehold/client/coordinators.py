@@ -1,10 +1,12 @@
-"""What clients ask coordinators: statements, how the cluster stands, where a table's rows are, write transactions.
+"""The requests of clients to coordinators: statements, status, the places of a table's rows, write transactions.
 
-No rows pass here, so nothing of Arrow is loaded: that is for `client/cluster.py`, which adds tables and views.
+No rows pass here, so Arrow is not loaded. `client/cluster.py` adds tables and views.
 """
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -14,8 +16,9 @@ from leasehold.client.locate import locate
 from leasehold.client.login import LoginConnection
 from leasehold.client.threads import THREADS, Refresh
 from leasehold.core.data.asking import Asking, Told
-from leasehold.core.data.coordinator_client import CoordinatorClient
+from leasehold.core.data.coordinator_client import CoordinatorClient, CoordinatorRole
 from leasehold.core.data.known import Known
+from leasehold.core.data.leadership_transfer import NewLeader, transfer_leadership
 from leasehold.core.data.node_removal import remove_node
 from leasehold.core.data.statement_calls import run_statement
 from leasehold.core.words.messages import (
@@ -47,8 +50,8 @@ from leasehold.core.words.messages import (
     TransactionFacts,
     ViewFacts,
     WaitingFor,
-    WhoAreYou,
 )
+from leasehold.errors import LeaseholdError
 from leasehold.ids import ClusterId, LoginToken, ObjectId, StatementId, TransactionId
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
 from leasehold.limits.statements import RECEIPTS_PAGE_MAX
@@ -59,15 +62,30 @@ from leasehold.wire.steps import run
 M = TypeVar("M", bound=Message)
 
 
-class Coordinators:
-    """A connection to a cluster's coordinators; use it as a context manager. Not for use from several threads at once:
-    only what `looking_again` gives is.
+@contextlib.contextmanager
+def aborted_on_error(cluster: "Coordinators", facts: TableFacts, transaction: TransactionId) -> Generator[None]:
+    """Aborts a write transaction on a table if an error ends the block.
 
-    While nobody answers who could (no coordinator that leads, no replica of a bucket), each method asks again for
-    `timeout` seconds, by default 30, counted anew after each answer; but for `status`, `whoami`, `initialise` and
-    `try_abort`, which ask once. `on_retry` is told what was answered, and for how many seconds it is asked yet, then
-    None once an answer has come; from any thread. `on_new_id` is told each id that is drawn for a statement or a write
-    transaction, before anything is sent under it. `known` is what another client of this cluster knows already.
+    It asks once, since a transaction that is not aborted expires by itself, and the first error is the one to see.
+    """
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(LeaseholdError):
+            cluster.try_abort(facts.cluster_id, transaction)
+        raise
+
+
+class Coordinators:
+    """A connection to a cluster's coordinators; use it as a context manager.
+
+    Only what `looking_again` gives may be used from several threads at once.
+
+    While no coordinator leads, or no replica of a bucket answers, each method asks again for `timeout` seconds, by
+    default 30, counted anew after each answer; `status`, `whoami`, `initialise` and `try_abort` ask once. `on_retry`
+    gets what was answered and for how many seconds more it is asked, then None once an answer has come; from any
+    thread. `on_new_id` gets each id that is drawn for a statement or a write transaction, before anything is sent under
+    it. `known` is what another client of this cluster knows already.
     """
 
     def __init__(
@@ -75,7 +93,7 @@ class Coordinators:
         target: str | Path,
         *,
         user: str | None = None,
-        password: str | Callable[[], str] | None = None,
+        password: str | None = None,
         token: LoginToken | None = None,
         timeout: float | None = None,
         on_retry: Told = lambda *_: None,
@@ -85,18 +103,17 @@ class Coordinators:
         self.asking = Asking.of(timeout, on_retry)
         self._on_new_id = on_new_id
         self.target = str(target)
-        self.address = locate(target)
-        check = check_of(target, self.address)
+        self.addresses = locate(target)
+        """Of the coordinators, as `host:port`."""
         self._connection = LoginConnection(
-            {self.address: BlockingConnection(self.address)},
+            {address: BlockingConnection(address) for address in self.addresses},
             Credentials(user, password),
             token,
-            checks={} if check is None else {self.address: check},
+            partial(check_of, target),
         )
         self._entropy = SystemEntropy()
         self.known = known or Known(THREADS)
-        """What this client knows, shared by all that it reads and writes."""
-        self._client = CoordinatorClient(self._connection.calls, (self.address,), THREADS, known=self.known)
+        self._client = CoordinatorClient(self._connection.calls, self.addresses, THREADS, known=self.known)
 
     def __enter__(self) -> Self:
         return self
@@ -105,12 +122,11 @@ class Coordinators:
         self.close()
 
     def close(self) -> None:
-        """Logs out if it has logged in: where the cluster has users, scans that are not read to their end by then fail.
-        Idempotent."""
+        """Logs out if it has logged in; then its unfinished scans fail. Idempotent."""
         self._connection.close()
 
     def within(self, timeout: float | None) -> Self:
-        """The same connection for calls that ask again for `timeout` seconds; None leaves it. Raises `BadSettings`."""
+        """The same connection with another `timeout` in seconds; None keeps the timeout. Raises `BadSettings`."""
         if timeout is None:
             return self
         other = copy.copy(self)
@@ -118,12 +134,17 @@ class Coordinators:
         return other
 
     @property
+    def address(self) -> str:
+        """What finds these coordinators again: their addresses, with commas between them."""
+        return ",".join(self.addresses)
+
+    @property
     def token(self) -> LoginToken | None:
-        """What nodes are shown; a secret. None where no login was needed."""
+        """The login that nodes are shown, a secret; None if no login was needed."""
         return self._connection.calls.token
 
     def hand_on(self) -> LoginToken | None:
-        """As `token`, for processes that work on once this is closed: it logs out no more."""
+        """As `token`, for processes that go on after `close`, which then does not log out."""
         return self._connection.hand_on()
 
     # ------------------------------------------------------------ statements
@@ -136,15 +157,15 @@ class Coordinators:
         on_wait: Callable[[WaitingFor], None] | None = None,
         timeout: float | None = None,
     ) -> Receipt | Rows:
-        """Runs one statement. DDL answers a `Receipt`, SHOW and DESCRIBE answer `Rows`. So does INSERT INTO .. VALUES,
-        which a `Cluster` runs in this process; for it `timeout` is that of `Table.append`. SELECT is for `query`.
+        """Runs one statement. DDL returns a `Receipt`; SHOW and DESCRIBE return `Rows`. INSERT INTO .. VALUES returns
+        `Rows` too: a `Cluster` runs it in this process, with `timeout` as in `Table.append`. SELECT is for `query`.
 
-        After `timeout` seconds a statement that has not begun is refused (TIMED_OUT), one that takes something away is
-        rolled back, and one whose change is committed ends as COMMITTED_PENDING: see the receipt's `outcome`.
-        A statement whose answer is lost is asked for again by its id, so it happens once; `statement_id` is that of an
-        earlier call, or one that the caller has drawn. `on_wait` is told whom it waits for. Raises
-        `Refused` and its kin (nothing changed), `BadSettings` for a timeout out of range, `Unreachable` (the cluster
-        could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
+        After `timeout` seconds a statement that has not begun is refused (TIMED_OUT), one that removes something is
+        rolled back, and one whose change is committed ends as COMMITTED_PENDING: see the receipt's `outcome`. If an
+        answer is lost, the client asks again with the id of the statement, so it happens once. `statement_id` is the id
+        of an earlier call, or one that the caller has drawn. `on_wait` gets the nodes that the statement waits for.
+        Raises `Refused` and its subclasses (nothing changed), `BadSettings` for a timeout out of range, `Unreachable`
+        (the cluster could not be asked), `OutcomeUnknown` (ask again later with the same `statement_id`).
         """
         asking = self.within(timeout).asking
         inserted = self._insert(text, statement_id, timeout)
@@ -162,7 +183,7 @@ class Coordinators:
         return run(steps)
 
     def _insert(self, text: str, statement_id: StatementId | None, timeout: float | None) -> Rows | None:
-        """Runs an INSERT; None for any other statement, or where rows can't be written."""
+        """Runs an INSERT; None for any other statement, or if this client can't write rows."""
         del text, statement_id, timeout
 
     def _new_id(self) -> str:
@@ -177,7 +198,7 @@ class Coordinators:
         return self._look_up(AskTable(cluster_id=None, name=name), TableFacts)
 
     def looking_again(self, facts: TableFacts) -> Refresh:
-        """For readers and writers under way, on any thread: looks the table up again, within PLACES_TIMEOUT_NS."""
+        """A function that looks the table up again, on any thread, within PLACES_TIMEOUT_NS."""
         return lambda: run(self._client.look_again(facts))
 
     def plan(
@@ -188,26 +209,26 @@ class Coordinators:
         through: tuple[ObjectId, ...] = (),
         rewrite: bool = False,
     ) -> ScanPlan:
-        """Pins the present revision of a table, and what to read of it; `through` are the views that it is read for.
+        """Pins the present revision of a table, and its segments; `through` are the views that it is read for.
 
-        For a `rewrite` it is what is worth it.
+        For a `rewrite` the plan has the segments that are worth it.
         """
         chosen = None if columns is None else tuple(columns)
         request = PlanScan(cluster_id=None, name=name, columns=chosen, through=through, rewrite=rewrite)
         return self._look_up(request, ScanPlan)
 
     def plan_query(self, names: Iterable[str]) -> QueryPlan:
-        """Pins one revision for all tables and views that a SELECT names, and what to read of each."""
+        """Pins one revision for all tables and views that a SELECT names, and the segments of each."""
         return self._look_up(PlanQuery(cluster_id=None, names=tuple(names)), QueryPlan)
 
     def agree_cutoff(self, plan: ScanPlan, query: str) -> Cutoff:
-        """What is gone of a plan's table for a query, the same for all who ask; `query` is 128 bits in hex."""
+        """The cutoff of a plan's table for a query, the same for all its tasks; `query` is 128 bits in hex."""
         facts = plan.facts
         request = AgreeCutoff(cluster_id=facts.cluster_id, table=facts.table, query=query, through=plan.through)
         return run(self._client.agree_cutoff(request, self.asking))
 
     def view_facts(self, name: str) -> ViewFacts:
-        """A view with all that it reads, as of now."""
+        """A view and all that it reads, as of now."""
         return self._look_up(AskView(cluster_id=None, name=name), ViewFacts)
 
     def open_transaction(
@@ -215,7 +236,7 @@ class Coordinators:
     ) -> TransactionFacts:
         """Opens a write transaction on a table; the same id again gives the same answer.
 
-        `text_sha256` is that of an INSERT: the id stands for its text and its user.
+        `text_sha256` is the hash of an INSERT: then the id belongs to that text and to its user.
         """
         request = OpenTransaction(
             cluster_id=facts.cluster_id,
@@ -239,8 +260,8 @@ class Coordinators:
     ) -> TransactionFacts:
         """Makes staged segments visible, all at once. Safe to repeat. Raises `OutcomeUnknown` if no answer comes.
 
-        Those that it `replaces` go at the same moment; `deletes` is then that of the plan that they were read by. If it
-        `forgets`, they are lost, and nothing takes their place.
+        The segments that it `replaces` go at the same moment; `deletes` is then that of the plan of the rewrite. If it
+        `forgets`, these segments are lost, and nothing takes their place.
         """
         request = CommitTransaction(
             cluster_id=cluster_id,
@@ -276,17 +297,29 @@ class Coordinators:
         """The nodes and their leases, as the leader sees them."""
         return self._ask_once(AskStatus(), ClusterStatus)
 
+    def roles(self) -> dict[str, CoordinatorRole]:
+        """What each coordinator is at the moment, by its address."""
+        return run(self._client.roles())
+
     def remove_node(
         self, name: str, *, force: bool = False, on_wait: Callable[[WaitingFor], None] | None = None
     ) -> NodeRemoved:
-        """Takes a node out of the cluster for good, by name or number; waits until it can't serve any more.
+        """Removes a node from the cluster for good, by name or number; waits until it can't serve any more.
 
         Raises `NotFound`, `Refused` (LAST_NODE, TOO_FEW_NODES, ONLY_HOLDER: `force` gives up what it says).
         """
         return run(remove_node(self._client, name, self.asking, force=force, on_wait=on_wait))
 
+    def transfer_leadership(self, successor: str | None = None) -> NewLeader:
+        """Makes the coordinator at one of `addresses` lead, by default any other; waits until it does.
+
+        Raises `Refused` (NO_SUCCESSOR, LEADS_ALREADY), `Unreachable` if nobody leads or the successor does not answer.
+        """
+        assert successor is None or successor in self.addresses
+        return run(transfer_leadership(self._client, successor, self.asking))
+
     def barriers(self) -> list[KnownBarrier]:
-        """Every barrier that proceeded, of the statements still known, in their order."""
+        """Every barrier that proceeded for the statements still known, in their order."""
         found: list[KnownBarrier] = []
         after: int | None = 0
         while after is not None:
@@ -300,6 +333,6 @@ class Coordinators:
         return self._ask_once(Initialise(cluster_id=ClusterId(self._entropy.hex_128())), ClusterFacts)
 
     def whoami(self) -> ClusterFacts:
-        """Which cluster this is. Raises `Unreachable`, `NotInitialised`, or `NotLeader` (also of a coordinator that
-        still reads its meta storage)."""
-        return run(self._client.ask_once(WhoAreYou(), ClusterFacts, CONNECT_TIMEOUT_NS))
+        """Which cluster this is, as its leader says. Raises `Unreachable`, `NotInitialised`, or `NotLeader`, also while
+        a coordinator still reads its meta storage."""
+        return run(self._client.whoami(CONNECT_TIMEOUT_NS))

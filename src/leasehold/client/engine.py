@@ -1,8 +1,8 @@
 """DuckDB runs a SELECT over scans of tables, on a thread of its own.
 
-The SELECT is somebody else's text: DuckDB runs it without files, network, extensions, or the variables of this process,
-within a bound of memory, and can't change that. The thread lets Ctrl-C end a query at any time: DuckDB comes back to
-Python only when it has rows. What ends a scan ends the query with that very error.
+The SELECT is untrusted text: DuckDB runs it without files, network, extensions, or the variables of this process,
+within a bound of memory, and can't change these settings. The thread lets Ctrl-C end a query at any time, since DuckDB
+returns to Python only when it has rows. An error that ends a scan ends the query.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ Open = Callable[[ScanPlan], pa.RecordBatchReader]
 """Reads a plan from its first row."""
 
 _HUGE: Final = frozenset({"HUGEINT", "UHUGEINT"})
-"""What DuckDB makes of a sum of integers; nobody else has such a type."""
+"""The types of DuckDB's sums of integers; other engines don't have them."""
 _NO_WORDS: Final = (duckdb.CatalogException, duckdb.NotImplementedException, duckdb.ParserException)
 """What DuckDB raises for functions and clauses that it lacks."""
 
@@ -39,8 +39,8 @@ _NO_WORDS: Final = (duckdb.CatalogException, duckdb.NotImplementedException, duc
 class Prepared:
     """A SELECT ready to run: `text` in DuckDB's words, in which each table and view is called as `called` says.
 
-    `views` come each after those that it reads, with its SELECT in DuckDB's words. `names` are those of the columns of
-    the answer, `elsewhere` what to type to run it in Spark.
+    `views` has each view after those that it reads, with its SELECT in DuckDB's words. `names` are the names of the
+    result's columns, `elsewhere` is the line that runs the SELECT in Spark.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Prepared:
 
 
 class Run:
-    """One run of a SELECT. `schema` and the first batch are there once `first` has answered."""
+    """One run of a SELECT, on a thread of its own."""
 
     def __init__(
         self, prepared: Prepared, open_plan: Open, on_read: Callable[[int, int], None] = lambda *_: None
@@ -73,16 +73,13 @@ class Run:
 
     def take(self) -> pa.RecordBatch | pa.Schema | None:
         """The schema, then one batch after the other, then None. Raises what ended the query."""
-        item = self._next()
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def _next(self) -> pa.RecordBatch | pa.Schema | BaseException | None:
         while True:
-            # A wait without an end is not interrupted where a library, as polars, restarts what a signal breaks off.
+            # A wait without a timeout can't be interrupted if a library, such as polars, restarts interrupted calls.
             with contextlib.suppress(queue.Empty):
-                return self._queue.get(timeout=SCAN_PAUSE_NS / SECOND_NS)
+                item = self._queue.get(timeout=SCAN_PAUSE_NS / SECOND_NS)
+                if isinstance(item, BaseException):
+                    raise item
+                return item
 
     def stop(self) -> None:
         """Ends the query, and waits for its thread for QUERY_STOP_NS at most. Idempotent."""
@@ -130,7 +127,7 @@ class Run:
             reader.close()
 
     def _put(self, item: pa.RecordBatch | pa.Schema | BaseException | None) -> bool:
-        """False if nobody takes it any more."""
+        """False if the query was stopped."""
         while not self._stopped.is_set():
             try:
                 self._queue.put(item, timeout=SCAN_PAUSE_NS / SECOND_NS)
@@ -155,7 +152,7 @@ class Run:
 
     @contextlib.contextmanager
     def _failing(self) -> Generator[None]:
-        """Raises what ended a scan, else what DuckDB says, as one of our errors."""
+        """Raises the error that ended a scan, else DuckDB's error as one of ours."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -178,7 +175,7 @@ def _config(memory_bytes: int) -> dict[str, str | bool | int | float | list[str]
 
 
 def _schema(answered: pa.Schema, names: tuple[str, ...], huge: list[bool]) -> pa.Schema:
-    """With the names that somebody wrote, and integers of at most 64 bits."""
+    """The schema with the names as written, and integers of at most 64 bits."""
     kinds = (pa.int64() if is_huge else field.type for field, is_huge in zip(answered, huge, strict=True))
     return pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
 
@@ -192,7 +189,7 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _refused(error: Exception, prepared: Prepared) -> Refused:
-    """What DuckDB says, in the names that somebody wrote."""
+    """DuckDB's error with the names as written."""
     said = str(error).split("\nLINE ", maxsplit=1)[0].split("\nDatabase is launched", maxsplit=1)[0].strip()
     for name, word in prepared.called.items():
         said = said.replace(word, name)
@@ -206,7 +203,7 @@ def _refused(error: Exception, prepared: Prepared) -> Refused:
 
 
 class _Scan:
-    """One table, as the Arrow PyCapsule interface has it; read from its first row as often as it is asked for."""
+    """One table, in the Arrow PyCapsule interface; each stream reads it from its first row."""
 
     def __init__(self, plan: ScanPlan, batches: Callable[[ScanPlan], Iterator[pa.RecordBatch]]) -> None:
         self._plan = plan

@@ -14,19 +14,18 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound
 from leasehold.ids import StatementId, TransactionId
 from leasehold.sql.insert import InsertRows, column_count, read_insert
-from leasehold.storage.literals import scalar
-from leasehold.storage.schema import arrow_type
+from leasehold.storage.schema import arrow_type, scalar
 
 if TYPE_CHECKING:
     from leasehold.client.cluster import Cluster
 
 
 def insert(cluster: "Cluster", text: str, statement: StatementId | None = None) -> Rows:
-    """Adds the rows, all or none, and answers how many.
+    """Adds the rows, all or none, and returns how many.
 
-    Asked again with the same `statement`, which is the id of the write transaction, it adds nothing twice. Raises as
-    `read_insert` and `Table.append`, and `Refused`: BAD_VALUE for a literal that its column can't hold, and
-    STATEMENT_ID_USED for a `statement` that was another one, or another user's.
+    The `statement` is the id of the write transaction: the same id again adds nothing twice. Raises as `read_insert`
+    and `Table.append`, and `Refused`: BAD_VALUE for a literal that its column can't hold, and STATEMENT_ID_USED for the
+    id of another statement, or of another user's.
     """
     asked = read_insert(text)
     table = cluster.table(str(asked.table))

@@ -1,8 +1,8 @@
-"""Lost segments: all nodes that held them were removed by force. What a scan says of them, and how a table goes on.
+"""Lost segments: all nodes that held them were removed by force.
 
-A scan shows all rows of its table or none, so it ends with SEGMENTS_LOST, which says how many rows that concerns. Who
-may take rows away can then give these up: `forget_lost` takes the entries of lost segments out of the manifest, and
-scans show what is left.
+A scan shows all rows of its table or none, so it ends with SEGMENTS_LOST, which says how many rows are lost. A user who
+may delete rows can then give these rows up: `forget_lost` removes the entries of lost segments from the manifest, and
+scans show the other rows.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """Lost segments of a table: how many, with how many rows; from `revision` on scans go without them."""
+    """The lost segments of a table, and their rows; from `revision` on scans show the other rows."""
 
     segments: int = 0
     rows: int = 0
@@ -27,10 +27,10 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forget_lost(cluster: "Coordinators", table: str, confirm: Callable[[Forgotten], None]) -> Forgotten:
-    """Gives up the rows of lost segments, as many as there are; answers what was given up.
+    """Gives up the rows of all lost segments; returns what was given up.
 
-    `confirm` is told how much that is before anything changes, and raises to leave it so. It is not called where
-    nothing is lost. Raises `Refused` with code NOT_LOST if the segments have changed since: at most a part is done.
+    If something is lost, `confirm` gets how much before anything changes, and may raise to prevent it. Raises `Refused`
+    with code NOT_LOST if the segments have changed since: at most a part is done.
     """
     plan = cluster.plan(table)
     missing = lost(plan.segments)

@@ -1,8 +1,8 @@
 """A SELECT from its text to rows: read, planned at one revision, run by DuckDB in this process over scans.
 
-The coordinator plans all tables of the SELECT, those that its views read too, in one answer, so their rows are those of
-one revision. Of each table the columns that are named are read, nothing else. A SELECT that ends with ROWS_TAKEN_AWAY
-before it has given out a row is planned and run again.
+The coordinator plans all tables of the SELECT, and those that its views read, in one answer, so all rows are of one
+revision. Only the columns that the SELECT names are read. A SELECT that ends with ROWS_TAKEN_AWAY before its first row
+is planned and run again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from leasehold.storage.schema import arrow_type
 from leasehold.wire.entropy import SystemEntropy
 
 _WIDE_BITS: Final = 2**31
-"""Of a column whose values have no fixed width."""
+"""Counts as the width of a column whose values have no fixed width."""
 
 
 def run_query(
@@ -40,27 +40,26 @@ def run_query(
     on_read: Callable[[int, int], None] = lambda *_: None,
     known: Known | None = None,
 ) -> QueryResult:
-    """Runs a SELECT, and answers once its first rows are there. `plan` pins what it names, by `database.name`.
+    """Runs a SELECT, and returns once its first rows are there. `plan` pins what it names, by `database.name`.
 
-    `known` is what the client knows: what a statement of it has taken away is not handed out once that has returned.
-    `on_read` is told how many rows were read so far and how many the tables have, on another thread. Raises what `plan`
-    and `sql.select` raise; what ends a scan as it is, but ROWS_TAKEN_AWAY only once it has come SCAN_PLANS_MAX times;
-    `Refused` with code NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, or QUERY_FAILED with what DuckDB says. Rows that are read
-    later may raise so too.
+    `known` is what the client knows: rows that a statement of the client has deleted are not handed out once that
+    statement has returned. `on_read` gets the number of rows read so far and the number of rows in the tables, on
+    another thread. Raises, also while rows are read, what `plan` and `sql.select` raise; the error that ends a scan,
+    but ROWS_TAKEN_AWAY only after SCAN_PLANS_MAX plans; `Refused` with code NOT_ON_THIS_ENGINE, QUERY_TOO_LARGE, or
+    QUERY_FAILED with DuckDB's error.
     """
-    return QueryResult(_Query(select, plan, open_plan, memory_bytes, on_read, known or Known(THREADS)))
+    return QueryResult(RunningQuery(select, plan, open_plan, memory_bytes, on_read, known or Known(THREADS)))
 
 
-class _Query:
-    """A SELECT under way, from its first plan to the last batch that is handed out.
+class RunningQuery:
+    """A running SELECT, from its first plan to the last batch that is handed out.
 
-    Rows lie in the buffers of DuckDB and of this process after nodes have released them. So a batch that is handed out
-    after a statement of this client has returned is judged first: everything that was read is planned anew, and if any
-    of it was taken away, the query ends. One that has handed out nothing is run again instead where rows were deleted.
+    Rows wait in the buffers of DuckDB and of this process after nodes have released them. So before a batch is handed
+    out after a statement of this client has returned, the query is planned again. If anything that it reads was taken
+    away, the query ends; if only rows were deleted and no batch was handed out, it runs again.
     """
 
     schema: pa.Schema
-    """Of all batches."""
 
     def __init__(
         self,
@@ -121,7 +120,7 @@ class _Query:
                 return batch
 
     def _judge(self) -> None:
-        """Raises `Refused` if anything that the rows come from was taken away."""
+        """Raises `Refused` if anything that the query reads was taken away."""
         returned = self._known.returned
         if returned == self._judged:
             return
@@ -137,7 +136,7 @@ class _Query:
         self._judged = returned
 
     def _gone(self, error: NotFound) -> NotFound:
-        """Which of the names it is that nothing has any more."""
+        """The error for the name that does not exist any more."""
         views = {key_of(view.name) for view in self._pinned.views}
         for name in map(str, self._select.reads):
             try:
@@ -154,7 +153,7 @@ class _Query:
 
 def check_still(pinned: QueryPlan, read: Iterable[ScanPlan], now: QueryPlan) -> None:
     """Raises `Refused` (TABLE_DROPPED, VIEW_DROPPED, COLUMN_DROPPED, ROWS_TAKEN_AWAY) if something that was `read` is
-    not there any more in the plan of `now`."""
+    missing in the plan of `now`."""
     views = {view.view for view in now.views}
     for view in pinned.views:
         if view.view not in views:
@@ -174,7 +173,7 @@ def check_still(pinned: QueryPlan, read: Iterable[ScanPlan], now: QueryPlan) -> 
 
 
 def prepare(select: Select, plan: QueryPlan, memory_bytes: int) -> Prepared:
-    """A SELECT with its plan, ready to run: which columns of each table, and all in DuckDB's words."""
+    """A SELECT with its plan, ready to run in DuckDB's words, with the columns to read of each table."""
     columns: dict[tuple[str, str], Sequence[str]] = {}
     for table in plan.plans:
         columns[key_of(table.facts.name)] = [field.name for field in table.fields]
@@ -195,8 +194,8 @@ def prepare(select: Select, plan: QueryPlan, memory_bytes: int) -> Prepared:
 
 
 def _narrowed(plan: QueryPlan, bound: BoundSelect) -> Iterator[ScanPlan]:
-    """The plans of the tables with the columns that the SELECT and its views read; where rows are only counted, the
-    narrowest column stands for them."""
+    """The plans of the tables with the columns that the SELECT and its views read; if rows are only counted, with the
+    narrowest column."""
     needed: Mapping[tuple[str, str], Sequence[str]] = {key_of(one.name): one.columns for one in plan.needed}
     for table in plan.plans:
         key = key_of(table.facts.name)

@@ -1,5 +1,5 @@
-"""Calls of scans and appends to replicas over Flight: the ports `Replicas` of `core/data/attempts.py` and `StagesRows`
-of `core/data/row_sender.py`, which block."""
+"""Calls of scans and appends to replicas over Flight, which block: the ports `Replicas` of `core/data/attempts.py` and
+`StagesRows` of `core/data/row_sender.py`."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 
@@ -14,7 +14,7 @@ from leasehold.wire.flight import ticket as as_ticket
 
 
 class FlightReplicas:
-    """Calls replicas that give or take batches of exactly `schema`."""
+    """Calls replicas that send or receive batches of exactly `schema`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -51,7 +51,7 @@ class FlightReplicas:
 
 
 class FlightBatches:
-    """One call."""
+    """One scan of one replica."""
 
     def __init__(self, schema: pa.Schema, address: str, ticket: ReadTicket, options: flight.FlightCallOptions) -> None:
         self._schema = schema
@@ -69,7 +69,7 @@ class FlightBatches:
             stream.cancel()
 
     async def batches(self) -> AsyncGenerator[tuple[pa.RecordBatch | None, BatchMark], None]:
-        """What the replica sends. Raises why it sends no more, unless it says that this was all."""
+        """The batches that the replica sends. Raises why it stops, unless it sent all of them."""
         with calling(self._address):
             self._stream = stream = reader_to(self._address).do_get(as_ticket(self._ticket), self._options)
         try:

@@ -1,8 +1,8 @@
-"""The answer of a SELECT: rows as a stream of Arrow, and what else they can become."""
+"""The result of a SELECT: a stream of Arrow, which can become a table or a frame."""
 
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,39 +11,24 @@ from leasehold.errors import BadSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class RunningQuery(Protocol):
-    """A query under way, whose first rows are there."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of all batches."""
-        ...
-
-    def take(self) -> pa.RecordBatch | None:
-        """The next batch, None at the end. Raises what ended the query."""
-        ...
-
-    def stop(self) -> None:
-        """Ends the query. Idempotent."""
-        ...
+    from leasehold.client.query import RunningQuery
 
 
 class QueryResult:
-    """The rows of a SELECT: a stream of Arrow batches that is read once, in the one way or the other.
+    """The rows of a SELECT: a stream of Arrow batches that can be read once, in any one way.
 
-    Anything that takes Arrow streams takes it as it is (`pyarrow.table(result)`, `duckdb.sql("FROM result")`). Ends its
-    query when it is closed or forgotten; a context manager.
+    Anything that takes Arrow streams takes it as it is (`pyarrow.table(result)`, `duckdb.sql("FROM result")`). It ends
+    its query when it is closed or collected as garbage. A context manager.
     """
 
-    def __init__(self, run: RunningQuery) -> None:
+    def __init__(self, run: "RunningQuery") -> None:
         self.schema = run.schema
         self._run = run
         self._ended = False
         self._stop = weakref.finalize(self, run.stop)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The batches that were not taken yet. Raises what ends the query."""
+        """The batches that were not read yet. Raises the error that ends the query."""
         while not self._ended:
             try:
                 batch = self._run.take()
@@ -56,7 +41,7 @@ class QueryResult:
             yield batch
 
     def read_all(self) -> pa.Table:
-        """All rows that were not taken yet."""
+        """All rows that were not read yet."""
         return pa.Table.from_batches(self, self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -78,7 +63,7 @@ class QueryResult:
         return pa.RecordBatchReader.from_batches(self.schema, self).__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
-        """Ends the query; rows that were not taken are gone. Idempotent."""
+        """Ends the query; rows that were not read are gone. Idempotent."""
         self._ended = True
         self._stop()
 

@@ -1,23 +1,21 @@
-"""Rewriting a table: the rows that are left of some segments, in new segments that take their place.
+"""Rewriting a table: new segments with the remaining rows take the place of old segments.
 
-What DELETEs took and what has expired leaves the files by this. Portion by portion, each one write transaction: what
-was done stays done if the rest fails. A portion that was read while something of the table changed is refused by the
-commit (`core/replicas/rewrite.py`), and planned anew, smaller: under steady DELETEs one has to fit between two of them.
-Readers see the same rows before and after.
+This removes deleted and expired rows from the files. Readers see the same rows before and after. Each portion is one
+write transaction, so it stays done if the rest fails. If the table changes while a portion is read, the commit refuses
+it (`core/replicas/rewrite.py`). The next portion is smaller, so that it fits between two DELETEs.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate, islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from leasehold.client.rows import RowAccess
+from leasehold.client.coordinators import aborted_on_error
 from leasehold.core.words.messages import Replaced, ScanPlan
 from leasehold.core.words.records import SegmentRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import LeaseholdError, Refused
+from leasehold.errors import Refused
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.upkeep import (
     REWRITE_ATTEMPTS,
@@ -28,6 +26,9 @@ from leasehold.limits.upkeep import (
 )
 from leasehold.wire.clock import sleep_ns
 
+if TYPE_CHECKING:
+    from leasehold.client.cluster import Cluster
+
 CHANGED: Final = frozenset(
     {
         ErrorCode.COLUMN_DROPPED,
@@ -37,11 +38,11 @@ CHANGED: Final = frozenset(
         ErrorCode.SEGMENT_UNKNOWN,
     }
 )
-"""What a rewrite is told whose table changed since it was planned."""
+"""The refusals of a rewrite whose table changed since it was planned."""
 
 
 class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewrite did so far: segments it replaced and wrote, rows it kept and took out."""
+    """The progress of a rewrite."""
 
     segments_replaced: int = 0
     segments_written: int = 0
@@ -50,18 +51,18 @@ class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rewrite(
-    cluster: RowAccess,
+    cluster: "Cluster",
     name: str,
     on_progress: Callable[[Rewritten], None] | None = None,
     *,
     sleep: Callable[[int], None] = sleep_ns,
     portion_max: int = REWRITE_PORTION_SEGMENTS,
 ) -> Rewritten:
-    """Takes the rows that are deleted or expired out of the files of a table; `on_progress` hears of each portion,
-    of at most `portion_max` segments.
+    """Removes deleted and expired rows from the files of a table; `on_progress` gets each portion, of at most
+    `portion_max` segments.
 
-    Raises `Refused` with code UNDER_WAY if statements take something away from the table for REWRITE_WAIT_NS,
-    REWRITE_STALE and its like if it changed REWRITE_ATTEMPTS times in a row, and as a scan or an append does.
+    Raises as a scan or an append does, and `Refused`: UNDER_WAY if statements work on the table for REWRITE_WAIT_NS,
+    or a code of CHANGED if the table changed REWRITE_ATTEMPTS times in a row.
     """
     done = Rewritten()
     waited_ns, failures, divisor = 0, 0, 1
@@ -100,19 +101,14 @@ def first_portion(
     return tuple(segments[: max(1, fitting)])
 
 
-def _replace(cluster: RowAccess, plan: ScanPlan, portion: tuple[SegmentRecord, ...], done: Rewritten) -> Rewritten:
+def _replace(cluster: "Cluster", plan: ScanPlan, portion: tuple[SegmentRecord, ...], done: Rewritten) -> Rewritten:
     facts, transaction = plan.facts, cluster.new_transaction()
     opened = cluster.open_transaction(facts, transaction)
-    try:
+    with aborted_on_error(cluster, facts, transaction):
         rows = cluster.read(msgspec.structs.replace(plan, segments=portion))
         staged = cluster.stage(facts, transaction, rows, opened.revision)
         replaces = tuple(Replaced(bucket=one.bucket, segment=one.id) for one in portion)
         committed = cluster.commit(facts.cluster_id, transaction, staged, replaces=replaces, deletes=plan.deletes)
-    except BaseException:
-        # Once, as a courtesy: what is not aborted expires by itself, and the first error is the one to see.
-        with contextlib.suppress(LeaseholdError):
-            cluster.try_abort(facts.cluster_id, transaction)
-        raise
     return Rewritten(
         segments_replaced=done.segments_replaced + len(portion),
         segments_written=done.segments_written + len(staged),

@@ -1,6 +1,6 @@
 """Scans: the rows of a plan as Arrow, read by the steps of `core/data/reader.py` on threads.
 
-Everything blocks, and Ctrl-C ends it. Each request to a replica has a thread of its own.
+Scans block, and Ctrl-C ends them. Each request to a replica has a thread of its own.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -31,21 +31,18 @@ def read_segment(
     segment: SegmentRecord,
     *,
     runtime: Runtime = THREADS,
-    refresh: Refresh | None = None,
     places: Places | None = None,
     login: LoginToken | None = None,
     batch_timeout_ns: int = SCAN_BATCH_TIMEOUT_NS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment, each once, in exactly `arrow_schema(plan.fields)`.
 
-    A caller that reads several segments makes `places` once, of the plan's facts and `refresh`, and hands them to each.
-    A replica that has sent nothing for `batch_timeout_ns` is left for the next one.
-    Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, or with code
-    SEGMENTS_LOST if there is none any more, `Unreachable` with code NO_REPLICA once none has served for as long as
-    `Asking` says.
+    By default the `places` are those of the plan; a caller that reads several segments makes them once. After a replica
+    has sent nothing for `batch_timeout_ns`, the next one is asked. Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED,
+    FORBIDDEN ..) as soon as one replica says so, or with code SEGMENTS_LOST if no node holds the segment any more, and
+    `Unreachable` with code NO_REPLICA once no replica has served for as long as `Asking` says.
     """
-    places = places or places_of(plan.facts, refresh, runtime=runtime)
-    ports = _ports(plan, runtime)
+    places, ports = places or places_of(plan.facts, runtime=runtime), _ports(plan, runtime)
     reader = SegmentReader(
         plan, segment, places, ports, login=login, asking=Asking(), batch_timeout_ns=batch_timeout_ns
     )
@@ -66,7 +63,7 @@ def read_plan(
     """All rows of a plan, segment by segment in its order, as a stream of `arrow_schema(plan.fields)`.
 
     Up to `streams` segments are read ahead, each by at most SCAN_AHEAD_BYTES_MAX. `known` is what the client knows.
-    `batch_timeout_ns` and errors as of `read_segment`.
+    `batch_timeout_ns` and errors are as in `read_segment`.
     """
     assert streams >= 1
     patient = asking or Asking()
@@ -92,9 +89,9 @@ def _batches(steps: AsyncGenerator[tuple[pa.RecordBatch, BatchMark], None]) -> I
 
 
 def read_again(read: Callable[[], pa.RecordBatchReader]) -> pa.RecordBatchReader:
-    """What `read` plans and reads; a new plan is made if rows are taken away before any batch was handed out.
+    """The rows that `read` plans and reads; it is called again if rows are deleted before the first batch.
 
-    Errors as of `read`, and as of `core.data.reader.read_again`.
+    Errors are as in `read` and `core.data.reader.read_again`.
     """
     steps = blocking(read)
     first, attempt = run(plan_until_read(steps, 1))

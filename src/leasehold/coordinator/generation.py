@@ -1,11 +1,11 @@
-"""Beginning a generation in a meta storage that was restored, before a coordinator leads on it
+"""Begins a new generation in a restored meta storage, before a coordinator leads on it
 (`core.membership.generations`)."""
 
 from contextlib import aclosing
 
 import msgspec
 
-from leasehold.coordinator.runtime import read_catalog
+from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.coordinator.upkeep.scrub import decode
 from leasehold.core.membership.generations import raised, raised_leader
 from leasehold.core.words import keys
@@ -19,7 +19,7 @@ from leasehold.metastorage.contract import LeadershipLost, MetaStorage
 
 
 class BegunGeneration(msgspec.Struct, frozen=True, kw_only=True):
-    """The generation is there, durably; `nodes` are those it knows, by name. `longest_lease_ns`: what is waited for."""
+    """A durable new generation: its nodes by name, and the longest lease that may still be out."""
 
     cluster: ClusterRecord
     longest_lease_ns: int
@@ -27,19 +27,19 @@ class BegunGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_ns: int) -> BegunGeneration:
-    """One transaction: it has happened whole or not at all. Raises `NotInitialised` where there is no cluster,
-    `Corrupt` where it is damaged, `Refused` as `raised` does, `LeadershipLost` where another candidate is at it."""
+    """Begins it in one transaction. Raises `NotInitialised` without a cluster, `Corrupt` if the store is damaged,
+    `Refused` as `raised` does, `LeadershipLost` if another coordinator campaigns."""
     await check_history(storage)
     leadership = await storage.campaign("recover")
     catalog = await read_catalog(storage)
     if catalog.cluster is None:
         raise NotInitialised("this meta storage holds no cluster", hint="restore a backup of the right directory")
     for shelf in (catalog.segments, catalog.replaced):
-        decode(shelf, shelf)  # what a coordinator would end by is told while another backup can be taken
+        decode(shelf, shelf)  # finds damage now, while another backup can be taken
     next_one = raised(catalog, wall_s=wall_s, longest_lease_ns=longest_lease_ns)
     lineage = Change(keys.LINEAGE, next_lineage(catalog.lineage, next_one.changes))
-    found = [one for key in (keys.LEADER, keys.TERM) if (one := await storage.get(key))]
-    leaders = [_raised(one, catalog.cluster, next_one.cluster) for one in found]
+    found = await storage.get(keys.LEADER)
+    leaders = [] if found is None else [_raised(found, catalog.cluster, next_one.cluster)]
     txn = Txn(
         compares=(*leadership.fence(), ValueIs(keys.LINEAGE, catalog.lineage)),
         then=(*next_one.changes, lineage, *leaders),
@@ -54,8 +54,8 @@ async def begin_generation(storage: MetaStorage, *, wall_s: int, longest_lease_n
 
 
 async def check_history(storage: MetaStorage) -> None:
-    """Raises `Corrupt` unless each revision that is kept follows from the one before. A log of later that stayed beside
-    a file that was brought back makes one store of two, in which no page need be damaged."""
+    """Raises `Corrupt` unless each kept revision follows from the one before. A newer log beside a restored file would
+    make one store of two, without any damaged page."""
     status = await storage.status()
     if status.minimum >= status.latest:
         return

@@ -1,16 +1,16 @@
-"""A leader: everything that exists for one term, put together, and the requests it answers."""
+"""A leader: everything that exists for one term, and the requests that it answers."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 
 from leasehold.coordinator.data.queries import Queries
 from leasehold.coordinator.data.transactions import WriteTransactions
-from leasehold.coordinator.nodes.lease_settings import lower_largest_lease
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.nodes.registration import Registration
@@ -32,54 +32,27 @@ from leasehold.coordinator.writer import Writer
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.live_keys import LiveKeys
-from leasehold.core.data.facts import parse_name, table_facts, view_facts
-from leasehold.core.data.scan_plan import plan_query, plan_scan
-from leasehold.core.lease.grantor import Grantor, LeadershipEnded, LeadershipExtended, registrations
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import LeadershipEnded, LeadershipExtended, registrations
+from leasehold.core.membership.cluster_ids import check_same_cluster
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.speaker import check_speaker
-from leasehold.core.questions.receipts import receipts
-from leasehold.core.words.messages import (
-    AbortTransaction,
-    AgreeCutoff,
-    Allocate,
-    AskIncarnation,
-    AskOutcome,
-    AskReceipts,
-    AskSnapshot,
-    AskStatus,
-    AskTable,
-    AskView,
-    ChallengeCoordinator,
-    ClientRequest,
-    ClusterFacts,
-    CommitTransaction,
-    CoordinatorProof,
-    Execute,
-    Join,
-    Login,
-    LogOut,
-    Message,
-    NodeRemoved,
-    OpenTransaction,
-    PlanQuery,
-    PlanScan,
-    RemoveNode,
-    WhoAreYou,
-)
+from leasehold.core.questions.lookups import LookUp, looked_up
+from leasehold.core.words import messages
+from leasehold.core.words.messages import Message
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Definite, Indefinite, Refused
-from leasehold.ids import ClusterId, NodeId
+from leasehold.ids import NODE_ADDRESS, NodeId
 from leasehold.limits.upkeep import HOUSEKEEPING_INTERVAL_NS
 from leasehold.metastorage.contract import Leadership, MetaStorage
-from leasehold.wire.peer import PEER
-from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
+from leasehold.wire.ports import PEER, Clock, Duplex, Entropy, Passwords, Threads
 
 log = logging.getLogger(__name__)
 
 
 class Leader:
-    """Serves one term on a catalog that was read after the election was won."""
+    """Leads for one term, from a catalog that was read after the election."""
 
     def __init__(
         self,
@@ -92,11 +65,11 @@ class Leader:
         entropy: Entropy,
         threads: Threads,
         group: asyncio.TaskGroup,
-        grantor: type[Grantor] = Grantor,
-        seen: Callable[[str], str] = lambda _: "",
-        membership: Membership | None = None,
+        grantor: type[Grantor],
+        seen: Callable[[str], str],
+        membership: Membership,
     ) -> None:
-        self._membership = membership or Membership(None)
+        self._membership = membership
         assert catalog.cluster is not None
         assert catalog.settings is not None
         assert catalog.largest_lease is not None
@@ -107,7 +80,7 @@ class Leader:
         self._leadership = leadership
         self._term = leadership.term
         self._cluster = catalog.cluster
-        engine = grantor(
+        self.grantor: Final = grantor(
             term=leadership.term,
             floor=catalog.revision,
             settings=catalog.settings,
@@ -118,9 +91,12 @@ class Leader:
             now_ns=clock.now_ns(),
             strangers=catalog.cluster.strangers,
         )
+        """The leases of this term, to look at."""
+        self.successor: Final[asyncio.Future[str]] = asyncio.get_running_loop().create_future()
+        """Done once an operator wants another coordinator to lead: its name, empty for any."""
         self._writer = Writer(storage, leadership, catalog, self._committed, clock.now_ns)
-        self._leasing = Leasing(engine, clock)
-        self._leasing.committed(catalog.revision, catalog.lineage)
+        self._leasing = Leasing(self.grantor, clock)
+        self._leasing.committed(catalog)
         self._transactions = WriteTransactions(self._writer, self._leasing, clock)
         self._queries = Queries(self._writer, clock)
         self._reports = NodeReports(self._writer, self._leasing)
@@ -136,6 +112,7 @@ class Leader:
             lambda: self._writer.catalog,
             self._reports.acknowledge,
             clock=clock,
+            leasing=self._leasing,
             topology=self._topology,
             retaining=self._retaining,
             live_keys=lambda: self._live_keys.count,
@@ -147,27 +124,27 @@ class Leader:
             storage, self._writer, self._leasing, clock, self._sessions.connected, membership=self._membership
         )
         self._logins = Logins(self._writer, clock, passwords, entropy)
-        wait = self._registration.join_wait_ns
         self._overview = Overview(
             self._leasing,
             self._sessions,
             self._topology,
+            self._repair.copies,
             leadership.term,
-            self._logins.failed,
-            seen,
-            join_wait_ns=wait,
+            failed_logins=self._logins.failed,
+            seen=seen,
+            join_wait_ns=self._registration.join_wait_ns,
             anybody_may_join=self._membership.anybody_may_join,
         )
-        self._overview.copies = self._repair.copies
         self._reports.on_lacked = self._repair.copies.lacks
         self._procedures = Procedures(
             storage,
             self._writer,
             self._leasing,
-            self._wall,
+            clock,
             group,
             threads,
-            serving=self._serving,
+            wall_us=self._wall.wall_us,
+            serving=lambda: self._overview.serving(self._writer.catalog, clock.now_ns()),
             hashed=self._logins.hashed,
             leaving=self._removal.all_leaving,
         )
@@ -175,8 +152,23 @@ class Leader:
             self._procedures, self._overview.answer, lambda: self._writer.catalog, clock, threads
         )
 
+    def _hand_over(self, request: messages.TransferLeadership) -> messages.LeadershipEnds:
+        if self._leadership.deadline_ns() is None:
+            raise Refused(
+                "this cluster has one coordinator: its meta storage is a file that no other process reads",
+                code=ErrorCode.NO_SUCCESSOR,
+                hint="only a cluster of several coordinators has another leader: `leasehold up --coordinators 3`",
+            )
+        if request.term > self._term:
+            raise BadMessage(f"term {request.term} has not begun")
+        if request.successor and NODE_ADDRESS.fullmatch(request.successor) is None:
+            raise BadMessage(f"{request.successor[:80]!r} is not an address")
+        if request.term == self._term and not self.successor.done():
+            self.successor.set_result(request.successor)
+        return messages.LeadershipEnds()
+
     def start(self) -> None:
-        """Begins to write, resumes what earlier leaders left, and keeps house, all in the group it was given."""
+        """Starts the tasks of this term in its group, and resumes the statements of earlier leaders."""
         self._group.create_task(self._writer.run())
         self._group.create_task(self._procedures.close_behind())
         self._group.create_task(self._keep_house())
@@ -186,107 +178,109 @@ class Leader:
         self._procedures.resume()
         self._membership.warn()
 
-    @property
-    def grantor(self) -> Grantor:
-        """The leases of this term, to look at."""
-        return self._leasing.grantor
-
     def extended(self, until_ns: int | None) -> None:
-        """The leadership has been renewed."""
         self._leasing.step(LeadershipExtended(until_ns=until_ns))
 
+    @property
+    def catalog(self) -> Catalog:
+        """As of the newest durable revision."""
+        return self._writer.catalog
+
+    @property
+    def heard_ns(self) -> int:
+        """When a node spoke last on a session that is open; 0 where none is."""
+        return self._sessions.heard_ns
+
     def stop(self) -> None:
-        """Grants nothing from here on. Tasks end with their group."""
+        """Grants nothing from now on. The tasks end with their group."""
         self._leasing.step(LeadershipEnded())
         self._leasing.stop()
 
     async def call(self, request: Message) -> Message:  # noqa: C901, PLR0911, PLR0912 - one return per kind of request
-        """Answers one request; raises the error that the peer is to see."""
+        """Answers one request; raises the error for the peer."""
         self._same_cluster(request)
-        if isinstance(request, ClientRequest) and not isinstance(request, Execute | AskOutcome):
+        await self._settled(request)
+        if isinstance(request, messages.ClientRequest) and not isinstance(
+            request, messages.Execute | messages.AskOutcome
+        ):
             check_request(request, self._writer.catalog)
         match request:
-            case WhoAreYou():
-                return ClusterFacts(
+            case messages.WhoAreYou():
+                return messages.ClusterFacts(
                     cluster_id=self._cluster.cluster_id,
                     generation=self._cluster.generation,
                     term=self._term,
                     leader=True,
                 )
-            case ChallengeCoordinator():
+            case messages.ChallengeCoordinator():
                 return self._prove(request)
-            case Allocate():
+            case messages.Allocate():
                 return await self._registration.allocate(request)
-            case Join():
+            case messages.Join():
                 return await self._registration.join(request)
-            case AskIncarnation():
+            case messages.AskIncarnation():
                 return await self._registration.newest_incarnation(request)
-            case Login():
+            case messages.Login():
                 return await self._logins.log_in(request, PEER.get())
-            case LogOut():
+            case messages.LogOut():
                 return await self._logins.log_out(request)
-            case AskStatus():
+            case messages.AskStatus():
                 status = self._overview.status(self._writer.catalog, self._clock.now_ns())
                 return msgspec.structs.replace(status, clock_ahead_ns=self._wall.ahead_ns)
-            case AskReceipts():
-                return receipts(request, self._writer.catalog)
-            case AskTable(name=name):
-                return table_facts(self._writer.catalog.table(parse_name(name)), self._writer.catalog)
-            case AskView(name=name):
-                return view_facts(parse_name(name), self._writer.catalog)
-            case PlanScan(rewrite=True):
-                # It holds all segments against all DELETEs: not on the loop that grants leases.
-                return await self._threads.run(partial(plan_scan, request, self._writer.catalog))
-            case PlanScan():
-                return plan_scan(request, self._writer.catalog)
-            case PlanQuery():
-                return plan_query(request, self._writer.catalog)
-            case AgreeCutoff():
+            case messages.PlanScan(rewrite=True):
+                # It compares all segments with all DELETEs: not on the loop that grants leases.
+                return await self._threads.run(partial(looked_up, request, self._writer.catalog))
+            case _ if isinstance(request, LookUp):
+                return looked_up(request, self._writer.catalog)
+            case messages.AgreeCutoff():
                 return await self._queries.agree(request)
-            case OpenTransaction():
+            case messages.OpenTransaction():
                 return await self._transactions.open(request, self._procedures.origin)
-            case CommitTransaction():
+            case messages.CommitTransaction():
                 return await self._transactions.commit(request)
-            case AbortTransaction():
+            case messages.AbortTransaction():
                 return await self._transactions.abort(request)
-            case RemoveNode():
+            case messages.TransferLeadership():
+                return self._hand_over(request)
+            case messages.RemoveNode():
                 async with contextlib.aclosing(self.stream(request)) as answers:
                     async for answer in answers:
-                        if isinstance(answer, NodeRemoved):
+                        if isinstance(answer, messages.NodeRemoved):
                             return answer
                 raise Indefinite("the removal was interrupted", hint="ask again")
-            case Execute() | AskOutcome():
-                # Most statements end within milliseconds: the answer itself, or whom it waits for, without a stream.
+            case messages.Execute() | messages.AskOutcome():
+                # Most statements end within milliseconds. Otherwise this is the first message about its progress.
                 async with contextlib.aclosing(self.stream(request)) as answers:
                     return await anext(answers)
             case _:
                 raise BadMessage(f"not a request: {type(request).__name__}")
 
     async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
-        """Runs a statement, or tells what became of one: progress, then the answer."""
+        """Answers a request in several messages: progress first, the answer last."""
         self._same_cluster(request)
-        if isinstance(request, Execute | AskOutcome):
+        await self._settled(request)
+        if isinstance(request, messages.Execute | messages.AskOutcome):
             origin = self._procedures.origin(request.statement)
             if origin is not None:
                 async for message in self._execution.tell_again(request, origin):
                     yield message
                 return
         match request:
-            case AskSnapshot():
+            case messages.AskSnapshot():
                 catalog = self._writer.catalog
                 check_speaker(request, catalog)
-                async with contextlib.aclosing(self._snapshots.serve(request, catalog)) as messages:
-                    async for message in messages:
+                async with contextlib.aclosing(self._snapshots.serve(request, catalog)) as pages:
+                    async for message in pages:
                         yield message
-            case RemoveNode():
+            case messages.RemoveNode():
                 check_request(request, self._writer.catalog)
                 async for message in self._removal.stream(request):
                     yield message
-            case AskOutcome(statement=statement):
+            case messages.AskOutcome(statement=statement):
                 check_request(request, self._writer.catalog)
                 async for message in self._procedures.outcome(statement):
                     yield message
-            case Execute():
+            case messages.Execute():
                 async for message in self._execution.execute(request):
                     yield message
             case _:
@@ -294,32 +288,27 @@ class Leader:
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
-        await self._sessions.serve(duplex, self._leasing)
+        await self._sessions.serve(duplex)
 
-    def _prove(self, challenge: ChallengeCoordinator) -> CoordinatorProof:
+    def _prove(self, challenge: messages.ChallengeCoordinator) -> messages.CoordinatorProof:
         self._same_cluster(challenge)
         return self._membership.prove(challenge)
 
+    async def _settled(self, request: Message) -> None:
+        """Returns once a client may be answered: it may have heard of what is under way from a follower."""
+        if isinstance(request, messages.ClientRequest | messages.Login | messages.LogOut):
+            await self._writer.settled()
+
     def _same_cluster(self, request: Message) -> None:
-        asked: ClusterId | None = getattr(request, "cluster_id", None)
-        if (
-            asked is not None
-            and asked != self._cluster.cluster_id
-            and not isinstance(request, Allocate | AskIncarnation | Join)
-        ):
-            raise Refused(
-                f"this is cluster {self._cluster.cluster_id}, the request is for {asked[:64]}",
-                code=ErrorCode.OTHER_CLUSTER,
-                hint="connect again: another cluster has taken this address",
-            )
+        check_same_cluster(request, self._cluster.cluster_id)
 
     def _committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
-        self._leasing.committed(batch.revision, catalog.lineage)
-        self._leasing.follow(catalog.settings, batch.revision)
+        self._leasing.committed(catalog)
         self._registration.committed(batch, catalog)
         self._topology.committed(batch, catalog)
         self._live_keys.committed(batch.changes, catalog)
         self._housekeeping.committed(batch)
+        self._retaining.committed(batch)
         self._removal.committed(batch, catalog)
         self._repair.committed(batch, catalog)
 
@@ -329,11 +318,8 @@ class Leader:
     def _is_being_removed(self, node: NodeId) -> bool:
         return self._removal.leaving(node)
 
-    def _serving(self) -> list[NodeId]:
-        return self._overview.serving(self._writer.catalog, self._clock.now_ns())
-
     async def _keep_house(self) -> None:
-        """Now and then. What can't be done now is tried again; a meta storage that is gone ends this leader."""
+        """Keeps house each HOUSEKEEPING_INTERVAL_NS. A meta storage that is gone ends this leader."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + HOUSEKEEPING_INTERVAL_NS)
             if not await self._look_at_the_store():
@@ -345,23 +331,19 @@ class Leader:
                 await self._registration.give_up()
                 await self._housekeeping.keep()
                 await self._repair.keep()
-                await lower_largest_lease(self._writer, self._leasing.grantor, self._clock)
+                await self._leasing.lower_largest_lease(self._writer)
             except Definite as error:
                 log.warning("housekeeping failed, retrying: %s", error)
 
     async def _look_at_the_store(self) -> bool:
-        """Whether the meta storage answers; raises what it says once it never will again."""
+        """Whether the meta storage answers; raises its error if it never will again."""
         try:
             await self._storage.status()
-        except Refused as error:
-            if error.code != ErrorCode.BUSY:
+        except (Refused, Indefinite) as error:
+            # In a shared store an answer may be lost, and the term ends by its deadline.
+            may_be_lost = isinstance(error, Indefinite) and self._leadership.deadline_ns() is not None
+            if error.code != ErrorCode.BUSY and not may_be_lost:
                 raise
             log.warning("housekeeping failed, retrying: %s", error)
-        except Indefinite as error:
-            # Where machines share the store, an answer may be lost; the term has an end of its own.
-            if self._leadership.deadline_ns() is None:
-                raise
-            log.warning("housekeeping failed, retrying: %s", error)
-        else:
-            return True
-        return False
+            return False
+        return True

@@ -1,54 +1,48 @@
-"""A coordinator process: wins a term, reads what there is, leads until it ends."""
+"""A coordinator process: wins a term, reads the catalog, leads until the term ends."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from enum import Enum
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
-import msgspec
-
+from leasehold.coordinator.follower import Follower
 from leasehold.coordinator.leader import Leader
 from leasehold.coordinator.nodes.proofs import Membership
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.catalog.shelf import Holding
 from leasehold.core.lease.grantor import Grantor
+from leasehold.core.log.isolation import Isolation
 from leasehold.core.membership.proofs import ProofKeys
 from leasehold.core.words import keys
-from leasehold.core.words.codec import encode
-from leasehold.core.words.lineage import GENESIS, next_lineage
-from leasehold.core.words.messages import ClusterFacts, Initialise, Message
-from leasehold.core.words.operations import Change, Missing, Txn
-from leasehold.core.words.records import AnyRecord, ClusterRecord, CountersRecord, LargestLeaseRecord, SettingsRecord
+from leasehold.core.words.messages import READING, ClusterFacts, Initialise, Message
+from leasehold.core.words.operations import Missing, Txn
+from leasehold.core.words.records import SettingsRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Corrupt, Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
-from leasehold.ids import ClusterId, Generation, LineageHash, NodeId, ObjectId, Revision, is_hex_128
-from leasehold.limits.lease import DRIFT_PPM, LEADER_POLL_NS, LEADER_RETRY_NS, LEASE_DURATION_NS, LEASE_MARGIN_NS
-from leasehold.limits.messages import FORMAT_VERSION
-from leasehold.limits.metastorage import RANGE_PAGE_MAX
-from leasehold.limits.recovery import CATCH_UP_DIFFERENCE
+from leasehold.errors import Indefinite, LeaseholdError, NotInitialised, NotLeader, Refused
+from leasehold.ids import Generation, Revision, is_hex_128
+from leasehold.limits.lease import (
+    LEADER_ASIDE_NS,
+    LEADER_POLL_NS,
+    LEADER_RETRY_NS,
+)
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
 from leasehold.wire.ports import Clock, Duplex, Entropy, Passwords, Threads
-from leasehold.wire.tasks import gravest_here
+from leasehold.wire.tasks import EndableWaits, gravest_here
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-DEFAULT_SETTINGS = SettingsRecord(
-    lease_duration_ns=LEASE_DURATION_NS,
-    lease_margin_ns=LEASE_MARGIN_NS,
-    drift_ppm=DRIFT_PPM,
-    catch_up_difference=CATCH_UP_DIFFERENCE,
-    min_in_sync=0,
-)
+S = TypeVar("S", bound=MetaStorage)
 
 
 class Coordinator:
     """The service of one coordinator process; `run` is its life.
 
-    Where several share a meta storage, one leads and the others stand by: they answer `NotLeader`. `seen` says how the
-    physical topology sees a node, by its name. Without `keys`, any process that reaches it may become a node.
+    Of several coordinators with one meta storage, one leads, and the others answer `NotLeader`. `seen` tells the state
+    of a node, by its name, in the physical topology. Without `keys`, any process that reaches it may become a node.
     """
 
     def __init__(
@@ -66,43 +60,58 @@ class Coordinator:
         keys: ProofKeys | None = None,
     ) -> None:
         self.membership = Membership(keys)
-        self._name = name
+        self.name = name
+        """The address at which others reach it: the leader record tells it to them."""
         self._storage = storage
         self._clock = clock
-        self._passwords = passwords
-        self._entropy = entropy
-        self._threads = threads
         self._settings = settings
-        self._grantor = grantor
-        self._seen = seen
+        self._new_leader = partial(
+            Leader,
+            storage=storage,
+            clock=clock,
+            passwords=passwords,
+            entropy=entropy,
+            threads=threads,
+            grantor=grantor,
+            seen=seen,
+            membership=self.membership,
+        )
+        self._new_follower = partial(Follower, storage, self.membership, threads, self._does_not_lead)
         self._leadership: Leadership | None = None
         self._leader: Leader | None = None
+        self._follower: Follower | None = None
+        """Answers while nobody leads here."""
+        self._catalog: Catalog | None = None
+        """Where the next follower begins: the last catalog of a term that ended in order."""
         self._lacks_cluster = False
         """Whether this term has read the meta storage and found no cluster in it."""
-        self._initialised = asyncio.Event()
         self._leaving = asyncio.Event()
+        self._isolation = Isolation()
         self._in_office = asyncio.Event()
         """Set once this term's leader answers, or the term is over."""
-        self._answering: dict[asyncio.Timeout, None] = {}
-        """What waits for an answer of this term's leader: it ends with the term."""
+        self._answering = EndableWaits()
+        """Calls that wait for this term's leader: they end with the term."""
 
     @property
     def leader(self) -> Leader | None:
-        """What leads here now, to look at."""
         return self._leader
 
     async def run(self) -> None:
-        """Leads or stands by until cancelled, or until it has handed over. Raises what only a restart can cure."""
+        """Leads or stands by until cancelled or handed over. Raises errors that only a restart can cure."""
         while True:
+            pause_ns = LEADER_RETRY_NS
             try:
-                if await self._lead():
-                    return
+                match await self._lead():
+                    case _End.HANDED_OVER:
+                        return
+                    case _End.STEPPED_ASIDE:
+                        pause_ns = LEADER_ASIDE_NS
             except BaseExceptionGroup as errors:
                 error = gravest_here(errors)
                 if not self._stands_by_after(error):
                     raise error from errors
-                if isinstance(error, Indefinite) and self._leadership is not None:
-                    await self._leadership.resign()  # what it wrote is looked up by whoever leads next, and at once
+                if self._leadership is not None:
+                    await self._leadership.resign()  # so that the next leader looks up at once what was written
             except LeaseholdError as error:
                 if not self._stands_by_after(error):
                     raise
@@ -110,62 +119,76 @@ class Coordinator:
                 self._leadership = None
                 self._in_office.set()
                 self._in_office = asyncio.Event()
-            await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
+            await self._clock.sleep_until(self._clock.now_ns() + pause_ns)
 
     def hand_over(self) -> None:
-        """Asks for an end in order: nothing is granted any more, and a successor need not wait; then `run` returns.
-
-        One that stands by has nothing to hand over: cancel it.
-        """
+        """Ends the term in order, so that a successor need not wait; then `run` returns. Cancel `run` instead if this
+        coordinator stands by."""
         self._leaving.set()
 
-    async def _lead(self) -> bool:
-        """One term, from the campaign on; whether it was handed over."""
-        leadership = self._leadership = await self._storage.campaign(self._name)
-        handed_over = False
+    async def _lead(self) -> "_End":
+        """Follows until it leads, and leads for one term; returns how that ended in order."""
+        end, successor, leadership = _End.HANDED_OVER, "", None
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(leadership.hold(self._extended))
+                follower = self._follower = self._new_follower(self._catalog)
+                self._catalog = None
+                following = group.create_task(follower.run())
                 try:
-                    await self._take_office(leadership, group)
+                    leadership = self._leadership = await self._storage.campaign(self.name)
+                    group.create_task(leadership.hold(self._extended))
+                    catalog = await self._caught_up(follower)
+                    following.cancel()
+                    leader = self._take_office(leadership, catalog, group)
+                    if leadership.deadline_ns() is not None:
+                        group.create_task(self._while_heard(leader))
+                        group.create_task(_until_transferred(leader))
                     await self._leaving.wait()
                 finally:
                     # Within the group: nothing may be begun in it once it ends.
                     if self._leader is not None:
                         self._leader.stop()
-                    self._leader = None
-                    self._end_answers()
+                        self._catalog = self._leader.catalog
+                    self._leader = self._follower = None
+                    self._answering.end()
                 raise _HandOver
         except* _HandOver:
-            handed_over = True
-        await leadership.resign()
-        log.info("handed over term %d", leadership.term)
-        return handed_over
+            pass
+        except* _StepAside as asked:
+            end, successor = _End.STEPPED_ASIDE, str(gravest_here(asked))
+        assert leadership is not None, "nothing else ends in order"
+        await leadership.resign(successor)
+        log.info("%s term %d", end.value, leadership.term)
+        return end
 
-    async def _take_office(self, leadership: Leadership, group: asyncio.TaskGroup) -> None:
+    async def _while_heard(self, leader: Leader) -> NoReturn:
+        """Raises `_StepAside` once this leader should let another go first."""
+        self._isolation.began(self._clock.now_ns())
+        while True:
+            self._isolation.heard(leader.heard_ns)
+            settings = leader.catalog.settings
+            assert settings is not None
+            due_ns = self._isolation.due_ns(settings.lease_duration_ns)
+            if self._clock.now_ns() < due_ns:
+                await self._clock.sleep_until(due_ns)
+            elif any(node.member for node in leader.catalog.nodes.values()):
+                self._isolation.stepped_aside()
+                log.warning("neither a node nor a client has spoken to %s: another one may lead", self.name)
+                raise _StepAside
+            else:
+                await self._clock.sleep_until(self._clock.now_ns() + LEADER_POLL_NS)
+
+    async def _caught_up(self, follower: Follower) -> Catalog:
+        """The newest catalog, once there is a cluster in it: nobody else writes any more."""
         self._lacks_cluster = False
-        catalog = await read_catalog(self._storage)
+        catalog = await follower.reached((await self._storage.status()).latest)
         while catalog.cluster is None:
             self._lacks_cluster = True
-            # Told, or found: the answer to an initialisation may have been lost.
-            timer = self._clock.call_at(self._clock.now_ns() + LEADER_POLL_NS, self._initialised.set)
-            await self._initialised.wait()
-            timer.cancel()
-            self._initialised.clear()
-            catalog = await read_catalog(self._storage)
-        leader = Leader(
-            storage=self._storage,
-            leadership=leadership,
-            catalog=catalog,
-            clock=self._clock,
-            passwords=self._passwords,
-            entropy=self._entropy,
-            threads=self._threads,
-            group=group,
-            grantor=self._grantor,
-            seen=self._seen,
-            membership=self.membership,
-        )
+            catalog = await follower.reached(Revision(catalog.revision + 1))
+        return catalog
+
+    def _take_office(self, leadership: Leadership, catalog: Catalog, group: asyncio.TaskGroup) -> Leader:
+        leader = self._new_leader(leadership=leadership, catalog=catalog, group=group)
         leader.start()
         log.info(
             "leading term %d at revision %d, %d nodes registered, %d statements to resume",
@@ -174,77 +197,84 @@ class Coordinator:
             len(catalog.nodes),
             len(catalog.procedures),
         )
-        self._leader = leader
+        self._leader, self._follower = leader, None
         self._in_office.set()
+        return leader
 
     def _extended(self, until_ns: int | None) -> None:
         if self._leader is not None:
             self._leader.extended(until_ns)
 
     def _stands_by_after(self, error: BaseException) -> bool:
-        """Where machines share the store, a term that ended is nobody's fault; a lock ends with its process."""
+        """Whether to stand by after an error. With a shared store a term may end at any time; a lock ends with its
+        process."""
         shared = self._leadership is None or self._leadership.deadline_ns() is not None
         stands_by = shared and isinstance(error, LeadershipLost | Indefinite)
         if stands_by:
-            log.warning("%s is on standby: %s", self._name, error)
+            log.warning("%s is on standby: %s", self.name, error)
         return stands_by
 
-    # ------------------------------------------------------------ the service
-
     async def call(self, request: Message) -> Message:
-        """Answers one request."""
+        self._isolation.heard(self._clock.now_ns())
         if isinstance(request, Initialise):
             return await self._initialise(request)
-        return await self._unless_over(self._leading().call(request))
+        return await self._unless_over(request, self._answering_for(request).call(request))
 
     async def stream(self, request: Message) -> AsyncIterator[Message]:
-        """Answers one request in several messages."""
-        # Closed with this one: what it holds while it runs is free at once.
-        async with contextlib.aclosing(self._leading().stream(request)) as messages:
+        self._isolation.heard(self._clock.now_ns())
+        # Closes the inner stream together with this one, which frees its resources at once.
+        async with contextlib.aclosing(self._answering_for(request).stream(request)) as messages:
             async for message in messages:
                 yield message
 
     async def session(self, duplex: Duplex) -> None:
         """Serves one node's stream."""
-        await self._unless_over(self._leading().session(duplex))
+        self._isolation.heard(self._clock.now_ns())
+        await self._unless_over(None, self._leading().session(duplex))
 
-    async def _unless_over(self, answer: Coroutine[Any, Any, T]) -> T:
-        """What a leader answers; raises `Indefinite` as soon as it leads no more, whatever it still waits for."""
+    def _answering_for(self, request: Message) -> Leader | Follower:
+        """Who answers a request here. Raises `NotLeader`, `NotInitialised`."""
+        follower = self._follower
+        return follower if follower is not None and follower.answers(request) else self._leading()
+
+    async def _unless_over(self, request: Message | None, answer: Coroutine[Any, Any, T]) -> T:
+        """Awaits an answer. Once the term of the leader ends, it raises `NotLeader` if the request only reads, else
+        `Indefinite`."""
         try:
-            async with asyncio.timeout(None) as term:
-                self._answering[term] = None
-                try:
-                    return await answer
-                finally:
-                    self._answering.pop(term, None)
+            async with self._answering.wait():
+                return await answer
         except TimeoutError as error:
+            if isinstance(request, READING):
+                raise self._does_not_lead("has just ceased to lead") from error
             raise Indefinite(
                 "the leadership ended before it answered", hint="ask another coordinator, with the same id"
             ) from error
 
-    def _end_answers(self) -> None:
-        """Whoever still waits for the leader that was here waits no more."""
-        ended, self._answering = self._answering, {}
-        for term in ended:
-            term.reschedule(asyncio.get_running_loop().time())
-
     def _leading(self) -> Leader:
         leadership = self._leadership
         ends_ns = None if leadership is None else leadership.deadline_ns()
-        # The clock is read after the request came in: what an old leader knows may not be true any more.
+        # The clock is read after the request came in: the catalog of an old leader may be out of date.
         if leadership is None or (ends_ns is not None and self._clock.now_ns() >= ends_ns):
             raise self._does_not_lead()
         if self._leader is not None:
             return self._leader
         if self._lacks_cluster:
             raise NotInitialised(
-                f"the meta storage of coordinator {self._name} has no cluster yet", hint="run `leasehold init`"
+                f"the meta storage of coordinator {self.name} has no cluster yet", hint="run `leasehold init`"
             )
         # Not `NotInitialised`, which says that no statement has ever been committed here.
-        raise NotLeader(f"{self._name} is still reading its meta storage", hint="ask again in a moment")
+        raise NotLeader(f"{self.name} is still reading its meta storage", hint="ask again in a moment")
 
-    def _does_not_lead(self) -> NotLeader:
-        return NotLeader(f"{self._name} does not lead", hint="ask another coordinator, or try again in a moment")
+    def _does_not_lead(self, why: str = "") -> NotLeader:
+        seen, text = self._storage.seen_leader, f"{self.name} {why or 'does not lead'}"
+        if seen is None or seen.holder in {"", self.name}:
+            return NotLeader(text, hint="ask another coordinator, or try again in a moment")
+        return NotLeader(
+            f"{text}: when it looked last, {seen.holder} led term {seen.term}",
+            hint=f"ask {seen.holder}, or try again in a moment",
+            leader=seen.holder,
+            term=seen.term,
+        )
 
     async def _initialise(self, request: Initialise) -> ClusterFacts:
         if not is_hex_128(request.cluster_id):
@@ -259,56 +289,39 @@ class Coordinator:
             if standing is None:
                 raise NotLeader("another coordinator leads", hint="ask again: the next coordinator may lead")
             if standing != request.cluster_id:
-                self._initialised.set()  # an earlier request whose answer was lost
                 text = "this meta storage already belongs to a cluster"
                 raise Refused(text, code=ErrorCode.INITIALISED, hint="use another directory for a second cluster")
-        in_office = self._in_office
-        self._initialised.set()
-        await in_office.wait()  # whoever asked goes on to ask more
+        await self._in_office.wait()  # so that the next request of the same client finds a leader
         return ClusterFacts(cluster_id=request.cluster_id, generation=Generation(1), term=leadership.term, leader=True)
 
 
-class _HandOver(Exception):
-    """We were told to end in order."""
+async def _until_transferred(leader: Leader) -> NoReturn:
+    """Raises `_StepAside` once an operator wants another coordinator to lead."""
+    successor = await leader.successor
+    log.info("an operator wants %s to lead", successor or "another coordinator")
+    raise _StepAside(successor)
 
 
-def first_records(cluster_id: ClusterId, settings: SettingsRecord) -> tuple[Change, ...]:
-    """What initialisation writes, lineage included."""
-    records: dict[bytes, AnyRecord] = {
-        keys.CLUSTER: ClusterRecord(cluster_id=cluster_id, generation=Generation(1), format_version=FORMAT_VERSION),
-        keys.SETTINGS: settings,
-        keys.COUNTERS: CountersRecord(
-            next_node=NodeId(1), next_object=ObjectId(1), next_procedure=1, next_transaction=1
-        ),
-        keys.LARGEST_LEASE: LargestLeaseRecord(duration_ns=settings.lease_duration_ns),
-    }
-    changes = tuple(Change(key, encode(record)) for key, record in sorted(records.items()))
-    return (*changes, Change(keys.LINEAGE, next_lineage(GENESIS, changes)))
-
-
-async def read_catalog(storage: MetaStorage) -> Catalog:
-    """The catalog at LM, read page by page at one revision: a large one lets others of this loop go on meanwhile.
-
-    Its segments are read, and decoded when they are asked for (`core.catalog.shelf`)."""
-    catalog, held = Catalog(), Holding()
-    lineage, latest = GENESIS, Revision(0)
-    start, revision = keys.WATCH_START, None
+async def open_patiently(open_storage: Callable[[], Awaitable[S]], clock: Clock) -> S:
+    """A meta storage, which is opened again and again while its store does not answer."""
     while True:
-        page = await storage.range(start, keys.WATCH_END, revision=revision, limit=RANGE_PAGE_MAX)
-        revision = page.revision
-        for item in page.items:
-            if item.key == keys.LINEAGE:
-                lineage, latest = LineageHash(item.value), item.modified
-        catalog = catalog.changed(held.taking(page.items))
-        if page.next_start is None:
-            break
-        start = page.next_start
-    catalog = catalog.holding(held.segments, held.replaced)
-    catalog = msgspec.structs.replace(catalog, revision=latest, lineage=lineage)
-    if catalog.cluster is not None and catalog.cluster.format_version > FORMAT_VERSION:
-        raise Corrupt(
-            f"the meta storage is of format {catalog.cluster.format_version}, this program reads {FORMAT_VERSION}",
-            code=ErrorCode.NEWER_VERSION,
-            hint="run the newer version of leasehold",
-        )
-    return catalog
+        try:
+            return await open_storage()
+        except Indefinite as error:
+            log.warning("the meta storage can't be opened yet: %s", error)
+        await clock.sleep_until(clock.now_ns() + LEADER_RETRY_NS)
+
+
+class _HandOver(Exception):
+    """The term has to end in order."""
+
+
+class _StepAside(Exception):
+    """The term has to end in order, and another coordinator may campaign first: the one of this name, if any."""
+
+
+class _End(Enum):
+    """How a term ended in order."""
+
+    HANDED_OVER = "handed over"
+    STEPPED_ASIDE = "stepped aside in"

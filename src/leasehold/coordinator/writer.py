@@ -1,12 +1,13 @@
 """The writer: the one place from which a leader changes the meta storage.
 
-Commands are decided one after the other on the catalog as it will be, and as many as wait are joined in one
-transaction: one revision, one lineage, one sync to disk. Every transaction compares the leader's term and the
-lineage before it, so it can only follow from exactly the state that it was decided on.
+Commands are decided one after the other, each on the catalog that the ones before it make. All that wait are joined in
+one transaction: one revision, one lineage, one sync to disk. Every transaction compares the leader's term and the
+lineage before it, so it takes effect only on the state that it was decided on.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+import copy
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -14,26 +15,28 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
 from leasehold.core.words.lineage import GENESIS, next_lineage
 from leasehold.core.words.operations import Change, Missing, RevisionChanges, Txn, ValueIs
+from leasehold.core.words.records import NodeRecord
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused
 from leasehold.ids import Revision
 from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES, TRANSACTION_BYTES_MAX, TRANSACTION_OPERATIONS_MAX
 from leasehold.limits.requests import COMMAND_QUEUE_MAX, COMMANDS_PER_TRANSACTION_MAX
 from leasehold.metastorage.contract import Leadership, LeadershipLost, MetaStorage
+from leasehold.metastorage.transaction import bytes_of_changes
 
 Decide = Callable[[Catalog], tuple[Change, ...]]
-"""Looks at the catalog, says what to change; raises a `Definite` error to refuse. May be called more than once."""
+"""Returns what to change in the catalog; raises a `Definite` error to refuse. May be called more than once."""
 
-STORE_DECLINES = frozenset({ErrorCode.DISK_FULL, ErrorCode.BUSY, ErrorCode.CLOSED})
-"""Codes with which a meta storage declines a transaction for what it is itself, and not for what is in it."""
+STORE_DECLINES = frozenset({ErrorCode.DISK_FULL, ErrorCode.STORE_FULL, ErrorCode.BUSY, ErrorCode.CLOSED})
+"""Codes with which a meta storage declines any transaction, whatever is in it."""
 
 LINEAGE_BYTES = len(keys.LINEAGE) + len(GENESIS) + CHANGE_FRAMING_BYTES
 """What the writer itself adds to each transaction."""
 
 
 class StoreDeclined(Refused):
-    """The meta storage declined what was decided, with its own code, text and hint; nothing happened."""
+    """The meta storage declined a transaction, with its own code, text and hint; nothing happened."""
 
 
 class _Command(msgspec.Struct):
@@ -61,6 +64,9 @@ class Writer:
         self._carried: _Command | None = None
         self._drafted: dict[bytes, Change] = {}
         self._ended = False
+        self._known = asyncio.Event()
+        """Set unless a transaction is under way, which followers may show before this leader knows of it."""
+        self._known.set()
 
     @property
     def catalog(self) -> Catalog:
@@ -69,24 +75,38 @@ class Writer:
 
     @property
     def drafted(self) -> Collection[bytes]:
-        """For a command that is being decided: the keys in which the catalog it is given differs from `catalog`."""
+        """While a command is decided: the keys in which the catalog that it gets differs from `catalog`."""
         return self._drafted.keys()
 
-    async def submit(self, decide: Decide) -> Revision:
-        """Runs a command; answers the revision at which it is durable, the present one if it changed nothing.
+    def check_room(self) -> None:
+        """Raises `Refused` with code STORE_NEARLY_FULL while nothing may grow."""
+        if self._storage.is_nearly_full:
+            raise Refused(
+                "the store of the meta storage is nearly full, so what needs more space is refused",
+                code=ErrorCode.STORE_NEARLY_FULL,
+                hint="drop tables, lower retention_bytes, or raise the quota of the store",
+            )
 
-        Raises what `decide` raises, `StoreDeclined`, and `Indefinite` when the leader ends first. Waits while the
-        queue is full.
-        """
+    async def settled(self) -> None:
+        """Returns once `catalog` shows whatever a follower showed before this call. Raises `NotLeader`."""
+        if self._leadership.deadline_ns() is None:
+            return  # there are no followers
+        await self._known.wait()
+        if self._ended:
+            raise NotLeader("this coordinator has just ceased to lead", hint="ask another coordinator")
+
+    async def submit(self, decide: Decide) -> Revision:
+        """Runs a command; returns the revision at which it is durable, the present one if it changed nothing. Waits
+        while the queue is full. Raises what `decide` raises, `StoreDeclined`, `Indefinite` if the leader ends first."""
         answer: asyncio.Future[Revision] = asyncio.get_running_loop().create_future()
         if not self._ended:
             await self._commands.put(_Command(decide, answer))
-        if self._ended and not answer.done():  # nobody takes it from the queue any more
+        if self._ended and not answer.done():  # `run` takes nothing from the queue any more
             raise _stopped()
         return await answer
 
     async def run(self) -> None:
-        """Writes until cancelled. Raises `LeadershipLost`, or `Indefinite` when it can't know what it wrote."""
+        """Writes until cancelled. Raises `LeadershipLost`, or `Indefinite` if it can't know whether it wrote."""
         batch: list[_Command] = []
         try:
             while True:
@@ -95,6 +115,7 @@ class Writer:
                 await self._write(batch)
         finally:
             self._ended = True
+            self._known.set()
             waiting = [*batch, *([self._carried] if self._carried else [])]
             while not self._commands.empty():
                 waiting.append(self._commands.get_nowait())
@@ -104,7 +125,7 @@ class Writer:
                     command.answer.exception()  # nobody may be left to ask for it
 
     async def _write(self, batch: list[_Command]) -> None:
-        # After it was taken from the queue: what changes nothing is answered from this catalog without a transaction.
+        # After the command was taken from the queue: one that changes nothing is answered without a transaction.
         ends_ns = self._leadership.deadline_ns()
         if ends_ns is not None and self._now_ns() >= ends_ns:
             raise LeadershipLost(
@@ -119,10 +140,10 @@ class Writer:
         while True:
             changes = self._decide(command, draft, refused)
             if changes is not None:
-                if not _fits(merged, changes) or size + _size(changes) > TRANSACTION_BYTES_MAX:
+                if not _fits(merged, changes) or size + bytes_of_changes(changes) > TRANSACTION_BYTES_MAX:
                     self._carried = command
                     break
-                size += _size(changes)
+                size += bytes_of_changes(changes)
                 merged.update((change.key, change) for change in changes)
                 draft = draft.changed(changes)
                 accepted.append(command)
@@ -131,15 +152,18 @@ class Writer:
             command = self._commands.get_nowait()
             batch.append(command)
         if merged:
+            self._known.clear()
             try:
                 await self._commit(tuple(merged[key] for key in sorted(merged)), draft)
             except LeadershipLost:
                 raise
             except Definite as error:  # a full disk: nothing happened, and the leader goes on granting leases
                 declined = StoreDeclined(error.text, code=error.code, hint=error.hint)
-                # A refusal was decided on what has not come to be, so it is none.
+                # A refusal was decided on changes that did not happen, so it does not count.
                 _decline([(one, declined) for one in (*accepted, *(command for command, _ in refused))])
+                self._known.set()
                 return
+            self._known.set()
         _decline(refused)
         for one in accepted:
             if not one.answer.done():
@@ -148,7 +172,7 @@ class Writer:
     def _decide(
         self, command: _Command, draft: Catalog, refused: list[tuple[_Command, LeaseholdError]]
     ) -> tuple[Change, ...] | None:
-        if command.answer.done():  # whoever asked was cancelled before it began: nothing happened
+        if command.answer.done():  # its caller was cancelled before: nothing happened
             return None
         try:
             changes = command.decide(draft)
@@ -176,27 +200,22 @@ class Writer:
 def _decline(commands: list[tuple[_Command, LeaseholdError]]) -> None:
     for command, error in commands:
         if not command.answer.done():
-            # Each gets an error of its own, since raising one writes its traceback into it.
-            command.answer.set_exception(type(error)(error.text, code=error.code, hint=error.hint))
+            # A copy for each, since raising an error writes the traceback into it.
+            command.answer.set_exception(copy.copy(error))
 
 
 def _check_size(changes: tuple[Change, ...]) -> None:
-    """Refuses here what the meta storage would refuse: there it would end this leader, and all others with it."""
+    """Refuses what the meta storage would refuse: that would end this leader, and all commands with it."""
     largest = max((len(change.value) for change in changes if change.value is not None), default=0)
     if len(changes) >= TRANSACTION_OPERATIONS_MAX:
         text = f"it would change {len(changes)} records at once"
     elif largest > VALUE_BYTES_MAX:
         text = f"it would write a record of {largest} bytes, over {VALUE_BYTES_MAX}"
-    elif LINEAGE_BYTES + _size(changes) > TRANSACTION_BYTES_MAX:
-        text = f"it would write {_size(changes)} bytes at once, over {TRANSACTION_BYTES_MAX}"
+    elif LINEAGE_BYTES + bytes_of_changes(changes) > TRANSACTION_BYTES_MAX:
+        text = f"it would write {bytes_of_changes(changes)} bytes at once, over {TRANSACTION_BYTES_MAX}"
     else:
         return
     raise Refused(text, code=ErrorCode.TOO_LARGE, hint="split it into smaller parts")
-
-
-def _size(changes: tuple[Change, ...]) -> int:
-    """As the meta storage counts it."""
-    return sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
 
 
 def _stopped() -> Indefinite:
@@ -204,8 +223,15 @@ def _stopped() -> Indefinite:
 
 
 def _fits(merged: dict[bytes, Change], changes: tuple[Change, ...]) -> bool:
-    """Whether `changes` can join the transaction: a key put and then deleted in one would leave no trace of either,
-    where the lineage counts on one change per key."""
+    """Whether `changes` can join the transaction. A key that is put and then deleted in one transaction would leave no
+    trace, and the lineage needs one change per key."""
     if len(merged) + len(changes) >= TRANSACTION_OPERATIONS_MAX:
         return False
     return not any(change.value is None and change.key in merged for change in changes)
+
+
+def changed_nodes(batch: RevisionChanges, catalog: Catalog) -> Iterator[NodeRecord]:
+    """The nodes whose records a revision has changed; `catalog` is that of the revision."""
+    for change in batch.changes:
+        if change.key.startswith(keys.NODES):
+            yield catalog.nodes[keys.node_of(change.key)]

@@ -84,8 +84,8 @@ def session(
     """The running session, or a new one, in which `format("leasehold")` reads and writes the tables of `cluster`.
 
     `cluster` is a directory or host:port; default $LEASEHOLD_CLUSTER, else `leasehold-data`. `conf` are Spark settings
-    (`**{"spark.driver.memory": "4g"}`) and come before ours. Call it again in every thread that writes. Raises
-    `BadSettings` where there is no Java 17 or newer.
+    (`**{"spark.driver.memory": "4g"}`) and override ours. Call it again in every thread that writes. Raises
+    `BadSettings` without Java 17 or newer.
     """
     _require_java()
     target = anchored(cluster or default_cluster())
@@ -99,10 +99,10 @@ def session(
         for key, value in settings.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
-    # They would print each failed query a second time, with the whole stack of the Java process.
+    # These loggers would print each failed query a second time, with the stack of the Java process.
     for name in _ECHOES:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    # Spark 4.3 looks Python sinks up in the active session of the calling thread alone, which a new thread has not.
+    # Spark 4.3 looks up Python sinks in the active session of the calling thread. A new thread has none.
     java: Any = spark
     java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
     spark.dataSource.register(bound_to(target))
@@ -120,9 +120,9 @@ def table(
 ) -> DataFrame:
     """The table `database.table` as a DataFrame; with `columns` only those are read, in that order.
 
-    It keeps the revision at which it was first read; ask for the table again to see what was added since. Where the
-    cluster has users, `user` and `password` say who reads; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises
-    `NotFound` for a table or column that is not there, `Unauthenticated`, `Unreachable`.
+    It keeps the revision at which it was first read; ask for the table again to see rows that were added since. If the
+    cluster has users, `user` and `password` log in; default $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Raises `NotFound`
+    for a table or column that is not there, `Unauthenticated`, `Unreachable`.
     """
     with Cluster(_target(spark, cluster), user=user, password=password) as connection:
         return _table(spark, connection, name, columns, _credentials(user, password))
@@ -138,8 +138,8 @@ def view(
 ) -> DataFrame:
     """The view `database.view` as a DataFrame: Spark runs its SELECT over the tables that it reads.
 
-    Each table keeps the revision at which it was first read; ask for the view again to see what was added since. `user`
-    and `password` as of `table`. Raises `NotFound` for a view that is not there, `Unauthenticated`, `Unreachable`.
+    Each table keeps the revision at which it was first read; ask for the view again to see rows that were added since.
+    `user` and `password` are as in `table`. Raises `NotFound` for an unknown view, `Unauthenticated`, `Unreachable`.
     """
     from leasehold.sql.binder import words  # noqa: PLC0415 - every worker imports this package
     from leasehold.sql.views import written  # noqa: PLC0415 - every worker imports this package
@@ -158,7 +158,7 @@ def view(
                 frame = spark.sql(written(body.body, called, "spark")).toDF(*(column.name for column in body.columns))
                 frame.createOrReplaceTempView(called[body.name])
         finally:
-            # A frame keeps what it was made of: nobody needs the names any more.
+            # A frame keeps its sources, so the names are not needed any more.
             for word in called.values():
                 spark.catalog.dropTempView(word)
         assert frame is not None, "the view itself is the last of them"
@@ -172,11 +172,11 @@ def attach(
     user: str | None = None,
     password: str | None = None,
 ) -> list[str]:
-    """Makes a temporary view `database_table` of every table, for SQL, and answers the names of the views.
+    """Makes a temporary view `database_table` of every table, for SQL, and returns the names of the views.
 
-    A view keeps the revision at which it was first read, whatever is added later: attach again to move on, since a view
-    of that name is replaced. `INSERT INTO` works on it. `user` and `password` as of `table`. Raises `AlreadyExists` and
-    makes no view where two tables would share one (`a.b_c` and `a_b.c`).
+    A view keeps the revision at which it was first read; attach again to replace the views and see new rows. `INSERT
+    INTO` works on them. `user` and `password` are as in `table`. Raises `AlreadyExists`, and makes no view, if two
+    tables would share one (`a.b_c` and `a_b.c`).
     """
     with Cluster(_target(spark, cluster), user=user, password=password) as connection:
         listed = connection.sql("SHOW TABLES")
@@ -212,7 +212,7 @@ def _table(
 
 
 def _credentials(user: str | None, password: str | None) -> dict[str, str]:
-    """As options of the source; what is missing it takes from the environment."""
+    """Options of the source, which takes missing ones from the environment."""
     given = {USER_OPTION: user, PASSWORD_OPTION: password}
     return {key: value for key, value in given.items() if value is not None}
 
@@ -233,7 +233,7 @@ def _target(spark: SparkSession, cluster: str | Path | None) -> str:
 
 @contextmanager
 def _environment(*, local: bool) -> Generator[None]:
-    """What the Java process must find in its environment when it starts; this process's own is put back after."""
+    """Sets the environment that the Java process starts with, and restores it afterwards."""
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     # The workers of a local session run this interpreter and this checkout.
@@ -257,11 +257,11 @@ def _environment(*, local: bool) -> Generator[None]:
 
 @contextmanager
 def started_without_fork() -> Generator[None]:
-    """Lets PySpark start Java without code of its own between fork and exec.
+    """Lets PySpark start Java without Python code between fork and exec.
 
-    With such code Python forks in full, and where this process has an open gRPC channel, gRPC starts its threads again
-    in the child: one time in thirty they find their files closed there and abort it, so that there is no Java. A group
-    of its own keeps Ctrl-C away from Java just as well.
+    With such code Python runs fork handlers, and gRPC, if this process has an open channel, starts its threads again in
+    the child. One time in thirty they find their files closed and abort the child, so that Java does not start. A
+    process group keeps Ctrl-C away from Java just as well.
     """
 
     def start(command: list[str], *, preexec_fn: object, **rest: Any) -> object:  # noqa: ARG001 - what must not run
@@ -277,7 +277,7 @@ def started_without_fork() -> Generator[None]:
 
 @contextmanager
 def _log_settings() -> Generator[Path]:
-    """A file that Java reads while it starts: without it Spark says much before it can be told not to."""
+    """The logging settings that Java reads when it starts: Spark would log much before other settings count."""
     with tempfile.TemporaryDirectory(prefix="leasehold-spark-") as directory:
         path = Path(directory) / "log4j2.properties"
         path.write_text(_LOG_SETTINGS)
@@ -285,7 +285,7 @@ def _log_settings() -> Generator[Path]:
 
 
 def _require_java() -> None:
-    """Raises `BadSettings` where Spark's own launcher would fail, later and in its own words."""
+    """Raises `BadSettings` if Java is missing or too old; Spark's launcher would fail later, with a worse message."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     version = None if java is None else _java_version(java)

@@ -1,9 +1,9 @@
 """Writing a DataFrame as one write transaction: every row once, or none (docs/design.md, "Data").
 
-The transaction's id is drawn before the tasks start and travels in the sink. Each task stages segments and answers
-with what it staged. `commit` names the answers of the attempts that Spark took: what a lost or doubled attempt staged
-is in no manifest, and the nodes delete it when the transaction has ended. `commit` and `abort` run in a Python process
-that shares nothing with the one that opened the transaction.
+The transaction's id is drawn before the tasks start and is part of the sink. Each task stages segments and returns
+their records. `commit` names the segments of the attempts that Spark accepted. The segments of a lost or repeated
+attempt are in no manifest, and the nodes delete them when the transaction has ended. `commit` and `abort` run in a
+Python process that shares nothing with the one that opened the transaction.
 
 | Spark calls            | the transaction is      | then                                            |
 | commit                 | open                    | committed                                       |
@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.known import of_process
+from leasehold.client.threads import of_process
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import StagedSegment, TableFacts
 from leasehold.error_codes import ErrorCode
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def readable(table: str) -> Generator[None]:
-    """Errors of ours as one line: Spark shows a traceback, and its last line must say all that a person needs."""
+    """Turns our errors into one line: Spark shows a traceback, and its last line must have all that a person needs."""
     try:
         yield
     except LeaseholdError as error:
@@ -41,7 +41,7 @@ def readable(table: str) -> Generator[None]:
         hint = f'read it with leasehold.spark.view(spark, "{table}")' if error.code == ErrorCode.IS_VIEW else error.hint
         line = " ".join(f"{text} [{error.code}]; {hint}".rstrip("; ").split())
         kind = Indefinite if isinstance(error, Indefinite) else Definite
-        # The way it took through us says nothing to whom it concerns.
+        # Our own frames in the traceback would not help the reader.
         raise kind(line, code=error.code, hint=hint) from None
 
 
@@ -65,7 +65,7 @@ class LeaseholdSink(DataSourceArrowWriter):
         self._revision = Revision(revision)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByTask:
-        """Runs in a task: stages its rows. Raises, with the first row that does not fit, `Definite`."""
+        """Runs in a task: stages its rows. Raises `Definite` for the first row that does not fit."""
         facts = self._facts()
         known = of_process(facts.cluster_id)
         with readable(facts.name), Cluster(self._address, token=self._token, known=known) as cluster:
@@ -84,7 +84,7 @@ class LeaseholdSink(DataSourceArrowWriter):
             log.warning(text, facts.name, len(segments), committed.segments_short)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the nodes know what they hold
-        """Ends the transaction. One that turns out to be committed is left so: its rows are there, once."""
+        """Ends the transaction, unless it is already committed: then its rows stay."""
         facts = self._facts()
         with readable(facts.name), Cluster(self._address, token=self._token) as cluster:
             cluster.abort(facts.cluster_id, self._transaction)

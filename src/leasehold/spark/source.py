@@ -1,12 +1,12 @@
-"""`format("leasehold")`: what Spark asks of a data source (PySpark 4.3, `pyspark.sql.datasource`).
+"""`format("leasehold")`: a data source of Spark (PySpark 4.3, `pyspark.sql.datasource`).
 
 Spark makes the source, the reader and the writer in a Python process beside the driver and pickles them from there to
-the workers. So they carry plain values only: names, numbers, and messages in their own encoding.
+the workers. So they carry only plain values: names, numbers, and encoded messages.
 
 A scan is pinned once: when Spark plans the first query over a loaded DataFrame or a view. Spark keeps that plan for
-every later query over the same one, so they all read the rows of one revision; load it again to see what was added
-since. What was deleted since is gone from a query as a whole: all its tasks ask the leader for one cutoff
-(`core/data/cutoff.py`), by the id that Spark gives a query.
+every later query over it, so they all read the rows of one revision; load it again to see rows that were added since. A
+query shows all rows of a later DELETE or none: its tasks ask the leader for one cutoff (`core/data/cutoff.py`), by the
+id that Spark gives the query.
 """
 
 import hashlib
@@ -24,9 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leasehold.client.cluster import Cluster
-from leasehold.client.known import of_process
 from leasehold.client.scan import read_segment
-from leasehold.client.threads import places_of
+from leasehold.client.threads import of_process, places_of
 from leasehold.core.data.cutoff import rows_taken_away
 from leasehold.core.words.codec import decode_message, encode
 from leasehold.core.words.messages import ScanPlan
@@ -50,23 +49,23 @@ CLUSTER_VARIABLE: Final = "LEASEHOLD_CLUSTER"
 CLUSTER_DEFAULT: Final = "leasehold-data"
 JOB_TAGS: Final = "spark.job.tags"
 QUERY_TAG: Final = re.compile(r"spark-session-[0-9a-f-]{36}-execution-root-id-[0-9]+")
-"""What Spark tags all jobs of one query with; the session's part is random."""
+"""The tag that Spark gives all jobs of one query; the session's part is random."""
 HOST_AND_PORT: Final = re.compile(r"[^/]+:[0-9]+")
 
 
 class LeaseholdSource(DataSource):
     """A table, by the options `table` (`database.table`) and `cluster` (a directory, or the coordinator's host:port).
 
-    Without `cluster` it is what the session was made with, else $LEASEHOLD_CLUSTER, else `leasehold-data`. Where the
-    cluster has users: `user` and `password`, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. What is pickled to the
-    workers has the token of the login, never the password.
+    Without `cluster` it is the session's cluster, else $LEASEHOLD_CLUSTER, else `leasehold-data`. If the cluster has
+    users, `user` and `password` log in, else $LEASEHOLD_USER and $LEASEHOLD_PASSWORD. Workers get the token of the
+    login, never the password.
     """
 
     default_cluster: ClassVar[str | None] = None
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(..)`."""
+        """The name in `format(..)`."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -75,7 +74,7 @@ class LeaseholdSource(DataSource):
             return spark_schema(cluster.facts(table).fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the columns of `schema`; see there for what is refused."""
+        """A reader of the columns of `schema`."""
         with readable(table := self._table()), self._cluster() as cluster:
             cluster.facts(table)  # logs in where that is needed
             return LeaseholdReader(
@@ -124,23 +123,23 @@ class LeaseholdSource(DataSource):
         return Cluster(self._target(), user=self.options.get(USER_OPTION), password=self.options.get(PASSWORD_OPTION))
 
     def _target(self) -> str:
-        """Asked for where Spark plans: workers have another working directory, and may be on another machine."""
+        """Asked only where Spark plans: workers have other working directories, and may be on other machines."""
         return self.options.get(CLUSTER_OPTION) or self.default_cluster or default_cluster()
 
 
 def default_cluster() -> str:
-    """The cluster of a session that names none."""
+    """The cluster of a session without one."""
     return os.environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT
 
 
 def anchored(target: str | Path) -> str:
-    """`target` so that it means the same in every working directory: host:port as it is, a directory absolute."""
+    """`target` for any working directory: host:port as it is, a directory as an absolute path."""
     text = str(target)
     return text if HOST_AND_PORT.fullmatch(text) else str(Path(text).absolute())
 
 
 def bound_to(cluster: str) -> type[LeaseholdSource]:
-    """The source with another default cluster. A class of its own, so that Spark pickles it whole."""
+    """The source with another default cluster. It is a new class, so that Spark pickles it whole."""
 
     class BoundSource(LeaseholdSource):
         """A `LeaseholdSource` whose session names the cluster."""
@@ -163,7 +162,7 @@ class LeaseholdReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Pins the present revision; each partition is the encoded plan of its share of the segments, never none.
+        """Pins the present revision; each partition is the encoded plan of a share of the segments. At least one.
 
         Raises `NotFound` for a table or columns that are not there, `Refused` (BAD_SCHEMA) for columns of other types.
         """
@@ -188,7 +187,7 @@ class LeaseholdReader(DataSourceReader):
                     yield _declared(batch, schema)
 
     def _arrow_schema(self, plan: ScanPlan) -> pa.Schema:
-        """What Spark compares the first batch with: the declared names and nullability."""
+        """The schema that Spark compares the first batch with: the declared names and nullability."""
         pairs = zip(self._schema.fields, plan.fields, strict=True)
         return pa.schema([pa.field(column.name, arrow_type(field.type), column.nullable) for column, field in pairs])
 
@@ -196,8 +195,8 @@ class LeaseholdReader(DataSourceReader):
 def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ...]]:
     """Segments in shares of about equal size, none empty, largest first.
 
-    About SCAN_PARTITION_BYTES each, but at least SCAN_PARTITIONS_MIN shares where there are as many segments, so that
-    a small table is read by several cores, and at most SCAN_PARTITIONS_MAX.
+    About SCAN_PARTITION_BYTES each, but at least SCAN_PARTITIONS_MIN shares if there are as many segments, so that
+    several cores read a small table, and at most SCAN_PARTITIONS_MAX.
     """
     total_bytes = sum(one.size_bytes for one in segments)
     wanted = max(SCAN_PARTITIONS_MIN, -(-total_bytes // SCAN_PARTITION_BYTES))
@@ -212,9 +211,9 @@ def share_out(segments: Sequence[SegmentRecord]) -> list[tuple[SegmentRecord, ..
 
 
 def _as_of_this_query(plan: ScanPlan, cluster: Cluster) -> ScanPlan:
-    """The plan of a frame with the cutoff that all tasks of the query have.
+    """The plan of a frame with the one cutoff of all tasks of the query.
 
-    Outside of a query (`DataFrame.rdd`) it is that of the plan: after a DELETE such a frame has to be loaded again.
+    Outside of a query (`DataFrame.rdd`) the plan keeps its cutoff, so after a DELETE such a frame must be loaded again.
     """
     task = TaskContext.get()
     tags = (None if task is None else task.getLocalProperty(JOB_TAGS)) or ""

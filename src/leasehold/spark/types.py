@@ -1,7 +1,7 @@
-"""Column types and schemas as Spark has them, beside those of `core.words.types`.
+"""Spark's column types and schemas for those of `core.words.types`.
 
-TIMESTAMP is Spark's TimestampType, an instant: the session's time zone only says how it is shown. A TIMESTAMP_NTZ is no
-instant, so it is not written without a cast that says which zone was meant.
+TIMESTAMP is Spark's TimestampType, an instant: the session's time zone only decides how it is shown. A TIMESTAMP_NTZ is
+not an instant, so it can't be written without a cast to a time zone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ from leasehold.core.words.statements import fold
 from leasehold.core.words.types import Decimal, parse_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
-from leasehold.storage.schema import arrow_type, cast_exactly
+from leasehold.storage.schema import CAST_ERRORS, arrow_type, cast_exactly
 
 NAMES_SHOWN: Final = 20
 
@@ -72,7 +72,7 @@ def spelling(kind: DataType) -> str | None:
 
 
 def select_fields(names: Iterable[str], fields: Sequence[Field], *, table: str) -> tuple[Field, ...]:
-    """The fields of these names, in their order. Raises `NotFound` that lists unknown ones, `Refused` for doubles."""
+    """The fields with these names, in that order. Raises `NotFound` with the unknown names, `Refused` for doubles."""
     by_name = {fold(one.name): one for one in fields}
     wanted = list(names)
     unknown = [name for name in wanted if fold(name) not in by_name]
@@ -90,8 +90,7 @@ def select_fields(names: Iterable[str], fields: Sequence[Field], *, table: str) 
 
 
 def check_readable(declared: StructType, fields: Sequence[Field], *, table: str) -> None:
-    """Whether rows of `fields` can be handed out under the schema that a DataFrame was loaded with, the table's own by
-    then or one that someone gave; one declared column per field.
+    """Checks that rows of `fields` fit the `declared` schema of a DataFrame, which has one column per field.
 
     Raises `Refused` with code BAD_SCHEMA and lists every column whose type differs, or which may hold nulls where
     none are declared.
@@ -111,10 +110,10 @@ def check_readable(declared: StructType, fields: Sequence[Field], *, table: str)
 
 
 def check_writable(rows: StructType, fields: Sequence[Field], *, table: str) -> None:
-    """Whether rows of this schema can go into a table of `fields`, as far as a schema can tell.
+    """Checks that rows of this schema can go into a table of `fields`, as far as a schema can tell.
 
-    Columns go by name, ignoring case. Values are looked at while they are written: whether a BIGINT fits an INT
-    column, or a null stands in a NOT NULL one. Raises `Refused` with code ROWS_DO_NOT_FIT and lists every problem.
+    Columns are matched by name, ignoring case. Values are checked when they are written, such as a BIGINT in an INT
+    column or a null in a NOT NULL one. Raises `Refused` with code ROWS_DO_NOT_FIT and lists every problem.
     """
     by_name = {fold(one.name): one for one in fields}
     problems: list[str] = []
@@ -141,12 +140,12 @@ def check_writable(rows: StructType, fields: Sequence[Field], *, table: str) -> 
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of them, for a message."""
+    """The first few names, for a message."""
     return ", ".join(names[:NAMES_SHOWN]) + (", .." if len(names) > NAMES_SHOWN else "")
 
 
 def _convertible(kind: DataType, field: Field) -> bool:
-    """Whether values of a Spark type may go into a column, each one that fits exactly."""
+    """Whether values of a Spark type may go into a column if they fit exactly."""
     if isinstance(kind, NullType):
         return True
     spelled = spelling(kind)
@@ -154,7 +153,7 @@ def _convertible(kind: DataType, field: Field) -> bool:
         return False
     try:
         cast_exactly(pa.array([], arrow_type(spelled)), arrow_type(field.type))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except CAST_ERRORS:
         return False
     return True
 

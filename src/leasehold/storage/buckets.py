@@ -1,8 +1,8 @@
 """Which bucket a row belongs to: a hash of the value in the table's `cluster_by` column.
 
-The numbers are part of the stored format. Every writer, on any machine, now and later, must give a row the same
-bucket, or equal keys end up apart; golden values in the tests hold them still. A value counts, not the width of its
-type, so that widening a column moves no row: INT 5 and BIGINT 5, FLOAT 1.5 and DOUBLE 1.5, 1.50 and 1.5 agree.
+The numbers are part of the stored format: every writer must give a row the same bucket, or equal keys end up apart.
+Golden values in the tests pin them. The hash is of the value, not of its type's width, so widening a column moves no
+row: INT 5 and BIGINT 5, FLOAT 1.5 and DOUBLE 1.5, 1.50 and 1.5 agree.
 
     bucket  = hash mod buckets, and 0 for null
     hash    = mix(n) of a boolean (0, 1), an integer, a DATE in days, a TIMESTAMP in microseconds: n in 64 bits
@@ -40,22 +40,19 @@ _NAN_BITS: Final = np.uint64(0x7FF8000000000000)
 Hashes = npt.NDArray[np.uint64]
 
 
-def bucket_numbers(column: pa.Array | pa.ChunkedArray, buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket of each row, from 0 to `buckets` - 1.
-
-    `column` has one of the types that a table can hold. Raises `Refused` with code BAD_TYPE for others.
-    """
+def bucket_numbers(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
+    """The bucket of each row, from 0 to `buckets` - 1. Raises `Refused` with code BAD_TYPE for a type that no table
+    has."""
     assert 1 <= buckets <= BUCKETS_MAX
-    chunks: list[pa.Array] = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    numbers = [_of_chunk(chunk, buckets) for chunk in chunks]
-    return np.concatenate(numbers) if numbers else np.zeros(0, dtype=np.int32)
+    numbers = (_hashes(column) % np.uint64(buckets)).astype(np.int32)
+    if column.null_count:
+        numbers[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return numbers
 
 
 def split(batch: pa.RecordBatch, field_index: int, buckets: int) -> dict[BucketNumber, pa.RecordBatch]:
-    """The rows of `batch` by their bucket, each part in the order the rows had; only buckets that got rows.
-
-    The parts share memory; if all rows fall into one bucket, its part is `batch` itself.
-    """
+    """The rows of `batch` by bucket, in their order; only buckets that got rows. The parts share memory; if all rows
+    fall into one bucket, its part is `batch` itself."""
     if batch.num_rows == 0:
         return {}
     if buckets == 1:
@@ -70,14 +67,6 @@ def split(batch: pa.RecordBatch, field_index: int, buckets: int) -> dict[BucketN
     ordered = batch.take(pa.array(order))
     starts = np.cumsum(counts) - counts
     return {BucketNumber(int(one)): ordered.slice(int(starts[one]), int(counts[one])) for one in present}
-
-
-def _of_chunk(chunk: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
-    hashes = _hashes(chunk)
-    numbers = (hashes % np.uint64(buckets)).astype(np.int32)
-    if chunk.null_count:
-        numbers[chunk.is_null().to_numpy(zero_copy_only=False)] = 0
-    return numbers
 
 
 def _hashes(column: pa.Array) -> Hashes:
@@ -107,7 +96,7 @@ def _integers(column: pa.Array) -> Hashes:
 
 
 def _one_of_each(bits: Hashes) -> Hashes:
-    """The bits of doubles with one zero and one NaN; looks at no double as a number, which a signalling NaN resents."""
+    """The bits of doubles with one zero and one NaN. They are compared as bits, since a signalling NaN may raise."""
     magnitude = bits & _MAGNITUDE
     return np.where(magnitude > _INFINITY_BITS, _NAN_BITS, np.where(magnitude == 0, magnitude, bits))
 

@@ -1,9 +1,9 @@
-"""How the rows of a writer are made to fit a table.
+"""Makes the rows of a writer fit a table.
 
-A person's rows know columns by name: `conform` gives them the field ids of the table as the writer looked it up, and
-fills in the defaults of that moment. A node gets rows with field ids, and `realign` brings them into the table as it
-is by then: renamed, reordered and widened since or not. A column that the writer did not know is left out of the file,
-where it reads as its first value. No value changes: what can't be kept exactly is refused.
+A client's rows have columns by name. `conform` gives them the field ids and the defaults of the table as the client
+looked it up. A node gets rows with field ids, and `realign` fits them to the table as it is by then, renamed, reordered
+or widened. A column that the writer did not know is left out of the file, and reads as its first value. No value
+changes: what can't be kept exactly is refused.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,7 @@ from leasehold.core.words.records import Field, TableRecord
 from leasehold.core.words.statements import fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
-from leasehold.storage.literals import column_of
-from leasehold.storage.schema import arrow_schema, cast_exactly, field_number, is_plain
+from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, field_number, is_plain
 
 REASON_CHARACTERS_MAX: Final = 300
 NAMES_SHOWN: Final = 20
@@ -65,15 +64,12 @@ def _matched(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) 
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-# ---------------------------------------------------------------- by field id
-
-
 def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
-    """The columns in use that rows of `schema` have, in the table's order: what a file of them holds.
+    """The live columns of `table` that rows of `schema` have, in the table's order.
 
     Raises `Refused`: SCHEMA_CHANGED if a column was dropped since the writer looked, ROWS_DO_NOT_FIT for columns
-    without a field id, doubled ones, those of a type that no table has, and where a column is missing that may not be
-    null and was there from the start.
+    without a field id, doubled ones and those of a type that no table has, and where a column is missing that is NOT
+    NULL and has no first value.
     """
     numbers = [field_number(one) for one in schema]
     fields = live_fields(table)
@@ -99,10 +95,8 @@ def written_fields(schema: pa.Schema, table: TableRecord) -> tuple[Field, ...]:
 
 
 def realign(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
-    """The rows of `batch`, whose columns carry the ids of just these `fields`, in exactly `arrow_schema(fields)`.
-
-    Raises as `conform`: a batch comes from the network, and nothing after this looks at its buffers again.
-    """
+    """The rows of `batch`, whose columns have the ids of just these `fields`, in exactly `arrow_schema(fields)`. Raises
+    as `conform`: the batch comes from the network, and nothing later checks its buffers."""
     schema = arrow_schema(fields)
     _validate(batch)
     if not batch.schema.equals(schema, check_metadata=True):
@@ -111,9 +105,6 @@ def realign(batch: pa.RecordBatch, fields: Sequence[Field]) -> pa.RecordBatch:
         batch = pa.RecordBatch.from_arrays(fitted, schema=schema)
     _check_nulls(batch)
     return batch
-
-
-# ---------------------------------------------------------------- checks
 
 
 def _validate(batch: pa.RecordBatch) -> None:
@@ -135,7 +126,7 @@ def _check_nulls(batch: pa.RecordBatch) -> None:
 def _fitted(column: pa.Array, field: Field, wanted: pa.DataType) -> pa.Array:
     try:
         return cast_exactly(column, wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except CAST_ERRORS as error:
         raise _unfit(
             f"column {field.name!r} has type {column.type} and does not fit {field.type}: {_reason(error)}",
             "cast the column before it is written, or widen the table's column",

@@ -1,12 +1,8 @@
 """The folder of a data node's segment files: written aside, moved into place whole, deleted by way of a trash.
 
-    root/segments/<table id>/<bucket>/<segment id>.parquet    finished, whole and synced
-    root/staging/<table id>-<bucket>-<segment id>.parquet     being written; whatever is left is removed at start
-    root/trash/..                                             to be deleted, at the caller's pace
-    root/repaired-<n>/<table id>-<bucket>-<segment id>.parquet   put aside for a person, who alone deletes it
-
-A file is in `segments` only after its bytes are on the disk, and its name is on the disk before `finish` returns.
-Every change is one rename, so several threads may work here at once; a directory belongs to one process.
+docs/formats.md, "A node's directory", shows the folders. Outside of `segments` the files are named by table, bucket and
+segment id. A file is in `segments` only after its bytes are on the disk, and its name is on the disk before `finish`
+returns. Every change is one rename, so several threads may work here at once. A directory belongs to one process.
 """
 
 import os
@@ -14,8 +10,9 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
+from leasehold.core.catalog.shelf import BucketKey
 from leasehold.core.replicas.reconcile import Emptied
 from leasehold.durable import NO_SPACE, sync_folder
 from leasehold.error_codes import ErrorCode
@@ -28,21 +25,10 @@ SUFFIX: Final = ".parquet"
 _FINISH_ATTEMPTS: Final = 3
 
 
-class Folder(NamedTuple):
-    """Of a bucket, and when a name in it changed last, as finely as the file system counts."""
-
-    table: ObjectId
-    bucket: BucketNumber
-    inode: int
-    changed_ns: int
-
-
 class SegmentFiles:
-    """The segment files of one node under `root`. All methods may be called from any thread.
-
-    Errors of the disk are `Refused` with code DISK_FULL, or `Definite` with code DISK_ERROR that names the path.
-    Names that are not a table, bucket and segment id are `Refused` with code BAD_SEGMENT_NAME.
-    """
+    """The segment files of one node under `root`, from any thread. Errors of the disk are `Refused` with code
+    DISK_FULL, or `Definite` with code DISK_ERROR. Names that are not a table, bucket and segment id are `Refused` with
+    code BAD_SEGMENT_NAME."""
 
     def __init__(self, root: Path) -> None:
         self._segments, self._staging, self._trash = (root / name for name in FOLDERS)
@@ -50,11 +36,9 @@ class SegmentFiles:
         self._emptying = threading.Lock()
 
     def open(self) -> int:
-        """Makes the folders, removes what an earlier process left half written; how many files that were.
-
-        What is finished survives a loss of power from now on: a process may be killed between a move and its sync.
-        Raises `BadDirectory` with code OTHER_DISK, and removes nothing, if the folders are not all on one mount.
-        """
+        """Makes the folders, and removes the files that an earlier process left half written; their number. Syncs the
+        folders of finished segments: a process may have been killed between a move and its sync. Raises `BadDirectory`
+        with code OTHER_DISK, and removes nothing, if the folders are not all on one mount."""
         stale = 0
         with _naming(self._segments.parent):
             self._segments.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +65,7 @@ class SegmentFiles:
             except FileExistsError as error:
                 raise _exists(segment, "is being written") from error
         file = SegmentFile(fd, staged, place)
-        # Only now: whoever else wrote this segment had moved it into place before its staged name was free.
+        # Only now: another writer of this segment moves it into place before the staged name is free.
         with _naming(place):
             taken = place.exists()
         if taken:
@@ -100,7 +84,6 @@ class SegmentFiles:
         return self._segments / str(table) / str(bucket) / f"{segment}{SUFFIX}"
 
     def exists(self, table: ObjectId, bucket: BucketNumber, segment: SegmentId) -> bool:
-        """Whether a segment is there, finished."""
         path = self.path(table, bucket, segment)
         with _naming(path):
             return path.exists()
@@ -112,17 +95,17 @@ class SegmentFiles:
             sync_folder(path.parent)
 
     def listing(self) -> Iterator[tuple[ObjectId, BucketNumber, SegmentId]]:
-        """The finished segments in order of their names; anything else in the folders is passed over."""
-        for folder in self.folders():
-            for segment in sorted(self.segments_in(folder.table, folder.bucket)):
-                yield folder.table, folder.bucket, segment
+        """The finished segments in order of their names."""
+        for (table, bucket), _ in self.folders():
+            for segment in sorted(self.segments_in(table, bucket)):
+                yield table, bucket, segment
 
-    def folders(self) -> Iterator["Folder"]:
-        """The folders of buckets, in order."""
+    def folders(self) -> Iterator[tuple[BucketKey, tuple[int, int]]]:
+        """The buckets that have a folder, in order; each with the folder's inode and time of change in nanoseconds."""
         with _naming(self._segments):
             for table in _numbers_in(self._segments):
-                for number, status in sorted(_numbered(self._segments / str(table))):
-                    yield Folder(ObjectId(table), BucketNumber(number), *status)
+                for number, state in sorted(_numbered(self._segments / str(table))):
+                    yield (ObjectId(table), BucketNumber(number)), state
 
     def segments_in(self, table: ObjectId, bucket: BucketNumber) -> frozenset[SegmentId]:
         """The finished segments of a bucket; anything else in its folder is passed over."""
@@ -146,12 +129,12 @@ class SegmentFiles:
         return self._move(path, folder / f"{table}-{bucket}-{segment}{SUFFIX}")
 
     def trash_table(self, table: ObjectId) -> bool:
-        """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
+        """Moves all segments of a table to the trash, durably; False if there were none."""
         if table < 1:
             raise Refused(
                 f"table {table} has no folder", code=ErrorCode.BAD_SEGMENT_NAME, hint="table ids count from 1"
             )
-        # A dropped table may come back for a moment, by a write that was under way; its second folder needs a name.
+        # A write under way may bring a dropped table back for a moment; its second folder needs a name of its own.
         with self._choosing:
             with _naming(self._trash):
                 used = {name for name in _names_in(self._trash) if name.startswith(f"{table}.")}
@@ -159,10 +142,8 @@ class SegmentFiles:
             return self._move(self._segments / str(table), self._trash / f"{table}.{number}")
 
     def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
-        """Deletes up to `max_files` files of the trash for good, and folders that got empty.
-
-        The file with which `max_bytes` is reached goes as well, however large it is.
-        """
+        """Deletes up to `max_files` files of the trash, and folders that are empty then. The file with which
+        `max_bytes` is reached goes as well, however large it is."""
         budget = _Budget(max_files, max_bytes)
         with self._emptying, _naming(self._trash):
             _delete_in(self._trash, budget)
@@ -182,17 +163,15 @@ class SegmentFiles:
             except FileNotFoundError:
                 return False
             sync_folder(target.parent)
-            # The folder may be on its way to the trash itself, with all that is in it.
+            # Another thread may move the folder itself to the trash.
             with suppress(FileNotFoundError):
                 sync_folder(path.parent)
         return True
 
 
 class SegmentFile:
-    """One segment being written; one thread at a time uses it.
-
-    As a context manager it discards what was not finished. After any error nothing of it is left.
-    """
+    """One segment being written; one thread at a time uses it. As a context manager it discards what was not finished.
+    After any error nothing of it is left."""
 
     def __init__(self, fd: int, staged: Path, place: Path) -> None:
         self._fd: int | None = fd
@@ -237,7 +216,7 @@ class SegmentFile:
                 self._staged.unlink(missing_ok=True)
 
     def _into_place(self) -> None:
-        # A folder may go to the trash with its table between its making and the rename.
+        # Between its making and the rename a folder may go to the trash with its table.
         for attempt in range(_FINISH_ATTEMPTS):
             try:
                 _make_folder(self.path.parent.parent)
@@ -259,7 +238,7 @@ class SegmentFile:
             with suppress(OSError):
                 if fd is not None:
                     os.close(fd)
-            # The first error is the one to tell; what can't be removed now is removed at the next start.
+            # The first error is the one to raise; what can't be removed now is removed at the next start.
             for path in (self._staged, self.path) if fd is None else (self._staged,):
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
@@ -267,7 +246,7 @@ class SegmentFile:
 
 
 class _Budget:
-    """What may be deleted still."""
+    """How much may still be deleted."""
 
     def __init__(self, files: int, size_bytes: int) -> None:
         self.files = files
@@ -308,7 +287,7 @@ def _numbers_in(folder: Path) -> list[int]:
 
 
 def _numbered(folder: Path) -> list[tuple[int, tuple[int, int]]]:
-    """What lies in a folder under a number: its inode, and when it changed last."""
+    """The folders in `folder` that a number names, each with its inode and time of change."""
     found: list[tuple[int, tuple[int, int]]] = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
@@ -334,7 +313,6 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _naming(path: Path) -> Generator[None]:
-    """Errors of the system as ours."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A node's folders lie on one file system, in one mount: what moves between them moves by one rename."""
+"""Checks that a node's folders lie in one mount, so that files move between them by one rename."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from leasehold.errors import BadDirectory
 FOLDERS: Final = ("segments", "staging", "trash")
 _TABLE: Final = Path("/proc/self/mountinfo")
 _MOUNT_POINT: Final = 4
-"""Which word of a line it is; blanks in it are written as octal digits."""
+"""The index of this word in a line; its blanks are written as octal digits."""
 
 
 def check_one_mount(directory: Path) -> None:
@@ -34,13 +34,10 @@ def check_one_mount(directory: Path) -> None:
 
 
 def _mount_points() -> frozenset[Path]:
-    """Nothing where the system does not tell: then the disks alone are compared."""
+    """Empty where the system does not tell; then only the disks are compared."""
     try:
         lines = _TABLE.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return frozenset()
-    return frozenset(Path(re.sub(r"\\([0-7]{3})", _octal, line.split(" ")[_MOUNT_POINT])) for line in lines)
-
-
-def _octal(digits: re.Match[str]) -> str:
-    return chr(int(digits[1], 8))
+    words = (line.split(" ")[_MOUNT_POINT] for line in lines)
+    return frozenset(Path(re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), word)) for word in words)

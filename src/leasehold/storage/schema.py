@@ -1,9 +1,9 @@
-"""Arrow types and schemas of tables, and casts between them.
+"""Arrow types and schemas of tables, casts between them, and the values in records as Arrow values.
 
-A column's identity is its field id, carried as the metadata `PARQUET:field_id` of its Arrow field, and so in
-every Parquet file.
+A column's identity is its field id: the metadata `PARQUET:field_id` of its Arrow field, and so of every Parquet file.
 """
 
+import decimal
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -13,17 +13,18 @@ import pyarrow.compute as pc
 
 from leasehold.core.words.records import Field
 from leasehold.core.words.types import Decimal, parse_type
+from leasehold.error_codes import ErrorCode
+from leasehold.errors import Refused
 from leasehold.ids import FieldId
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 """The metadata key that Arrow, Parquet and Spark agree on."""
 
 FIELD_ID_DIGITS_MAX: Final = 18
-"""A file or a peer may write more, which would be no field id."""
+"""A longer number, from a file or a peer, is no field id."""
 SCHEMAS_CACHED: Final = 256
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_NAIVE: Final = pa.timestamp("us")
 
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
@@ -49,6 +50,23 @@ _CONVERTIBLE: Final = frozenset(
     }
 )
 """Kinds that convert into another kind, value by value, as far as each value fits exactly."""
+
+_KINDS: Final = (
+    ("null", pa.types.is_null),
+    ("boolean", pa.types.is_boolean),
+    ("integer", pa.types.is_integer),
+    ("floating", pa.types.is_floating),
+    ("decimal", pa.types.is_decimal),
+    ("string", pa.types.is_string),
+    ("string", pa.types.is_large_string),
+    ("string", pa.types.is_string_view),
+    ("binary", pa.types.is_binary),
+    ("binary", pa.types.is_large_binary),
+    ("binary", pa.types.is_binary_view),
+    ("binary", pa.types.is_fixed_size_binary),
+    ("date", pa.types.is_date),
+    ("timestamp", pa.types.is_timestamp),
+)
 
 
 def arrow_type(text: str) -> pa.DataType:
@@ -80,12 +98,14 @@ def field_number(field: pa.Field) -> FieldId | None:
     return FieldId(int(number)) if number.isdigit() and len(number) <= FIELD_ID_DIGITS_MAX else None
 
 
+CAST_ERRORS: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What `cast_exactly` raises for values, or kinds of types, that do not convert."""
+
+
 def cast_exactly(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """`column` as type `wanted`, one of those that a table can hold; the same array if it is of that type.
-
-    Raises `pa.ArrowInvalid` where a value would change or the kinds of types don't convert. The one exception is DOUBLE
-    into FLOAT, which rounds to the nearest as everywhere else, but raises where it would overflow.
-    """
+    Raises one of CAST_ERRORS where a value would change or the kinds of types don't convert. Only DOUBLE into FLOAT
+    rounds to the nearest, and raises where it would overflow."""
     if column.type == wanted:
         return column
     if isinstance(column, pa.DictionaryArray):
@@ -95,13 +115,13 @@ def cast_exactly(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         raise pa.ArrowInvalid("these types don't convert without a change of meaning")
     match kinds:
         case "integer", "decimal":
-            # Arrow looks at the widest value of an integer type; through a wide decimal it looks at each value.
+            # Directly, Arrow demands room for the widest value of the type; through a wide decimal it checks each
+            # value.
             return column.cast(pa.decimal256(20 + wanted.scale, wanted.scale)).cast(wanted)
         case "date" | "timestamp", "timestamp":
-            # A zone is a way of showing an instant, and no zone means UTC: the number stays.
-            zoned = column.type.tz is not None if kinds[0] == "timestamp" else False
-            exact = column.cast(pa.timestamp("us", tz=column.type.tz) if zoned else _NAIVE)
-            return exact.view(wanted)
+            # A zone only says how an instant is shown, and no zone means UTC: the number stays.
+            zone = column.type.tz if kinds[0] == "timestamp" else None
+            return column.cast(pa.timestamp("us", tz=zone)).view(wanted)
         case "floating", "floating":
             rounded = column.cast(wanted)
             if count_true("is_inf", rounded) != count_true("is_inf", column):
@@ -117,36 +137,49 @@ def count_true(test: str, column: pa.Array | pa.ChunkedArray) -> int:
 
 
 def is_plain(column: pa.DataType) -> bool:
-    """Whether rows of that type take about as much memory in a table's type: no dictionary, no nulls without end."""
+    """Whether rows of that type take about as much memory in a table's type. Dictionaries and nulls may take far
+    more."""
     return _kind(column) not in {None, "null"}
 
 
 def _kind(column: pa.DataType) -> str | None:
+    return next((kind for kind, test in _KINDS if test(column)), None)
+
+
+def scalar(text: str | None, type_text: str) -> pa.Scalar:
+    """The Arrow scalar of a canonical literal (`core.words.literals`) of a column type; None is NULL. Raises `Refused`
+    with code BAD_VALUE for a text that is no literal of the type."""
+    kind = arrow_type(type_text)
+    if text is None:
+        return pa.scalar(None, kind)
+    try:
+        return _value(text, kind)
+    except (ValueError, decimal.InvalidOperation, OverflowError, pa.ArrowException) as error:
+        raise Refused(
+            f"{text[:100]!r} is no value of a {type_text} column", code=ErrorCode.BAD_VALUE, hint="upgrade the client"
+        ) from error
+
+
+def column_of(text: str | None, type_text: str, rows: int) -> pa.Array:
+    if text is None:
+        return pa.nulls(rows, arrow_type(type_text))
+    return pa.repeat(scalar(text, type_text), rows)
+
+
+def _value(text: str, kind: pa.DataType) -> pa.Scalar:
     is_a = pa.types
-    tests = (
-        ("null", is_a.is_null),
-        ("boolean", is_a.is_boolean),
-        ("integer", is_a.is_integer),
-        ("floating", is_a.is_floating),
-        ("decimal", is_a.is_decimal),
-        ("string", _is_string),
-        ("binary", _is_binary),
-        ("date", is_a.is_date),
-        ("timestamp", is_a.is_timestamp),
-    )
-    return next((kind for kind, test in tests if test(column)), None)
-
-
-def _is_string(column: pa.DataType) -> bool:
-    is_a = pa.types
-    return is_a.is_string(column) or is_a.is_large_string(column) or is_a.is_string_view(column)
-
-
-def _is_binary(column: pa.DataType) -> bool:
-    is_a = pa.types
-    return (
-        is_a.is_binary(column)
-        or is_a.is_large_binary(column)
-        or is_a.is_binary_view(column)
-        or is_a.is_fixed_size_binary(column)
-    )
+    if is_a.is_boolean(kind):
+        return pa.scalar(["false", "true"].index(text) == 1, kind)
+    if is_a.is_integer(kind):
+        return pa.scalar(int(text), kind)
+    if is_a.is_floating(kind):
+        return pa.scalar(float(text), kind)
+    if is_a.is_decimal(kind):
+        return pa.scalar(decimal.Decimal(text), kind)
+    if is_a.is_binary(kind):
+        return pa.scalar(bytes.fromhex(text), kind)
+    if is_a.is_date(kind):
+        return pa.scalar(int(text), pa.int32()).cast(kind)
+    if is_a.is_timestamp(kind):
+        return pa.scalar(int(text), pa.int64()).cast(TIMESTAMP)
+    return pa.scalar(text, kind)

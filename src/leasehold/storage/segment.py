@@ -1,12 +1,11 @@
 """Segments: Arrow rows as the bytes of one Parquet file, and back.
 
-`SegmentEncoder` turns batches into bytes that it hands on in chunks as they come about, so that one encoding
-feeds the local disk and the peers, and every replica holds the same bytes under one SHA-256. `read_segment` reads
-them back under any later schema: columns are found by field id, never by name or place.
+`SegmentEncoder` hands the bytes on in chunks while it encodes, so that one encoding feeds the local disk and the peers,
+and every replica has the same bytes under one SHA-256. `read_segment` reads them under any later schema: it finds
+columns by field id, never by name or place.
 
-Three checks stand between a damaged disk and a reader. The SHA-256 in the manifest covers every byte
-(`verify_segment`). The CRC of each Parquet page covers the values, and is checked by every read. The row counts of
-the footer must agree with what is decoded. The footer itself has no checksum but the SHA-256.
+Three checks find a damaged file. The SHA-256 in the manifest covers every byte (`verify_segment`). Every read checks
+the CRC of each Parquet page, and the row counts of the footer. The footer itself has no checksum but the SHA-256.
 """
 
 import errno
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leasehold.core.data.appends import EncodedSegment
-from leasehold.core.words.records import ColumnStatistics, Field
+from leasehold.core.words.records import Field
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, Definite, NotFound, Refused
 from leasehold.limits.flight import FLIGHT_BATCH_BYTES
@@ -35,15 +34,11 @@ from leasehold.limits.segments import (
     ROW_GROUP_ROWS,
     SEGMENT_BYTES_MAX,
 )
-from leasehold.storage.literals import column_of
-from leasehold.storage.schema import arrow_schema, cast_exactly, count_true, field_number
+from leasehold.storage.schema import CAST_ERRORS, arrow_schema, cast_exactly, column_of, count_true, field_number
 from leasehold.storage.statistics import column_statistics
 
-COMPRESSION: Final = "zstd"
-COMPRESSION_LEVEL: Final = 1
-TIMESTAMP_ENCODING: Final = "DELTA_BINARY_PACKED"
 VALUE_BYTES: Final = 16
-"""What a value takes in memory, at most, beside the characters of a string."""
+"""The most that a value takes in memory, without the characters of a string."""
 
 
 # ---------------------------------------------------------------- writing
@@ -55,7 +50,7 @@ class _Sink:
     def __init__(self, write: Callable[[bytes], object], bytes_max: int) -> None:
         self._write = write
         self._bytes_max = bytes_max
-        self._hash = hashlib.sha256()
+        self.sha256 = hashlib.sha256()
         self.size_bytes = 0
         self.closed = False
 
@@ -76,9 +71,6 @@ class _Sink:
     def close(self) -> None:
         self.closed = True
 
-    def sha256(self) -> bytes:
-        return self._hash.digest()
-
     def _hand_on(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
         if self.size_bytes > self._bytes_max:
@@ -87,16 +79,16 @@ class _Sink:
                 code=ErrorCode.SEGMENT_TOO_LARGE,
                 hint="write the rows in several segments",
             )
-        self._hash.update(chunk)
+        self.sha256.update(chunk)
         self._write(chunk)
 
 
 class SegmentEncoder:
     """Encodes batches of one schema as one Parquet file; one thread at a time uses it.
 
-    `write` gets the bytes of the file in order, in chunks of at most FORWARD_CHUNK_BYTES and mostly near it. Holds at
-    most one row group, of `row_group_rows` rows or about ROW_GROUP_BYTES. What `write` raises comes out of the method
-    that caused it; after any error nothing more is handed on, and only `abort` may follow.
+    `write` gets the bytes of the file in order, in chunks of mostly FORWARD_CHUNK_BYTES, never more. At most one row
+    group is in memory, of `row_group_rows` rows or about ROW_GROUP_BYTES. An error of `write` is raised by the method
+    that called it. After any error nothing more is handed on, and only `abort` may follow.
     """
 
     def __init__(
@@ -124,17 +116,15 @@ class SegmentEncoder:
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes the rows of `batch`, which must have exactly `arrow_schema(fields)` (see `conforming`).
-
-        Raises `Refused` with code SEGMENT_TOO_LARGE over `bytes_max`.
-        """
+        """Takes the rows of `batch`, whose schema is exactly `arrow_schema(fields)`. Raises `Refused` with code
+        SEGMENT_TOO_LARGE over `bytes_max`."""
         assert not self._sink.closed, "a finished or aborted segment takes no rows"
         assert batch.schema.equals(self._schema, check_metadata=True), "conform() comes first"
         for start in range(0, batch.num_rows, self._row_group_rows):
             self._hold(batch.slice(start, self._row_group_rows))
 
     def finish(self) -> EncodedSegment:
-        """Hands on the rest of the file and tells what it holds. A segment without rows is a file as well."""
+        """Hands on the rest of the file and describes it. A segment without rows is a file as well."""
         assert not self._sink.closed, "a segment is finished once"
         self._write_row_group()
         writer = self._writer or self._open()
@@ -142,10 +132,13 @@ class SegmentEncoder:
         self._stream.flush()
         self._sink.close()
         return EncodedSegment(
-            sha256=self._sink.sha256(),
+            sha256=self._sink.sha256.digest(),
             rows=self.rows,
             size_bytes=self._sink.size_bytes,
-            statistics=self._statistics(self._written[0]),
+            statistics=tuple(
+                column_statistics(field, kind, place, self._written[0], comparable=place not in self._with_nan)
+                for place, (field, kind) in enumerate(zip(self._fields, self._schema.types, strict=True))
+            ),
         )
 
     def abort(self) -> None:
@@ -180,11 +173,11 @@ class SegmentEncoder:
         self._writer = pq.ParquetWriter(
             self._stream,
             self._schema,
-            compression=COMPRESSION,
-            compression_level=COMPRESSION_LEVEL,
+            compression="zstd",
+            compression_level=1,
             # The stubs say bool; a list of names is documented as well.
             use_dictionary=self._repetitive(),  # pyright: ignore[reportArgumentType]
-            column_encoding=dict.fromkeys(timestamps, TIMESTAMP_ENCODING) or None,
+            column_encoding=dict.fromkeys(timestamps, "DELTA_BINARY_PACKED") or None,
             write_page_index=True,
             write_page_checksum=True,
             store_schema=False,
@@ -205,12 +198,6 @@ class SegmentEncoder:
         ]
         return names or False
 
-    def _statistics(self, written: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
-        return tuple(
-            column_statistics(field, kind, place, written, comparable=place not in self._with_nan)
-            for place, (field, kind) in enumerate(zip(self._fields, self._schema.types, strict=True))
-        )
-
 
 # ---------------------------------------------------------------- reading
 
@@ -225,14 +212,14 @@ def read_segment(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a segment from `row_offset` on, in exactly `arrow_schema(fields)`, at most `batch_rows` at a time.
 
-    A column is found by its field id: a renamed one under its new name, a widened one cast, one added later as its
-    first value in every row, a dropped one left out. An offset at or past the end gives nothing. No fields give batches
-    that only count rows. A batch has fewer rows where what the file lacks would take more than about FLIGHT_BATCH_BYTES
-    of it, or all columns have more than `batch_values_max` values. Opens the file at once.
+    Columns are found by field id: a renamed one under its new name, a widened one cast, one added later as its first
+    value in every row, a dropped one left out. Without fields the batches only count rows. A batch has fewer rows where
+    columns that the file lacks would take more than about FLIGHT_BATCH_BYTES, or where all columns together would have
+    more than `batch_values_max` values. The file is opened at once.
 
-    Raises `NotFound` if there is none, and here or later `Corrupt` for damaged bytes, `Refused` with code
-    SCHEMA_CHANGED for values that don't fit the type that is asked for, `Definite` with code BUSY or a `MemoryError`
-    for want of memory.
+    Raises `NotFound` if there is no file, and here or later `Corrupt` for damaged bytes, `Refused` with code
+    SCHEMA_CHANGED for values that don't fit the wanted type, `Definite` with code BUSY or a `MemoryError` for want of
+    memory.
     """
     assert row_offset >= 0
     assert batch_rows > 0
@@ -247,10 +234,8 @@ def read_segment(
 
 
 def verify_segment(path: Path, *, size_bytes: int, sha256: bytes) -> None:
-    """Holds a file against the manifest, byte by byte.
-
-    Raises `Corrupt` if it differs, `NotFound` if there is none, `Definite` if that can't be found out.
-    """
+    """Compares a file with the manifest, byte by byte. Raises `Corrupt` if it differs, `NotFound` if there is none,
+    `Definite` if it can't be read."""
     with _reading(path):
         found_bytes = path.stat().st_size
         if found_bytes != size_bytes:
@@ -287,7 +272,7 @@ def _batches(
                 if skip >= raw.num_rows:
                     skip -= raw.num_rows
                     continue
-                # What fails in here says nothing against the file.
+                # An error in here is no damage of the file.
                 batch = _projected(raw.slice(skip), wanted)
                 skip = 0
                 yield batch
@@ -338,32 +323,30 @@ def _projected(raw: pa.RecordBatch, wanted: list[tuple[Field, str | None]]) -> p
 
 
 def _as_asked(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
-    """A column in a type that holds its values: the one of the file, a wider one, or one that fits by chance."""
+    """The column in the type `kind`, which may be wider than the file's, or narrower if all values fit."""
     if column.type == kind:
         return column
     try:
         found = cast_exactly(column, kind)
-        # A cast to FLOAT rounds, which is for writers.
-        if not (pa.types.is_float32(kind) and count_true("is_finite", _changed(column, found))):
+        if not pa.types.is_float32(kind):
             return found
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # A cast to FLOAT rounds, which is for writers.
+        changed = column.filter(pc.call_function("not_equal", [found.cast(column.type), column]))
+        if not count_true("is_finite", changed):
+            return found
+    except CAST_ERRORS:
         pass
     raise _changed_since(f"column {field.name} holds {column.type} values that are no {field.type}")
 
 
 def _changed_since(text: str) -> Refused:
-    """What is asked for is not what was written: that says nothing against the file."""
+    """The error for a schema that the rows were not written with; the file itself is not damaged."""
     return Refused(text, code=ErrorCode.SCHEMA_CHANGED, hint="start the scan again")
-
-
-def _changed(column: pa.Array, rounded: pa.Array) -> pa.Array:
-    """The values that rounding changed."""
-    return column.filter(pc.call_function("not_equal", [rounded.cast(column.type), column]))
 
 
 @contextmanager
 def _reading(path: Path) -> Generator[None]:
-    """Foreign errors as ours. Arrow reports damage as OSError without an errno; with one, the system refused."""
+    """Foreign errors as ours. Arrow reports damage as an OSError without an errno; one with it is the system's."""
     try:
         yield
     except MemoryError as error:  # Arrow's is an ArrowException as well

@@ -1,11 +1,11 @@
-"""The serve log: what a node released, kept so that `leasehold verify` can hold every batch against the receipts.
+"""The serve log: the batches that a node released, for `leasehold verify` to check against the receipts.
 
-A record is in the kernel before `append` returns, so the death of the process loses nothing. Nothing is synced: the
-log speaks of a running machine, and a loss of power ends all leases with it.
+A record is in the kernel before `append` returns, so the death of the process loses nothing. Nothing is synced: a loss
+of power ends all leases too.
 
-A log is a row of files `serve-<number>.log`, each a sequence of frames: the mark `LSV1`, the length of the payload
-and its CRC-32 (both little-endian, 32 bits), the payload. A killed process can leave a torn frame at the end of its
-file. So a new process begins a new file, and a reader lets a file end in a torn frame, but not go on after one.
+A log consists of files `serve-<number>.log`, each a sequence of frames: the mark `LSV1`, the length of the payload and
+its CRC-32 (both little-endian, 32 bits), the payload. A killed process can leave a torn frame at the end of its file.
+So a new process begins a new file, and a reader accepts a torn frame only at the end of a file.
 """
 
 import os
@@ -39,11 +39,8 @@ assert SERVE_RECORD_BYTES_MAX + _HEAD.size < SERVE_LOG_FILE_BYTES_MAX
 
 
 class ServeLog:
-    """Appends serve records to the files in `directory`; any thread may.
-
-    Holds at most `files_max` x `file_bytes_max` bytes, the oldest file goes first. Files that a restart cut short
-    count by their bytes, up to SERVE_LOG_PIECES_MAX of them: a node that is killed again and again keeps its record.
-    """
+    """Appends serve records to files in `directory`, from any thread. Keeps `files_max` x `file_bytes_max` bytes, the
+    newest; files count by their bytes, so a node that is often killed keeps up to SERVE_LOG_PIECES_MAX."""
 
     def __init__(
         self,
@@ -68,11 +65,8 @@ class ServeLog:
             raise _disk_error(directory, error) from error
 
     def append(self, record: ServeRecord) -> None:
-        """Puts `record` into the kernel's hands. A batch whose record can't be kept must not be released.
-
-        Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR if it can't be written for another reason,
-        `Refused` with code SERVE_RECORD_TOO_LARGE.
-        """
+        """Hands `record` to the kernel. Raises `Refused` with code DISK_FULL or SERVE_RECORD_TOO_LARGE, `Definite` with
+        code DISK_ERROR; then the batch must not be released."""
         payload = self._encode(record)
         if len(payload) > SERVE_RECORD_BYTES_MAX:
             raise Refused(
@@ -105,7 +99,7 @@ class ServeLog:
             self._end_file()
 
     def _begin_file(self) -> None:
-        """Not before the first record: restarts that serve nothing would push out files that say something."""
+        """Only for a first record: restarts that serve nothing must not push out files with records."""
         self._end_file()
         self._prune()
         self._number += 1
@@ -128,11 +122,8 @@ class ServeLog:
 
 
 def read_serve_log(directory: Path) -> Iterator[ServeRecord]:
-    """The records in `directory`, oldest first; none if there is no log.
-
-    A torn frame at the end of a file ends that file. Raises `Corrupt` where a frame is damaged and whole ones follow,
-    and where a file is missing between others. May run while the log is written: files deleted meanwhile are left out.
-    """
+    """The records in `directory`, oldest first; none if there is no log. Files that are deleted meanwhile are left out.
+    Raises `Corrupt` where a frame is damaged and whole ones follow, and where a file is missing between others."""
     decode = msgspec.msgpack.Decoder(ServeRecord).decode
     try:
         files = _log_files(directory)

@@ -1,7 +1,5 @@
-"""What the manifest knows of the values in a segment, so that a scan can leave the segment out.
-
-Parquet keeps bounds per row group while it writes; here they are joined and put into the shape of the records.
-"""
+"""Statistics of a segment's columns for the manifest, so that a scan can skip the segment. Parquet has bounds for each
+row group; here they are joined."""
 
 from decimal import Decimal
 from math import isfinite
@@ -24,11 +22,10 @@ def column_statistics(
     """
     chunks = [written.row_group(group).column(place).statistics for group in range(written.num_row_groups)]
     nulls = sum(one.null_count for one in chunks)
-    rows = sum(written.row_group(group).num_rows for group in range(written.num_row_groups))
     minimum = maximum = None
     # A row group of nulls has no bounds and needs none; one with values must have them.
     known = all(one.has_min_max or one.num_values == 0 for one in chunks)
-    if comparable and known and nulls < rows and not pa.types.is_binary(kind):
+    if comparable and known and nulls < written.num_rows and not pa.types.is_binary(kind):
         bounded = [one for one in chunks if one.has_min_max]
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             minimum, maximum = min(one.min_raw for one in bounded), max(one.max_raw for one in bounded)
@@ -54,11 +51,9 @@ def _as_scalar(bound: object, *, lower: bool) -> bool | int | float | str | None
 
 
 def cut_bound(bound: str, *, lower: bool) -> str | None:
-    """A bound of at most STATISTIC_CHARACTERS_MAX characters that holds wherever `bound` does, by code points.
-
-    A prefix lies below what it starts. Above lies the prefix whose last character is raised by one; None if all its
-    characters are the highest one.
-    """
+    """A bound of at most STATISTIC_CHARACTERS_MAX characters that holds wherever `bound` does, by code points. A prefix
+    is a lower bound, an upper one with its last character raised by one; None if all its characters are the highest
+    one."""
     if len(bound) <= STATISTIC_CHARACTERS_MAX:
         return bound
     prefix = bound[:STATISTIC_CHARACTERS_MAX]
@@ -67,6 +62,6 @@ def cut_bound(bound: str, *, lower: bool) -> str | None:
     prefix = prefix.rstrip("\U0010ffff")
     if not prefix:
         return None
-    # Between U+D7FF and U+E000 lie the surrogates, which are no characters.
+    # The surrogates between U+D7FF and U+E000 are no characters.
     raised = 0xE000 if prefix[-1] == "\ud7ff" else ord(prefix[-1]) + 1
     return prefix[:-1] + chr(raised)

@@ -1,6 +1,7 @@
-"""What keeps a vault from being opened, read or written: SQLite's errors and those of the file system as ours.
+"""Errors of SQLite and of the file system on a vault, as ours.
 
-Damage is what no other cause explains: a mode, a lock or a full disk is mended without giving up the node's identity.
+Only what no other cause explains is damage: a mode, a lock or a full disk can be mended without losing the node's
+identity.
 """
 
 import errno
@@ -12,15 +13,13 @@ from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, LeaseholdError, OutcomeUnknown
 
 SQLITE_ERRORS: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What a call of SQLite raises. Its words quote the file's schema, and where those bytes are no text any more, Python
-fails to make an error of them."""
+"""What a call of SQLite raises. Its messages quote the file's schema; Python can't decode them if that is damaged."""
 _REFUSED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSED_FILE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
 
 
 def corrupt(path: Path, why: str) -> Corrupt:
-    """What a damaged vault raises."""
     return Corrupt(
         f"the vault {path} is damaged: {why}",
         hint=f"restore the latest copy of {path.parent}, or move it away and start a new node with --name",
@@ -28,7 +27,6 @@ def corrupt(path: Path, why: str) -> Corrupt:
 
 
 def disk(path: Path, why: str) -> OutcomeUnknown:
-    """What a disk that fails or is full raises."""
     return OutcomeUnknown(
         f"the vault {path} can't be written or read: {why}",
         code=ErrorCode.DISK,

@@ -1,4 +1,4 @@
-"""A copy of a vault that is open here: whole, in one file, its owner's alone, its bytes on the disk on return."""
+"""A copy of a vault that is open here: whole, in one synced file that only its owner can read."""
 
 import os
 import sqlite3
@@ -12,10 +12,10 @@ from leasehold.vault.format import FILE_NAME, OWNER_ONLY
 
 
 def copy_vault(directory: Path, folder: Path) -> None:
-    """Writes what the vault of `directory` holds, its log too, to a vault in `folder`, where there is none.
+    """Copies the vault of `directory`, its log too, to a vault in `folder`, where there is none. Raises `BadDirectory`
+    for an error of SQLite, and `OSError`; the vault itself never changes.
 
-    By SQLite itself, page by page: whoever opens and closes a file that SQLite has open in the same process ends the
-    locks that it holds on it. Raises `BadDirectory` where SQLite can't, `OSError`; the vault is as it was then.
+    SQLite copies the pages: opening and closing its file in the same process would end the locks that it holds on it.
     """
     path, copy = directory / FILE_NAME, folder / FILE_NAME
     try:

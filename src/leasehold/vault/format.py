@@ -53,7 +53,7 @@ OWNER_ONLY: Final = 0o600
 
 
 def content_hash(table: Single, content: bytes) -> bytes:
-    """Of a single record with its place, so that one does not pass for the other."""
+    """The hash of a single record and its table, so that one record does not pass for the other."""
     return hashlib.sha256(b"%s\0%s" % (table.encode(), content)).digest()
 
 
@@ -70,27 +70,29 @@ class AppliedMark(msgspec.Struct, frozen=True, kw_only=True):
     """The hash of the identity that was written last, so that an older one does not pass for it."""
 
     def row(self) -> tuple[int, bytes, bytes, bytes, bytes, bytes]:
-        """Its columns, the seal last, without what is durable."""
+        """The columns but `durable`, the seal last."""
         digests = digest_bytes(self.digest), digest_bytes(self.eager)
         seal = hashlib.sha256(b"".join((self.revision.to_bytes(8), self.lineage, *digests, self.identity))).digest()
         return self.revision, self.lineage, *digests, self.identity, seal
 
     def write(self, database: sqlite3.Connection) -> None:
-        """Puts it in the row's place."""
         database.execute(
             "UPDATE applied SET revision = ?, lineage = ?, digest = ?, eager = ?, identity = ?, seal = ?", self.row()
         )
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a vault. Raises `BadDirectory` with code NO_ACCESS for a thing of that name that is no file.
+    """Whether there is a vault. Raises `BadDirectory` with code NO_ACCESS for anything of that name but a file,
+    `Corrupt` for an empty file and for a log without its file.
 
-    Nor is a link one: SQLite keeps the log beside what it points to, where nobody else looks for it, and a link to
-    nothing, as to a disk that is not mounted, must not pass for a first start.
+    A link is refused too. SQLite keeps the log beside the file that a link points to, where nobody else looks for it.
+    And a link to nothing, as to a disk that is not mounted, must not pass for a first start.
     """
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
+        if any(path.parent.glob(f"{path.name}-*")):
+            raise corrupt(path, "its log exists, but the file does not") from None
         return False
     if not stat.S_ISREG(mode):
         what = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no file"
@@ -99,24 +101,15 @@ def is_there(path: Path) -> bool:
             code=ErrorCode.NO_ACCESS,
             hint=f"put the vault itself there, with its log {path.name}-wal; the whole directory may be a link",
         )
+    if path.stat().st_size == 0:
+        raise corrupt(path, "it is empty")
     return True
 
 
-def see_that_it_is_there(path: Path) -> None:
-    """Makes a new file where there is none. Raises `Corrupt` for an empty one, and for a log without its file."""
-    directory = path.parent
-    for rest in directory.glob(f"{FILE_NAME}.new*"):
-        rest.unlink()
-    if not is_there(path):
-        if any(directory.glob(f"{FILE_NAME}-*")):
-            raise corrupt(path, "its log exists, but the file does not")
-        create(path)
-    elif path.stat().st_size == 0:
-        raise corrupt(path, "it is empty")
-
-
 def create(path: Path) -> None:
-    """Makes an empty vault; under another name first, synced and renamed, so that it is there whole or not at all."""
+    """Makes an empty vault, under another name first, synced and renamed: it is there whole or not at all."""
+    for rest in path.parent.glob(f"{path.name}.new*"):
+        rest.unlink()
     new = path.with_name(f"{path.name}.new")
     # SQLite would make it readable for everybody; its log takes the mode of the file.
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
@@ -141,7 +134,7 @@ def create(path: Path) -> None:
 
 
 def keep_to_owner(path: Path) -> None:
-    """Takes the file and its log from others who can use them, as a version before or a copy may have left them."""
+    """Takes rights of other users on the file and its log, as a copy or an earlier version may have left them, away."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         one = path.with_name(name)
         with suppress(FileNotFoundError):
@@ -157,7 +150,6 @@ def keep_to_owner(path: Path) -> None:
 
 
 def pragma(database: sqlite3.Connection, name: str) -> int:
-    """The value of a setting that is a number."""
     (value,) = database.execute(f"PRAGMA {name}").fetchone()
     return value
 
@@ -185,9 +177,9 @@ def check_version(database: sqlite3.Connection, path: Path) -> int:
 
 def check_structure(database: sqlite3.Connection, path: Path, how: Literal["quick_check", "integrity_check"]) -> None:
     """Whether SQLite finds its file sound; raises `Corrupt`."""
-    finding = database.execute(f"PRAGMA {how}(1)").fetchone()
-    if finding != ("ok",):
-        raise corrupt(path, str(finding))
+    finding = str(database.execute(f"PRAGMA {how}(1)").fetchone()[0])
+    if finding != "ok":
+        raise corrupt(path, " ".join(finding.split()))
 
 
 def read_content(database: sqlite3.Connection, path: Path, table: Single) -> bytes:
@@ -199,8 +191,8 @@ def read_content(database: sqlite3.Connection, path: Path, table: Single) -> byt
 
 
 def read_identity(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> IdentityRecord | None:
-    """The identity, the one that was written last. Without one there is nothing else in a vault either: a node has its
-    identity before it knows anything of a cluster."""
+    """The identity that was written last. A vault without one holds nothing else either: a node has its identity before
+    it knows anything of a cluster."""
     content = read_content(database, path, "identity")
     if not content and (applied.revision or read_content(database, path, "coordinators")):
         raise corrupt(path, "the identity record is missing, though the vault holds data of a cluster")

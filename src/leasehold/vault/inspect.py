@@ -1,10 +1,9 @@
-"""Looking into a vault without changing anything in its directory: for people, while no node runs there.
+"""Reads and checks a vault for people, while no node runs there, and changes nothing in its directory.
 
-The lock is taken, not written. A file without a log beside it is opened as one that never changes; one with a log, as
-a node that was killed leaves it, is copied with the log to a temporary directory first, since reading a log writes.
+The lock is taken, not written. A file without a log beside it is opened as one that never changes. One with a log, as a
+killed node leaves it, is copied with the log to a temporary directory first, since reading a log writes.
 """
 
-import errno
 import fcntl
 import os
 import shutil
@@ -14,23 +13,22 @@ from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from leasehold.core.catalog.shelf import on_demand
 from leasehold.core.words.digest import digest_bytes, item_digest
-from leasehold.core.words.records import Allocated, Claiming, IdentityRecord
+from leasehold.core.words.records import Allocated, Claiming
+from leasehold.durable import NO_SPACE
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadDirectory, Corrupt, Indefinite, LeaseholdError, NotFound
 from leasehold.ids import ClusterId, Incarnation, LineageHash, NodeId, Revision
 from leasehold.limits.vault import VAULT_FINDINGS_MAX
-from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain, result_code
+from leasehold.vault.causes import SQLITE_ERRORS, corrupt, explain, is_disk_full
 from leasehold.vault.format import FILE_NAME, check_version, is_there, read_content, read_identity, stored_applied
 from leasehold.vault.lock import LOCK_NAME
 from leasehold.vault.logfile import ends_early
-
-T = TypeVar("T")
 
 _FAMILIES: Final = """
 SELECT CAST(substr(key, 1, 2 + CASE instr(substr(key, 3), X'2F') WHEN 0 THEN length(key)
@@ -41,16 +39,13 @@ FROM projection GROUP BY 1 ORDER BY 1
 """Keys up to the `/` after their first word; a key without one is a family by itself."""
 
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-
-
 class KeyFamily(msgspec.Struct, frozen=True, kw_only=True):
     """The keys that begin alike."""
 
     prefix: str
     keys: int
     size_bytes: int
-    """Of keys and values, without what SQLite adds."""
+    """Of keys and values alone."""
 
 
 class VaultSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,54 +70,46 @@ class VaultSummary(msgspec.Struct, frozen=True, kw_only=True):
     coordinators: tuple[str, ...]
     families: tuple[KeyFamily, ...]
 
-    @property
-    def keys(self) -> int:
-        """How many there are in all."""
-        return sum(one.keys for one in self.families)
-
 
 def inspect(directory: Path) -> VaultSummary:
     """Reads what a vault holds. Raises `NotFound` with code NO_VAULT, `BadDirectory` with code LOCKED while a process
     uses the directory, NEWER_VERSION for a vault of a newer program, NO_ACCESS and DISK for one that can't be read, and
     `Corrupt` for one that is damaged."""
     with _opened(directory) as (database, path):
-        return _guarded(path, lambda: _summary(database, path))
+        return _summary(database, path)
 
 
 class CheckedVault(msgspec.Struct, frozen=True, kw_only=True):
     """What a check of a vault has found."""
 
     findings: tuple[str, ...]
-    """All that is wrong, up to VAULT_FINDINGS_MAX."""
+    """All damage, up to VAULT_FINDINGS_MAX; empty for a sound vault."""
     revision: Revision | None
-    """The applied one; what is newer was never here, or is lost without a trace."""
+    """The applied revision. Newer ones were never here, or are lost without a trace."""
     log: str | None = None
-    """What of the log is not read, as a crash leaves it, or damage."""
-
-
-def check(directory: Path) -> list[str]:
-    """All that is wrong with a vault, as `examine` finds it; nothing for a sound one."""
-    return list(examine(directory).findings)
+    """The part of the log that is not read, after a crash or because of damage."""
 
 
 def examine(directory: Path) -> CheckedVault:
-    """Holds every item against its checksum. Raises as `inspect`, but for damage: that is a finding."""
+    """Checks every item against its checksum. Raises as `inspect`, but damage is a finding."""
     try:
         with _opened(directory) as (database, path):
             findings: list[str] = []
             revisions: list[Revision] = []
-            parts: tuple[Callable[[], list[str]], ...] = (
-                lambda: _structure(database),
-                lambda: _records(database, path),
-                lambda: _items(database, path, revisions.append),
+            checks: tuple[Callable[[], object], ...] = (
+                lambda: findings.extend(_structure(database)),
+                lambda: read_identity(database, path, stored_applied(database, path)[0]),
+                lambda: _coordinators(database, path),
+                lambda: findings.extend(_items(database, path, revisions.append)),
             )
-            for part in parts:
+            for check in checks:
                 try:
-                    findings += _guarded(path, part)
+                    with _explained(path):
+                        check()
                 except Corrupt as error:
                     findings.append(error.text)
             log = path.with_name(f"{FILE_NAME}-wal")
-            early = _guarded(path, lambda: ends_early(database, log)) if _has_log(path) else None
+            early = ends_early(database, log) if _has_log(path) else None
             return CheckedVault(
                 findings=tuple(dict.fromkeys(findings))[:VAULT_FINDINGS_MAX],
                 revision=revisions[0] if revisions else None,
@@ -141,26 +128,19 @@ def _opened(directory: Path) -> Generator[tuple[sqlite3.Connection, Path], None,
     log = directory / f"{FILE_NAME}-wal"
     with _locked(directory):
         if not is_there(path):
-            if log.exists():
-                raise corrupt(path, "its log exists, but the file does not")
             raise NotFound(
                 f"there is no vault in {directory}", code=ErrorCode.NO_VAULT, hint="name the directory of a node"
             )
-        if path.stat().st_size == 0:
-            raise corrupt(path, "it is empty")
-        try:
-            with TemporaryDirectory(prefix="leasehold-vault-") as scratch:
-                if _has_log(path):
-                    for one in (path, log):
-                        shutil.copyfile(one, Path(scratch) / one.name)
-                    address = f"{(Path(scratch) / FILE_NAME).as_uri()}?mode=rw"
-                else:
-                    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-                with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as database:
-                    _guarded(path, lambda: check_version(database, path))
-                    yield database, path
-        except (*SQLITE_ERRORS, OSError) as error:
-            raise _unreadable(path, error) from error
+        with _explained(path), TemporaryDirectory(prefix="leasehold-vault-") as scratch:
+            if _has_log(path):
+                for one in (path, log):
+                    shutil.copyfile(one, Path(scratch) / one.name)
+                address = f"{(Path(scratch) / FILE_NAME).as_uri()}?mode=rw"
+            else:
+                address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+            with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as database:
+                check_version(database, path)
+                yield database, path
 
 
 def _has_log(path: Path) -> bool:
@@ -197,23 +177,19 @@ def _locked(directory: Path) -> Generator[None, None, None]:
         os.close(file)
 
 
-def _guarded(path: Path, work: Callable[[], T]) -> T:
+@contextmanager
+def _explained(path: Path) -> Generator[None]:
+    """Errors of SQLite, msgspec and the file system as ours."""
     try:
-        return work()
+        yield
     except msgspec.MsgspecError as error:
         raise corrupt(path, str(error)) from error
     except (*SQLITE_ERRORS, OSError) as error:
         raise _unreadable(path, error) from error
 
 
-def _is_full(error: Exception) -> bool:
-    if isinstance(error, sqlite3.Error):
-        return result_code(error) == sqlite3.SQLITE_FULL
-    return isinstance(error, OSError) and error.errno in _FULL
-
-
 def _unreadable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError | OSError) -> LeaseholdError:
-    if _is_full(error):
+    if is_disk_full(error) or (isinstance(error, OSError) and error.errno in NO_SPACE):
         return BadDirectory(
             f"no space is left in {gettempdir()} for the copy of the vault {path} and its log that is inspected",
             code=ErrorCode.DISK,
@@ -253,11 +229,6 @@ def _summary(database: sqlite3.Connection, path: Path) -> VaultSummary:
     )
 
 
-def _identity(database: sqlite3.Connection, path: Path) -> IdentityRecord | None:
-    applied, _durable = stored_applied(database, path)
-    return read_identity(database, path, applied)
-
-
 def _coordinators(database: sqlite3.Connection, path: Path) -> tuple[str, ...]:
     content = read_content(database, path, "coordinators")
     return msgspec.msgpack.decode(content, type=tuple[str, ...]) if content else ()
@@ -266,17 +237,6 @@ def _coordinators(database: sqlite3.Connection, path: Path) -> tuple[str, ...]:
 def _structure(database: sqlite3.Connection) -> list[str]:
     found = database.execute(f"PRAGMA integrity_check({VAULT_FINDINGS_MAX})").fetchall()
     return [f"the file: {text}" for (text,) in found if text != "ok"]
-
-
-def _records(database: sqlite3.Connection, path: Path) -> list[str]:
-    """The identity and the coordinators; the applied row is read with the items."""
-    findings: list[str] = []
-    for read in (_identity, _coordinators):
-        try:
-            _guarded(path, lambda read=read: read(database, path))
-        except Corrupt as error:
-            findings.append(error.text)
-    return findings
 
 
 def _items(database: sqlite3.Connection, path: Path, on_revision: Callable[[Revision], None]) -> list[str]:

@@ -1,11 +1,13 @@
 """A leap on the file: what was staged of a snapshot takes the projection's place (docs/recovery.md, case c; R2).
 
-Each page is compared with the part of the projection that it stands for, and only what differs is staged: a node that
-was away lacks little of a large catalog. It goes into a temporary table, which ends with the connection: a process that
-dies before the leap leaves the old state and no trace of the new one.
+Each page is compared with its part of the projection, and only the differences are staged: a node that was away lacks
+little of a large catalog. They go into a temporary table, which ends with the connection. So a process that dies before
+the leap leaves the old state and no trace of the new one.
 
-Revisions may be applied between a page and the leap. What they change of the part that was compared was as in the
-snapshot, or is staged already. So it is staged as it was before, unless it is; and what differs no more is left out.
+Revisions may be applied between a page and the leap. An item that they change in a part already compared was equal to
+the snapshot's, or is staged. So its old value is staged, unless one is; an item that no longer differs is removed.
+
+All functions run inside the caller's transaction.
 """
 
 import sqlite3
@@ -35,8 +37,8 @@ AND value IS (SELECT value FROM projection WHERE key = ?1) AND hash IS (SELECT h
 def stage(
     database: sqlite3.Connection, after: bytes | None, items: Sequence[Change], counted: Sequence[int], *, first: bool
 ) -> None:
-    """Adds a page, checked by the caller, who says what its items count for, and with which key the page before it
-    ended; inside his transaction."""
+    """Adds a page whose order has been checked: `counted` are its items' digests, the page before it ended at
+    `after`."""
     if first:
         forget(database)
     database.execute(_TABLE)
@@ -48,8 +50,8 @@ def stage(
 
 @contextmanager
 def following(database: sqlite3.Connection, after: bytes | None, changed: Iterable[bytes]) -> Generator[None]:
-    """Around a change of these keys of the projection: what is staged stays what differs. The pages so far ended with
-    `after`, None if there were none; inside the caller's transaction."""
+    """Around a change of these keys of the projection: keeps what is staged equal to the differences. The last page
+    ended at `after`, None if there was none."""
     compared = [] if after is None else [(key,) for key in changed if key <= after]
     if compared:
         database.executemany(_KEEP, compared)
@@ -59,8 +61,7 @@ def following(database: sqlite3.Connection, after: bytes | None, changed: Iterab
 
 
 def differences(database: sqlite3.Connection, after: bytes | None) -> tuple[Change, ...]:
-    """What turns the projection into the snapshot, in key order; the last page ended with `after`. Inside the caller's
-    transaction."""
+    """The changes that turn the projection into the snapshot, in key order; the last page ended at `after`."""
     database.execute(_TABLE)
     database.execute(_REST, (_behind(after),))
     return tuple(Change(key, value) for key, value in database.execute("SELECT key, value FROM staged ORDER BY key"))
@@ -74,26 +75,23 @@ def replace(database: sqlite3.Connection) -> None:
 
 
 def forget(database: sqlite3.Connection) -> None:
-    """Nothing is staged then."""
+    """Drops what is staged."""
     database.execute("DROP TABLE IF EXISTS temp.staged")
 
 
 def _behind(key: bytes | None) -> bytes:
-    """The least key behind that one."""
     return b"" if key is None else key + b"\x00"
 
 
 def _differing(held: Iterator[_Row], page: Iterable[_Row]) -> Iterator[_Row]:
-    """What turns a part of the projection into a page; both in key order."""
+    """The changes that turn a part of the projection into a page; both in key order."""
     row = next(held, None)
     for item in page:
         while row is not None and row[0] < item[0]:
             yield row[0], None, None
             row = next(held, None)
-        if row is None or row[0] != item[0]:
+        if row != item:
             yield item
-        else:
-            if row != item:
-                yield item
+        if row is not None and row[0] == item[0]:
             row = next(held, None)
     assert row is None, "the part ends with the page"

@@ -16,9 +16,8 @@ class DirectoryLock:
     """An flock on `<directory>/lock`, held from construction to `release`. The file stays, with its holder's pid."""
 
     def __init__(self, directory: Path) -> None:
-        """Makes the directory if need be. Raises `BadDirectory` with code LOCKED while another process holds it, and
-        with code NO_ACCESS where the file system refuses."""
-        self._file: int | None = None
+        """Makes the directory if need be. Raises `BadDirectory`: code LOCKED while another process holds it, NO_ACCESS
+        where the file system refuses."""
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -40,10 +39,10 @@ class DirectoryLock:
             ) from error
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())
-        self._file = file
+        self._file: int | None = file
 
     def release(self) -> None:
-        """Lets go; idempotent."""
+        """Idempotent."""
         # The file is left: unlinking it would let two processes lock two files of one name.
         file, self._file = self._file, None
         if file is not None:

@@ -1,8 +1,8 @@
-"""The write-ahead log beside a vault, as SQLite lays it out: how much of it can be read.
+"""The write-ahead log beside a vault: how much of it SQLite can read.
 
-A header of 32 bytes, then frames of 24 bytes and one page each. SQLite takes a log up to its last whole transaction and
-says nothing of the rest, which is right after a crash and hides damage. A frame of this log carries the two salts of
-the header; those of an earlier one, which may lie behind, have other salts.
+A log is a header of 32 bytes, then frames of 24 bytes and one page each. SQLite reads it up to its last whole
+transaction and ignores the rest, which is right after a crash but hides damage. A frame of this log carries the two
+salts of the header. Frames of an earlier log may follow; they have other salts.
 """
 
 import sqlite3
@@ -20,8 +20,8 @@ _MAGIC: Final = (0x377F0682, 0x377F0683)
 
 
 def ends_early(database: sqlite3.Connection, log: Path) -> str | None:
-    """What of the log is not read, None if it is read to its end. `database` has a copy of the file and its log, and
-    nothing else to do: this moves the log into that copy."""
+    """The part of the log that is not read, None if it is read to its end. `database` is a copy of the file and its
+    log; this moves the log into that copy."""
     (_busy, read, _moved) = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     with log.open("rb") as file:
         header = file.read(_HEADER.size)
@@ -42,8 +42,8 @@ def ends_early(database: sqlite3.Connection, log: Path) -> str | None:
 
 @contextmanager
 def log_kept(path: Path, *, damaged: bool) -> Generator[None]:
-    """While a vault is closed: whoever closes the file last moves its log into it. Of one that is damaged nothing
-    changes: a reader, who can't do that, is the last one there."""
+    """Around the closing of a vault. The last connection to close moves the log into the file. A damaged vault must not
+    change, so there a connection that can only read is the last one."""
     if not damaged:
         yield
         return

@@ -1,10 +1,10 @@
-"""The segments in a vault, read from its file when somebody asks, on any thread (`core/data/manifest.py`).
+"""The segments in a vault, read from its file when they are needed, on any thread (`core/data/manifest.py`).
 
-One connection of its own, which only reads, under one lock: with a write-ahead log it waits for no writer. Each call is
-one transaction, which reads the applied revision too.
+A connection of its own reads under one lock; with a write-ahead log it waits for no writer. Each call is one
+transaction, which reads the applied revision too.
 
-A node compares its disk with the buckets that have changed, again and again, and of each bucket little has. So what was
-decoded of the buckets that were read last is kept by the hash of its row, and only what has another hash is decoded.
+A node often reads a bucket again of which little has changed. So the records of the buckets that were read last are
+kept with the hashes of their rows, and only rows with another hash are decoded.
 """
 
 import sqlite3
@@ -39,17 +39,16 @@ class FileManifest:
 
     def __init__(self, path: Path, on_error: Callable[[Exception], LeaseholdError], limits: VaultLimits) -> None:
         self.lock: Final = threading.Lock()
-        """Held while the file is read here, so whoever must be alone with it takes it."""
+        """Held while the file is read here."""
         self._path = path
         self._on_error = on_error
         self._database: sqlite3.Connection | None = None
         self._closed = False
         self._known: dict[bytes, dict[bytes, tuple[bytes, SegmentRecord | ReplacedRecord]]] = {}
-        """Of the buckets read last, by the prefix of their keys: each key with the hash of its row and its record."""
+        """The buckets read last, by the prefix of their keys: each key with the hash of its row and its record."""
         self._known_max = limits.buckets_cached_max
 
     def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment:
-        """One segment."""
         with self._reading() as database:
             applied, _ = stored_applied(database, self._path)
             return StoredSegment(
@@ -59,7 +58,6 @@ class FileManifest:
             )
 
     def bucket(self, bucket: BucketKey) -> StoredBucket:
-        """One bucket."""
         with self._reading() as database:
             applied, _ = stored_applied(database, self._path)
             return StoredBucket(
@@ -67,7 +65,7 @@ class FileManifest:
             )
 
     def close(self) -> None:
-        """Idempotent; who asks later is refused."""
+        """Refuses all later calls; idempotent."""
         with self.lock:
             database, self._database = self._database, None
             self._closed = True

@@ -14,7 +14,7 @@ import msgspec
 
 from leasehold.core.catalog.shelf import REPLACED, SEGMENTS
 from leasehold.core.words.digest import item_digest
-from leasehold.core.words.operations import Change, RevisionChanges
+from leasehold.core.words.operations import Change
 from leasehold.limits.vault import VAULT_SCRUB_ROWS
 from leasehold.vault.causes import corrupt
 from leasehold.vault.format import AppliedMark
@@ -38,25 +38,17 @@ _EAGER: Final = (
 
 
 class Scrub(msgspec.Struct):
-    """How far a check in the background is: what the items up to `last` count for, kept up as they change."""
+    """The progress of a check in the background: the digest of the items up to `last`, kept up to date by `put`."""
 
     last: bytes | None = None
     digest: int = 0
 
 
-def merged(batches: Iterable[RevisionChanges]) -> dict[bytes, bytes | None]:
-    """What is left of several revisions in one transaction: of each key the last value."""
-    return {change.key: change.value for batch in batches for change in batch.changes}
-
-
 def put(
     database: sqlite3.Connection, applied: AppliedMark, changes: dict[bytes, bytes | None], scrub: Scrub
 ) -> AppliedMark:
-    """Writes these changes; answers `applied` with the digests after them.
-
-    In key order, so that pages are touched once. Rows are not read before they are written: SQLite hands the hash that
-    a row had to `displaced`, and only where there was a row.
-    """
+    """Writes these changes in key order, so that pages are touched once; answers `applied` with the digests after them.
+    Rows are not read first: SQLite calls `displaced` with the hash that a row had, if there was a row."""
     ordered = sorted(changes.items())
     puts = [
         (key, value, sha256(b"".join((_length(len(key)), key, value))).digest())
@@ -91,7 +83,7 @@ def _xor(hashes: Iterable[bytes]) -> int:
 
 
 def verified(rows: Iterable[tuple[object, object, object]], path: Path) -> Iterator[tuple[bytes, bytes, int]]:
-    """Keys, values and what they count for. Raises `Corrupt` where a row does not match its hash."""
+    """Keys, values and item digests. Raises `Corrupt` where a row does not match its hash."""
     for key, value, hashed in rows:
         if not isinstance(key, bytes) or not isinstance(value, bytes):
             raise corrupt(path, "an item of the projection can't be read")
@@ -107,7 +99,7 @@ def read_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> 
 
 
 def read_eager(database: sqlite3.Connection, path: Path, applied: AppliedMark) -> tuple[Change, ...]:
-    """What every start reads, verified one by one and as a whole."""
+    """The items that every start reads, verified likewise."""
     return _read(database, path, _EAGER, applied.eager)
 
 
@@ -133,7 +125,7 @@ def check_all(database: sqlite3.Connection, path: Path, applied: AppliedMark) ->
 
 
 def check_some(database: sqlite3.Connection, path: Path, applied: AppliedMark, scrub: Scrub, rows_max: int) -> bool:
-    """Goes on checking for up to `rows_max` items; True at the end, where the whole is compared."""
+    """Checks the next `rows_max` items; True at the end, once the whole has been compared."""
     where, bounds = ("ORDER BY key", ()) if scrub.last is None else ("WHERE key > ? ORDER BY key", (scrub.last,))
     rows = database.execute(_SELECT + where, bounds)
     count = 0

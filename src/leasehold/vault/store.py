@@ -1,15 +1,14 @@
 """The vault: a node's durable local state in one SQLite file, `vault.db` (docs/design.md, "Identity", INV-REC-1).
 
 - One process (`DirectoryLock`), one database thread that writes, WAL. Identity writes commit with synchronous=FULL and
-  are then moved from the log into the file itself, so that a damaged log can't take the identity back; every
-  VAULT_SYNCS_PER_CHECKPOINT syncs the projection follows. Where another program reads the file, that waits for it.
+  are then moved from the log into the file itself, so that a damaged log can't take the identity back. The projection
+  follows every VAULT_SYNCS_PER_CHECKPOINT syncs, or later while another program reads the file.
   Projection writes commit with synchronous=NORMAL: they survive the process at once, the machine from the next `sync`.
-- Projection, applied revision and lineage change in one transaction. That row also holds a digest, the XOR of the
-  hashes of all items, the hash of the identity, and a seal, the hash of the row: whatever is damaged, lost or mixed
-  up is found, and an identity that was lost is never taken for a first start.
+- Projection, applied revision and lineage change in one transaction (`vault/format.py`). Whatever is damaged, lost or
+  mixed up is found, and an identity that was lost is never taken for a first start.
 - A small vault is checked whole when it is opened. Of a large one only what every start needs is read and checked
-  then; segments are read when they are needed (`vault/manifest.py`), each row checked by its own hash, and `verify`
-  goes through the whole in small steps while the node works.
+  then. Segments are read when they are needed (`vault/manifest.py`), each row checked by its own hash, and `verify`
+  checks the whole in small steps while the node works.
 - The file is made under another name, synced and renamed. So a `vault.db` that is empty or does not open is damage,
   never a first start, and no new identity is taken in its place.
 """
@@ -21,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from traceback import clear_frames
 from typing import Final, TypeVar
 
 import msgspec
@@ -70,7 +70,7 @@ class SqliteVault:
         self._staged = Staged()
         self._scrub = rows.Scrub()
         self._fault: LeaseholdError | None = None
-        """What went wrong first; nothing is done after it."""
+        """The first error; nothing is done after it."""
         self._closed = False
         self.on_full: Callable[[], None] = lambda: None
         """Called for each write that found no space and waits."""
@@ -79,12 +79,9 @@ class SqliteVault:
 
     @classmethod
     async def open(cls, directory: Path, *, limits: VaultLimits = VAULT_LIMITS) -> "SqliteVault":
-        """Opens the vault in `directory`, or makes a new one where there is none. One of up to `limits.whole_bytes_max`
-        bytes is checked whole.
-
-        Raises `BadDirectory` (code LOCKED: in use; NEWER_VERSION, OLDER_VERSION: of another version of this
-        program) and `Corrupt`.
-        """
+        """Opens the vault in `directory`, or makes a new one. A file of up to `limits.whole_bytes_max` bytes is
+        checked whole. Raises `BadDirectory` (code LOCKED: in use; NEWER_VERSION, OLDER_VERSION: of another version of
+        this program) and `Corrupt`."""
         vault = cls(directory, DirectoryLock(directory), limits)
         try:
             await vault._run(vault._open)
@@ -94,25 +91,19 @@ class SqliteVault:
         return vault
 
     async def identity(self) -> IdentityRecord | None:
-        """The identity record, or None on a new vault. Raises `Corrupt`."""
-        return await self._run(self._read_identity)
+        return await self._run(lambda database: file_format.read_identity(database, self._path, self._applied))
 
     async def write_identity(self, record: IdentityRecord) -> None:
-        """Replaces the identity record; synced to disk when this returns."""
         await self._run(lambda database: self._write_identity(database, record))
 
     async def begin_anew(self, record: IdentityRecord) -> None:
-        """Forgets the projection and replaces the identity record, in one transaction."""
-        await self._run(lambda database: self._begin_anew(database, record))
+        await self._run(lambda database: self._write_identity(database, record, anew=True))
 
     async def coordinators(self) -> tuple[str, ...]:
-        """The last known coordinator addresses."""
-
         content = await self._run(lambda database: read_content(database, self._path, "coordinators"))
         return msgspec.msgpack.decode(content, type=tuple[str, ...]) if content else ()
 
     async def write_coordinators(self, addresses: tuple[str, ...]) -> None:
-        """Replaces them; as durable as `apply`."""
         content = msgspec.msgpack.encode(addresses)
         await self._run(
             lambda database: database.execute(
@@ -121,57 +112,47 @@ class SqliteVault:
         )
 
     async def projection(self) -> StoredProjection:
-        """The whole projection as of its applied revision, every item verified. Raises `Corrupt`."""
-        return await self._run(self._read_projection)
+        return await self._run(lambda database: self._stored(rows.read_all(database, self._path, self._applied)))
 
     async def reopened(self) -> StoredProjection:
-        """What a process goes on from: every item but segments, verified. Raises `Corrupt`."""
-        return await self._run(self._reopen)
+        return await self._run(lambda database: self._stored(rows.read_eager(database, self._path, self._applied)))
 
     async def verify(self, rows_max: int) -> bool:
-        """Checks some more items, at the end also the file's structure; True once all has been checked since the first
-        call, or the last True. Raises `Corrupt`, also for damage that a reader has met.
-
-        A check of the structure that an identity had to interrupt leaves it False: all is gone through anew."""
+        """As `Vault.verify`; at the end the file's structure is checked too. If an identity write interrupts that, the
+        answer is False, and the check starts over."""
         done = await self._run(
             lambda database: rows.check_some(database, self._path, self._applied, self._scrub, rows_max)
         )
-        if done:
-            # On a thread and a connection of its own, so that writes go on: it takes as long as the file is large.
-            done = await asyncio.get_running_loop().run_in_executor(None, self._check_structure)
-        return done
+        # On a thread and a connection of its own, so that writes go on: it takes as long as the file is large.
+        return done and await asyncio.get_running_loop().run_in_executor(None, self._check_structure)
 
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
-        """Applies whole revisions in one transaction; `Refused` with code NOT_ASCENDING changes nothing."""
         await self._run(lambda database: self._apply(database, tuple(batches), lineage))
 
     async def stage(self, items: Sequence[Change], *, first: bool) -> None:
-        """Takes a page of a snapshot for `leap`; a page out of order is `Refused` with code BAD_SNAPSHOT."""
         await self._run(lambda database: self._stage(database, tuple(items), first=first))
 
     async def leap(self, revision: Revision, lineage: LineageHash, digest: bytes) -> tuple[Change, ...]:
-        """Puts what was staged in the projection's place; what changed by it, in key order."""
         return await self._run(lambda database: self._leap(database, revision, lineage, digest))
 
     async def sync(self) -> Revision:
-        """Makes what was applied survive the machine; answers the durable applied revision."""
 
         def write(database: sqlite3.Connection) -> Revision:
             if self._durable < self._applied.revision:
                 # A commit with FULL syncs the log, and with it all commits before it.
-                with self._synchronous(FULL):
+                with self._fully_synchronous():
                     database.execute("UPDATE applied SET durable = revision")
                 self._durable = self._applied.revision
                 self._syncs += 1
                 if self._syncs >= VAULT_SYNCS_PER_CHECKPOINT:
-                    # What is durable does not go back further, whatever becomes of the log.
+                    # From here on damage of the log can't take back what is durable.
                     self._checkpoint(0)
             return Revision(self._durable)
 
         return await self._run(write)
 
     async def close(self) -> None:
-        """Closes the file and gives the directory free; idempotent."""
+        """Closes the file and releases the directory; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -183,8 +164,8 @@ class SqliteVault:
     # ------------------------------------------------------------ on the database thread
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `work` once there is space for it. A write that finds the disk full changes nothing, so it is repeated,
-        however long that takes: nobody has to start the process again."""
+        """Runs `work` once there is space for it. A write that finds the disk full changes nothing, so it is repeated
+        until there is space."""
         is_full = False
         while True:
             if self._closed:
@@ -206,19 +187,19 @@ class SqliteVault:
         if self._fault is not None:
             raise self._fault
         try:
-            if self._database is None:
-                self._database = self._connect()
-            return work(self._database)
+            return work(self._database or self._connect())
         except (*SQLITE_ERRORS, OSError, Corrupt) as error:
             if is_disk_full(error):
                 raise DiskFull from error  # its transaction has been rolled back
             # After another failed write or sync nothing is to be trusted before it is opened and checked anew.
             fault = self._failed(error)
+            # A cursor that a frame of the error still holds would keep the file open, and close it at any time later.
+            clear_frames(error.__traceback__)
             self._close()
             raise fault from error
 
     def _failed(self, error: Exception) -> LeaseholdError:
-        """Notes what went wrong, here or in a reader on another thread: this process ends by it."""
+        """Notes the error, made ours, of a call here or of a reader on another thread. It ends this process."""
         if isinstance(error, LeaseholdError):
             fault = error
         else:
@@ -242,9 +223,9 @@ class SqliteVault:
 
     def _check_structure(self) -> bool:
         """False if it was interrupted."""
-        address = f"{self._path.absolute().as_uri()}?mode=ro"
         if self._closed:
             return False
+        address = f"{self._path.absolute().as_uri()}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as database:
                 self._checking = database
@@ -265,7 +246,8 @@ class SqliteVault:
                 checking.interrupt()
 
     def _connect(self) -> sqlite3.Connection:
-        file_format.see_that_it_is_there(self._path)
+        if not file_format.is_there(self._path):
+            file_format.create(self._path)
         # Never creates a file: what is not there any more must not be taken for new.
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         self._database = database
@@ -285,14 +267,11 @@ class SqliteVault:
             with suppress(*SQLITE_ERRORS), log_kept(self._path, damaged=isinstance(self._fault, Corrupt)):
                 database.close()
 
-    def _read_identity(self, database: sqlite3.Connection) -> IdentityRecord | None:
-        return file_format.read_identity(database, self._path, self._applied)
-
     def _write_identity(self, database: sqlite3.Connection, record: IdentityRecord, *, anew: bool = False) -> None:
         content = encode(record)
         hashed = content_hash("identity", content)
         applied = AppliedMark(identity=hashed) if anew else msgspec.structs.replace(self._applied, identity=hashed)
-        with self._synchronous(FULL):
+        with self._fully_synchronous():
             with self._transaction():
                 if anew:
                     leap.forget(database)
@@ -305,18 +284,11 @@ class SqliteVault:
             self._interrupt_check()
             self._checkpoint(self._limits.busy_wait_ms)
         self._durable = self._applied.revision
+        if anew:
+            self._staged = Staged()
+            self._scrub = rows.Scrub()
 
-    def _begin_anew(self, database: sqlite3.Connection, record: IdentityRecord) -> None:
-        self._write_identity(database, record, anew=True)
-        self._staged = Staged()
-        self._scrub = rows.Scrub()
-
-    def _read_projection(self, database: sqlite3.Connection) -> StoredProjection:
-        items = rows.read_all(database, self._path, self._applied)
-        return StoredProjection(applied=self._applied.revision, lineage=self._applied.lineage, items=items)
-
-    def _reopen(self, database: sqlite3.Connection) -> StoredProjection:
-        items = rows.read_eager(database, self._path, self._applied)
+    def _stored(self, items: tuple[Change, ...]) -> StoredProjection:
         return StoredProjection(applied=self._applied.revision, lineage=self._applied.lineage, items=items)
 
     def _apply(self, database: sqlite3.Connection, batches: tuple[RevisionChanges, ...], lineage: LineageHash) -> None:
@@ -327,7 +299,7 @@ class SqliteVault:
             if batch.revision <= revision:
                 raise Refused(f"revision {batch.revision} comes after {revision}", code=ErrorCode.NOT_ASCENDING)
             revision = batch.revision
-        changes = rows.merged(batches)
+        changes = {change.key: change.value for batch in batches for change in batch.changes}
         with self._transaction():
             with leap.following(database, self._staged.last, changes):
                 applied = rows.put(database, self._applied, changes, self._scrub)
@@ -363,7 +335,7 @@ class SqliteVault:
         return changes
 
     @contextmanager
-    def _transaction(self) -> Generator[None, None, None]:
+    def _transaction(self) -> Generator[None]:
         assert self._database is not None
         self._database.execute("BEGIN IMMEDIATE")
         try:
@@ -375,22 +347,22 @@ class SqliteVault:
             raise
 
     @contextmanager
-    def _synchronous(self, level: int) -> Generator[None, None, None]:
-        """Statements inside, each its own transaction, commit at `level`; proven by reading it back."""
+    def _fully_synchronous(self) -> Generator[None]:
+        """Statements inside, each its own transaction, commit with synchronous=FULL."""
         assert self._database is not None
-        self._database.execute(f"PRAGMA synchronous = {level}")
-        assert pragma(self._database, "synchronous") == level, "SQLite ignores a setting it does not like"
+        self._database.execute(f"PRAGMA synchronous = {FULL}")
+        assert pragma(self._database, "synchronous") == FULL, "SQLite ignores a setting it does not like"
         try:
             yield
         finally:
             self._database.execute(f"PRAGMA synchronous = {NORMAL}")
 
     def _checkpoint(self, wait_ms: int) -> None:
-        """Moves the log into the file and empties it. What is in it is committed already, so where another program
-        still reads the file after `wait_ms`, the next sync tries again."""
+        """Moves the log into the file and empties it. If another program still reads the file after `wait_ms`, the next
+        sync tries again."""
         assert self._database is not None
         self._database.execute(f"PRAGMA busy_timeout = {wait_ms}")
-        # Nobody here reads meanwhile: a reader would keep it from emptying the log.
+        # A reader would keep it from emptying the log.
         with self.manifest.lock:
             (busy, _log, _moved) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._database.execute(f"PRAGMA busy_timeout = {self._limits.busy_wait_ms}")

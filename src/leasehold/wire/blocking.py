@@ -19,7 +19,7 @@ from leasehold.wire.rpc import CHANNEL_OPTIONS, STREAM, call_path, describe, rea
 
 
 class BlockingConnection:
-    """A way to one address, from any thread; the same questions and errors as `wire.ports.Connection`."""
+    """As `wire.ports.Connection` without sessions, for synchronous callers on any thread."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -30,8 +30,6 @@ class BlockingConnection:
         self._closed = False
 
     def call(self, request: Message, timeout_ns: int) -> Message:
-        """One question, one answer. Raises `Unreachable` (indefinite) where none came within `timeout_ns`, and the
-        error that a `Failure` describes."""
         channel = self._open()
         sent = tuple(frames(encode_bounded(request)))
         try:
@@ -44,7 +42,6 @@ class BlockingConnection:
         return read_answer(answer)
 
     def stream(self, request: Message, timeout_ns: int) -> Generator[Message]:
-        """One question, several answers; `timeout_ns` bounds all of them together. Errors as of `call`."""
         channel = self._open()
         sent = tuple(frames(encode_bounded(request)))
         try:
@@ -63,7 +60,6 @@ class BlockingConnection:
             call.cancel()
 
     def close(self) -> None:
-        """Ends everything open on it, from any thread; idempotent."""
         with self._lock:
             channel, self._channel, self._closed = self._channel, None, True
             is_ours = self._owner_pid == os.getpid()
@@ -82,6 +78,6 @@ class BlockingConnection:
             return self._channel
 
     def _unreachable(self, error: grpc.RpcError | ValueError, timeout_ns: int) -> Unreachable:
-        # A closed channel is told by a bare ValueError.
+        # gRPC raises a bare ValueError for a closed channel.
         why = describe(error, timeout_ns) if isinstance(error, grpc.RpcError) else "the connection was closed"
         return unreachable(self._address, why)

@@ -1,7 +1,7 @@
-"""A gate for calls that begin: only of a few at a time is the first message read.
+"""A gate for calls that begin: the first messages of only a few calls at a time are read.
 
-gRPC takes in a whole message before its server sees any of it, and takes in little of a call that is not read. So the
-memory that first messages take is bounded by how many calls are inside, whoever sends them.
+gRPC takes in a whole message before its server sees any of it, but little of a call that is not read. So the number of
+calls inside the gate bounds the memory that first messages take, whoever sends them.
 
 | a call | until | gives way |
 | --- | --- | --- |
@@ -17,7 +17,7 @@ from leasehold.limits.units import SECOND_NS
 from leasehold.wire.call_watch import WatchedCall
 
 _DECIDED_ON = 2**63
-"""In the place of the time since when a call is read."""
+"""Stands in the place of the time since which a call is read."""
 
 
 class CallGate:
@@ -31,10 +31,10 @@ class CallGate:
         self._lock = threading.Lock()
         self._waiting: dict[WatchedCall, threading.Event] = {}
         self._inside: dict[WatchedCall, int] = {}
-        """Since when each is read."""
+        """Each with the time since which it is read."""
 
     def enter(self, call: WatchedCall) -> bool:
-        """Waits for its turn; False if it gave way or ended before. A call that entered has to `leave`."""
+        """Waits for the call's turn; False if it gave way or ended first. A call that entered has to `leave`."""
         turn = threading.Event()
         with self._lock:
             self._waiting[call] = turn
@@ -49,13 +49,13 @@ class CallGate:
             return call in self._inside
 
     def has_read(self, call: WatchedCall) -> None:
-        """Its first message has come, and it stays inside until the server has decided."""
+        """The first message has come. The call stays inside until the server has decided on it."""
         with self._lock:
             if call in self._inside:
                 self._inside[call] = _DECIDED_ON
 
     def leave(self, call: WatchedCall) -> None:
-        """Makes room; nothing for a call that is not inside."""
+        """Makes room; no effect for a call that is not inside."""
         with self._lock:
             self._inside.pop(call, None)
             self._let_in()

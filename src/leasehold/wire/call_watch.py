@@ -41,11 +41,12 @@ class WatchedCall:
 
     @contextmanager
     def opening(self) -> Generator[None]:
-        """Inside, the peer has to send its first message within the watch's `opening_ns`, or until the server
-        stops."""
+        """Inside, the peer has to send its first message within the watch's `opening_ns`; its `close` cancels the
+        call."""
         self.deadline_ns = self._watch.now_ns() + self._watch.opening_ns
         self.is_opening = True
-        self._watch.opened(self)
+        if self._watch.closed.is_set():
+            self._call.cancel()
         try:
             yield
         finally:
@@ -71,12 +72,12 @@ class CallWatch:
         self.idle_ns = idle_ns
         self._lock = threading.Lock()
         self._calls: set[WatchedCall] = set()
-        self._closed = threading.Event()
+        self.closed = threading.Event()
         threading.Thread(target=self._run, name="flight watch", daemon=True).start()
 
     def close(self) -> None:
         """Cancels the calls that have sent nothing."""
-        self._closed.set()
+        self.closed.set()
         with self._lock:
             opening = [call for call in self._calls if call.is_opening]
         for call in opening:
@@ -84,7 +85,6 @@ class CallWatch:
 
     @contextmanager
     def watching(self, call: _Cancellable) -> Generator[WatchedCall]:
-        """While the handler of `call` runs."""
         watched = WatchedCall(call, self)
         with self._lock:
             self._calls.add(watched)
@@ -94,13 +94,8 @@ class CallWatch:
             with self._lock:
                 self._calls.discard(watched)
 
-    def opened(self, call: WatchedCall) -> None:
-        """Its first message is waited for."""
-        if self._closed.is_set():
-            call.cancel()
-
     def _run(self) -> None:
-        while not self._closed.wait(FLIGHT_WATCH_NS / SECOND_NS):
+        while not self.closed.wait(FLIGHT_WATCH_NS / SECOND_NS):
             now_ns = self.now_ns()
             with self._lock:
                 late = [call for call in self._calls if call.deadline_ns < now_ns]

@@ -1,7 +1,7 @@
 """The real clock: the one place that reads time.
 
-CLOCK_BOOTTIME counts the time a machine is suspended, so a lease that ended during a suspend is seen as ended at
-the first reading after it. Where there is no such clock, the monotonic one stands in.
+CLOCK_BOOTTIME counts suspended time, so the first reading after a suspend shows that a lease has ended. Systems without
+it use the monotonic clock.
 """
 
 import asyncio
@@ -27,7 +27,6 @@ class LoopTimer:
         self._handle: asyncio.Handle = self._loop.call_soon(self._look)
 
     def cancel(self) -> None:
-        """Takes the call back; harmless once it has run."""
         self._handle.cancel()
 
     def _look(self) -> None:
@@ -39,27 +38,25 @@ class LoopTimer:
 
 
 class BoottimeClock:
-    """Implements `wire.ports.Clock`. Holds no state: all instances of a machine agree."""
+    """Implements `wire.ports.Clock`, without state: all instances of a machine agree. After a suspend it wakes at most
+    CLOCK_SLEEP_STEP_NS late."""
 
     def now_ns(self, _clock_id: int = _CLOCK_ID) -> int:
-        """Nanoseconds since boot; never goes back. Takes no argument (the id is bound here for speed alone)."""
+        # The parameter is there for speed alone.
         return time.clock_gettime_ns(_clock_id)
 
     def wall_us(self) -> int:
-        """Microseconds since 1970 UTC, as the machine believes."""
         return time.time_ns() // 1000
 
     async def sleep_until(self, deadline_ns: int) -> None:
-        """Returns once `now_ns() >= deadline_ns`; after a suspend at most `CLOCK_SLEEP_STEP_NS` later."""
         # The loop's own timers do not count a suspend, so a long sleep is cut into steps.
         while (left_ns := deadline_ns - self.now_ns()) > 0:  # noqa: ASYNC110 it is time that is waited for
             await asyncio.sleep(min(left_ns, CLOCK_SLEEP_STEP_NS) / SECOND_NS)
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> LoopTimer:
-        """Calls back on the running loop once `now_ns() >= deadline_ns`; late by as much as `sleep_until`."""
         return LoopTimer(self, deadline_ns, callback)
 
 
 def sleep_ns(duration_ns: int) -> None:
-    """Blocks this thread: for the blocking client's pauses between attempts, never on an event loop."""
+    """Blocks this thread, so never on an event loop."""
     time.sleep(duration_ns / SECOND_NS)

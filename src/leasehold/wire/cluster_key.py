@@ -1,6 +1,6 @@
-"""The cluster key: 32 random bytes in a file that its owner alone can read; whoever has them is of the cluster.
+"""The cluster key: 32 random bytes, as one line of 64 hex digits in a file that its owner alone can read.
 
-The file is one line of 64 hex digits. It is made once and copied to every machine of the cluster.
+The file is made once and copied to every machine of the cluster. Whoever has the key is a member of the cluster.
 """
 
 import hmac
@@ -22,8 +22,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def generate(path: Path) -> None:
-    """Makes a key file, durably. Raises `AlreadyExists` if there is a file of that name, `BadDirectory` if it can't be
-    written."""
+    """Makes a key file, durably. Raises `AlreadyExists`, and `BadDirectory` if it can't be written."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -77,6 +76,6 @@ def read(path: Path) -> bytes:
 
 
 def stands_for(key: bytes) -> ClusterId:
-    """What a cluster is called in datagrams: made of its key alone, since a process that was never in a cluster takes
-    part before it knows which cluster this is."""
+    """The cluster's tag in datagrams. It is made of the key alone, since a process sends datagrams before it knows the
+    cluster's id."""
     return ClusterId(hmac.digest(key, _TAG, "sha256").hex()[:32])

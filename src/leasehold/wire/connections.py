@@ -1,5 +1,4 @@
-"""How this project's gRPC clients connect, and how its servers treat connections: their number is bounded, and each
-while its peer is silent."""
+"""Options of gRPC: how clients connect, and how servers bound the number of connections and the silence of a peer."""
 
 import resource
 from typing import Final
@@ -20,10 +19,8 @@ CLIENT_CONNECTION_OPTIONS: Final = (
 
 
 def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[str, int], ...]:
-    """Options of gRPC for a server that starts now; a connection without a call is closed after `idle_ns`.
-
-    Raises this process's soft limit of open files where it is too low for CONNECTIONS_MAX.
-    """
+    """Options for a server that starts now; it closes a connection without a call after `idle_ns`. A soft limit of open
+    files that is too low for CONNECTIONS_MAX is raised."""
     return (
         # A second server on one port must fail, not share it.
         ("grpc.so_reuseport", 0),
@@ -39,14 +36,13 @@ def server_connection_options(idle_ns: int = CONNECTION_IDLE_NS) -> tuple[tuple[
 
 
 def connections_max(open_files: int) -> int:
-    """How many connections a server takes whose process may have so many files open: at most half of the files."""
+    """How many connections a server takes if its process may have so many files open: at most half of the files."""
     return min(CONNECTIONS_MAX, open_files // 2)
 
 
 def _raise_open_files() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(2 * CONNECTIONS_MAX, hard)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted

@@ -6,7 +6,7 @@ from leasehold.wire.ports import Clock, Timer
 
 
 class DeadlineTimer:
-    """Calls `on_time` once the deadline that was set last has come. Of one event loop."""
+    """Calls `on_time` once the newest deadline has come. Used on one event loop."""
 
     def __init__(self, clock: Clock, on_time: Callable[[], None]) -> None:
         self._clock = clock
@@ -15,7 +15,7 @@ class DeadlineTimer:
         self._deadline_ns = 0
 
     def set(self, deadline_ns: int | None) -> None:
-        """The deadline from now on; None for no deadline."""
+        """Replaces the deadline; None for no deadline."""
         if self._timer is not None and deadline_ns == self._deadline_ns:
             return
         self.cancel()
@@ -23,7 +23,7 @@ class DeadlineTimer:
             self._timer, self._deadline_ns = self._clock.call_at(deadline_ns, self._fire), deadline_ns
 
     def cancel(self) -> None:
-        """There is no deadline any more. Idempotent."""
+        """As `set(None)`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

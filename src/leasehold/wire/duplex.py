@@ -1,7 +1,7 @@
-"""One end of a session over a byte stream that keeps order: bounded queues, and an end that can't be mistaken.
+"""One end of a session over an ordered byte stream: bounded queues, and an explicit end.
 
 A stream that breaks looks to a gRPC server like one that was half-closed. So an orderly end is a frame of its own:
-empty, which no encoded message is. A stream that ends without it broke.
+empty, which no encoded message is. A stream that ends without it has broken.
 
 | state  | receive                              | send               | left by                          |
 | ------ | ------------------------------------ | ------------------ | -------------------------------- |
@@ -32,7 +32,7 @@ from leasehold.limits.sessions import (
     SESSION_SEND_WAIT_NS,
 )
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.failures import raise_failure
+from leasehold.wire.failures import from_failure
 
 END_FRAME: Final = b""
 
@@ -49,10 +49,10 @@ def _encode_revision(message: Watched) -> bytes:
 
 
 def encode_bounded(message: Message, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
-    """The message's bytes; raises `Refused`: MESSAGE_TOO_LARGE over `bytes_max`, BAD_TEXT where it is no text."""
+    """The message's bytes. Raises `Refused`: MESSAGE_TOO_LARGE over `bytes_max`, BAD_TEXT for what is not Unicode."""
     try:
         blob = _encode_revision(message) if isinstance(message, Watched) else encode(message)
-    except UnicodeEncodeError as error:  # what Python makes of arguments whose bytes are no UTF-8
+    except UnicodeEncodeError as error:  # Python decodes arguments that are not UTF-8 to such text
         raise Refused(f"the request is not text: {error}", code=ErrorCode.BAD_TEXT, hint="write it in UTF-8") from error
     if len(blob) > bytes_max:
         raise Refused(
@@ -64,8 +64,8 @@ def encode_bounded(message: Message, bytes_max: int = MESSAGE_BYTES_MAX) -> byte
 
 
 class Bell:
-    """Wakes the one task that waits for it; nothing stays of a ring that nobody waits for. Cheaper than an `Event`, for
-    what happens with every message."""
+    """Wakes the one task that waits for it. A ring is lost if no task waits. Cheaper than an `Event`, for what happens
+    with every message."""
 
     __slots__ = ("_waiter",)
 
@@ -73,24 +73,20 @@ class Bell:
         self._waiter: asyncio.Future[None] | None = None
 
     def wait(self) -> "asyncio.Future[None]":
-        """To be awaited at once: done at the next ring."""
+        """To be awaited at once; done at the next ring."""
         assert self._waiter is None or self._waiter.done(), "one task waits"
         self._waiter = asyncio.get_running_loop().create_future()
         return self._waiter
 
     def ring(self) -> None:
-        """Wakes who waits."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
 
 class QueuedDuplex:
-    """Implements `wire.ports.Duplex`; two tasks of its owner run `read_all` and `write_all`.
-
-    A message that is sent may have `send_bytes_max` bytes. Up to `receive_bytes_max` bytes of messages are read ahead,
-    or a single larger one.
-    """
+    """Implements `wire.ports.Duplex`; two tasks of its owner run `read_all` and `write_all`. A sent message may have
+    `send_bytes_max` bytes. Up to `receive_bytes_max` bytes of messages are read ahead, or a single larger one."""
 
     def __init__(
         self,
@@ -110,7 +106,7 @@ class QueuedDuplex:
         self._ended = False
         self._broken_why: str | None = None
         self._unwritable_why: str | None = None
-        """Why nothing goes out any more, while what has come is read still."""
+        """Why nothing can be sent any more; what has come can still be read."""
         self._garbled: LeaseholdError | None = None
         self._readable = Bell()
         self._room = Bell()
@@ -139,7 +135,7 @@ class QueuedDuplex:
                 self._incoming_bytes -= size
                 self._room.ring()
                 if isinstance(message, Failure):
-                    raise_failure(message)
+                    raise from_failure(message)
                 return message
             if self._garbled is not None:
                 raise self._garbled
@@ -150,7 +146,6 @@ class QueuedDuplex:
             await self._readable.wait()
 
     def read_ahead(self, bytes_max: int) -> None:
-        """From now on up to so many bytes of messages are read ahead."""
         self._receive_bytes_max = bytes_max
         self._room.ring()
 
@@ -172,12 +167,12 @@ class QueuedDuplex:
         self._wake()
 
     def garbled(self, error: LeaseholdError) -> None:
-        """What came is no message: nothing after it is read, and whoever serves this end tells the peer so."""
+        """What came is no message. Nothing after it is read, and `receive` raises `error`."""
         self._garbled = error
         self._wake()
 
     async def read_all(self, read: Callable[[], Awaitable[bytes | None]]) -> None:
-        """Queues what comes until the stream ends; `read` gives None, or raises, where it broke."""
+        """Queues messages until the stream ends. `read` returns None, or raises, where the stream broke."""
         while True:
             try:
                 blob = await read()

@@ -7,5 +7,4 @@ class SystemEntropy:
     """Implements `wire.ports.Entropy` from the operating system's generator."""
 
     def hex_128(self) -> str:
-        """128 random bits as 32 lower-case hex digits, fit for tokens."""
         return secrets.token_hex(16)

@@ -1,12 +1,13 @@
 """Errors as they travel: `LeaseholdError` to `core.words.messages.Failure` and back."""
 
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import Final
 
 from leasehold import errors
 from leasehold.core.words.messages import Failure
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, LeaseholdError, Refused
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotLeader, Refused
+from leasehold.ids import Term
 from leasehold.limits.messages import FAILURE_CHARACTERS_MAX
 
 
@@ -24,31 +25,28 @@ _BY_CODE: Final[dict[ErrorCode, type[LeaseholdError]]] = {
 
 
 def to_failure(error: LeaseholdError) -> Failure:
-    """The message that carries `error`; its text and hint are cut to `FAILURE_CHARACTERS_MAX` characters each.
-
-    An error that is neither definite nor indefinite counts as indefinite: nothing proves that it did not happen.
-    """
+    """The message that carries `error`, with text and hint cut to FAILURE_CHARACTERS_MAX characters each. An error that
+    is neither definite nor indefinite counts as indefinite: nothing proves that it did not happen."""
     return Failure(
         code=error.code[:FAILURE_CHARACTERS_MAX],
         text=error.text[:FAILURE_CHARACTERS_MAX],
         hint=error.hint[:FAILURE_CHARACTERS_MAX],
         definite=isinstance(error, Definite),
+        leader=error.leader[:FAILURE_CHARACTERS_MAX] if isinstance(error, NotLeader) else "",
+        term=Term(error.term if isinstance(error, NotLeader) else 0),
     )
 
 
 def from_failure(failure: Failure) -> LeaseholdError:
-    """The error that `failure` describes: of its own class where the code is known and agrees with the flag, else a
-    plain `Refused` or `Indefinite` with that code, which may be no member."""
+    """The error that `failure` describes: of its own class where the code is known and agrees with the flag `definite`,
+    else a plain `Refused` or `Indefinite` with that code."""
     code = ErrorCode(failure.code)
     kind = _BY_CODE.get(code)
     if kind is None or not issubclass(kind, Definite if failure.definite else Indefinite):
         kind = Refused if failure.definite else Indefinite
+    if kind is NotLeader:
+        return NotLeader(failure.text, code=code, hint=failure.hint, leader=failure.leader, term=failure.term)
     return kind(failure.text, code=code, hint=failure.hint)
-
-
-def raise_failure(failure: Failure) -> NoReturn:
-    """Raises the error that `failure` describes."""
-    raise from_failure(failure)
 
 
 _PLAIN: Final = (
@@ -70,10 +68,10 @@ _PLAIN: Final = (
     ("cancelled", "the call was cancelled"),
     ("failed to connect", "the connection failed"),
 )
-"""What gRPC says when a call has no answer, and how a person says it."""
+"""What gRPC says when a call has no answer, and plain words for it."""
 
 
 def plainly(details: str) -> str | None:
-    """Why a call had no answer, without the debug text of gRPC; None if it says what nobody foresaw."""
+    """Why a call had no answer, without gRPC's debug text; None for an unknown reason."""
     text = details.lower()
     return next((plain for said, plain in _PLAIN if said in text), None)

@@ -1,8 +1,8 @@
 """Arrow Flight as both sides use it: tickets, errors, connections, and batches of a bounded size.
 
-Tickets, marks and errors are the messages of `core.words.messages`. An error travels as an encoded `Failure` in the
-extra information of a Flight error, so its code survives and no traceback leaves the process. A stream of rows or bytes
-ends with a message that says so: gRPC shows a peer that died in the middle as an orderly end.
+Tickets, marks and errors are messages of `core.words.messages`. An error travels as an encoded `Failure` in the extra
+information of a Flight error, so its code survives and no traceback leaves the process. A stream of rows or bytes ends
+with a message that says so, since gRPC shows the death of a peer as an orderly end.
 """
 
 import os
@@ -47,22 +47,22 @@ T = TypeVar("T")
 HEALTH: Final = "health"
 """The action that answers a node's `NodeStatus` as JSON, fenced or not."""
 CALLER_HEADER: Final = "leasehold-caller-bin"
-"""Says who calls, before the first message: an encoded `FlightCaller`."""
+"""Names the caller before the first message: an encoded `FlightCaller`."""
 BYTES_SCHEMA: Final = pa.schema([pa.field("bytes", pa.binary(), nullable=False)])
-"""Of a segment's bytes as they travel between nodes: one row per chunk."""
+"""The schema of a segment's bytes as they travel between nodes: one row per chunk."""
 
 _CLIENT_OPTIONS: Final[list[tuple[str, str | int]]] = [
-    # Room for what surrounds the values of the largest row.
+    # Twice, with room for all that surrounds the values of the largest row.
     ("grpc.max_receive_message_length", 2 * FLIGHT_MESSAGE_BYTES_MAX),
     *CLIENT_CONNECTION_OPTIONS,
 ]
 
-# A node sends large batches aligned. Of others pyarrow copies what is not: Arrow's own engine warns of such a buffer.
+# A node sends large batches aligned. In others pyarrow copies unaligned buffers: Arrow's own engine warns of those.
 _ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
-# A write that a stopped process does not take ignores the deadline of its call, and that of a whole segment is long, so
-# the connection is asked whether it lives. Not so for scans: their deadlines are short, and a server cuts off who asks
-# often while it has nothing to send, as with a slow reader.
+# A write that a stopped process does not take ignores the deadline of its call, and the deadline for a whole segment is
+# long. So gRPC pings the connection. Not for scans: their deadlines are short, and a server cuts off a client that
+# pings often while it has nothing to send, as with a slow reader.
 _WATCHED_OPTIONS: Final[list[tuple[str, str | int]]] = [
     *_CLIENT_OPTIONS,
     ("grpc.keepalive_time_ms", FLIGHT_KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
@@ -122,10 +122,7 @@ def report(fault: BaseException) -> None:
 
 @contextmanager
 def calling(address: str) -> Generator[None]:
-    """The border of a client: Flight's errors leave it as ours, `Unreachable` where the peer told none.
-
-    After that the next call makes a new connection.
-    """
+    """Around a client's calls: Flight's errors leave it as ours. After `Unreachable` the next call connects anew."""
     try:
         yield
     # Arrow shows a broken stream as an OSError without an errno, and an end where there is none as StopIteration.
@@ -187,16 +184,13 @@ class _Clients:
                     client = flight.FlightClient(f"grpc://{address}", generic_options=self._options)
             self._clients[address] = client
             if len(self._clients) > FLIGHT_CLIENTS_MAX:
-                # Whoever uses it still holds it; it is closed behind the last of them.
+                # Calls under way hold it; it is closed after the last of them.
                 del self._clients[next(iter(self._clients))]
             return client
 
     def forget(self, address: str) -> None:
-        """The next call connects anew; those under way end on the connection that they have.
-
-        One that lost its peer may be silent until the kernel sends again, and each time that a server found it pinging
-        too often, gRPC doubled its keepalive interval for good.
-        """
+        """The next call connects anew; calls under way keep their connection. One that lost its peer may be silent
+        until the kernel sends again, and after each ping too many gRPC has doubled its keepalive interval for good."""
         with self._lock:
             self._clients.pop(address, None)
 
@@ -207,45 +201,35 @@ _watched = _Clients(_WATCHED_OPTIONS)
 
 def reader_to(address: str) -> flight.FlightClient:
     """The connection to `host:port` for scans, made at its first use and kept; never fails for an address that is down.
-
-    Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang.
-    """
+    Raises `Definite` with code FORKED in a child of a process that had used Flight, which could only hang."""
     return _scanning.to(address)
 
 
 def writer_to(address: str) -> flight.FlightClient:
-    """As `reader_to`, for DoPut: a process that does not answer for FLIGHT_KEEPALIVE_INTERVAL_NS +
-    FLIGHT_KEEPALIVE_TIMEOUT_NS ends its calls, even those that are blocked in a write.
-
-    So does a server that sends nothing for FLIGHT_SILENCE_NS although it lives.
-    """
-    return _watched.to(address)
-
-
-def copier_to(address: str) -> flight.FlightClient:
-    """As `writer_to`, for a DoGet whose bytes are taken as they come."""
+    """As `reader_to`, for a DoPut, and for a DoGet whose bytes are taken as they come. Calls end, even if blocked in a
+    write, once the process has answered no ping for FLIGHT_KEEPALIVE_INTERVAL_NS + FLIGHT_KEEPALIVE_TIMEOUT_NS. They
+    also end if the server sends nothing for FLIGHT_SILENCE_NS although it lives."""
     return _watched.to(address)
 
 
 def is_answering(address: str, timeout_ns: int) -> bool:
-    """Whether the process at `host:port` answers anything at all in time, be it that it does not serve the question."""
+    """Whether the process at `host:port` answers anything in time, a refusal too."""
     return _first(address, lambda client: client.list_actions(within(timeout_ns))) is not None
 
 
 def ask_health(address: str, timeout_ns: int, caller: Message) -> bytes | None:
     """The `NodeStatus` of the node at `host:port`, as JSON; None if its process does not answer in time, empty if it
-    refuses. `caller` is a ticket of this process: nodes let callers that they know in before strangers."""
+    refuses. `caller` is a ticket of this process, as for `within`."""
     action = flight.Action(HEALTH, b"")
     found = _first(address, lambda client: client.do_action(action, within(timeout_ns, caller)))
     return None if found is None else b"".join(one.body.to_pybytes() for one in found)
 
 
 def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]]) -> list[T] | None:
-    """The first message that answers a call, none for a refusal; None if the process is silent."""
+    """The first message that answers a call; empty for a refusal, None if the process is silent."""
     try:
         return list(islice(call(writer_to(address)), 1))
     except (flight.FlightTimedOutError, flight.FlightUnavailableError, flight.FlightCancelledError):
-        # A connection that lost its peer may be silent until the kernel sends again: the next probe has a new one.
         _watched.forget(address)
         return None
     except (flight.FlightError, pa.ArrowException, OSError):
@@ -253,10 +237,8 @@ def _first(address: str, call: Callable[[flight.FlightClient], Iterable[T]]) -> 
 
 
 def within(timeout_ns: int, ticket: Message | None = None) -> flight.FlightCallOptions:
-    """Bounds a whole call, from its start to its last message. Batches that it brings are aligned.
-
-    The call says in its header who presents the `ticket`: a node lets those whom it knows in before strangers.
-    """
+    """Bounds a whole call, from its start to its last message. Batches that it brings are aligned. A header says who
+    presents the `ticket`: a node takes calls of those it knows before those of strangers."""
     assert timeout_ns > 0
     headers = [] if ticket is None else [(CALLER_HEADER.encode(), encode(_caller(ticket)))]
     return flight.FlightCallOptions(timeout=timeout_ns / SECOND_NS, headers=headers, read_options=_ALIGNED)
@@ -288,10 +270,8 @@ def send(writer: flight.FlightStreamWriter, batch: pa.RecordBatch) -> None:
 
 
 def parts(batch: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
-    """`batch` in parts of at most `part_bytes` or of one row, in order, sharing its memory; never nothing.
-
-    Raises `Refused` with code ROWS_DO_NOT_FIT for a row over FLIGHT_MESSAGE_BYTES_MAX.
-    """
+    """`batch` in parts of at most `part_bytes` or of one row, in order, sharing its memory; at least one. Raises
+    `Refused` with code ROWS_DO_NOT_FIT for a row over FLIGHT_MESSAGE_BYTES_MAX."""
     if batch.nbytes <= part_bytes:
         yield batch
     elif batch.num_rows > 1:
@@ -301,20 +281,14 @@ def parts(batch: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
     elif batch.nbytes <= FLIGHT_MESSAGE_BYTES_MAX:
         yield batch
     else:
-        raise too_large(batch)
-
-
-def too_large(batch: pa.RecordBatch) -> Refused:
-    """The error for a batch that does not fit into one message."""
-    return Refused(
-        f"{batch.num_rows} rows of {batch.nbytes} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
-        code=ErrorCode.ROWS_DO_NOT_FIT,
-        hint="keep large values in files of their own",
-    )
+        raise Refused(
+            f"{batch.num_rows} rows of {batch.nbytes} bytes, a message holds {FLIGHT_MESSAGE_BYTES_MAX}",
+            code=ErrorCode.ROWS_DO_NOT_FIT,
+            hint="keep large values in files of their own",
+        )
 
 
 def bytes_batch(chunk: bytes | memoryview) -> pa.RecordBatch:
-    """`chunk` as a batch of `BYTES_SCHEMA`, not copied."""
     offsets = pa.array([0, len(chunk)], pa.int32()).buffers()[1]
     column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(chunk)])
     return pa.RecordBatch.from_arrays([column], schema=BYTES_SCHEMA)

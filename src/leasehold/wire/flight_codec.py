@@ -2,10 +2,10 @@
 
 A stream is a sequence of FlightData, a protobuf message of four fields: a descriptor (1), an Arrow IPC header (2),
 application metadata (3) and the IPC body (1000). The body is copied once on its way out and once on its way in.
-Everything that comes in was written by a stranger: each length is checked before anything is allocated for it.
+A stranger may have written what comes in, so each length is checked before anything is allocated for it.
 
-On the way out the header is padded so that the body begins at a multiple of 64 bytes, less what gRPC puts before a
-message in a client's memory: then pyarrow hands out aligned buffers without a copy.
+On the way out the header is padded: in a client's memory, behind what gRPC puts before a message, the body begins at a
+multiple of 64 bytes. Then pyarrow hands out aligned buffers without a copy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,10 +42,8 @@ _FIXED_BYTES: Final = {1: 8, 5: 4}
 
 
 def read_fields(message: bytes | bytearray | memoryview) -> dict[int, memoryview]:
-    """The length-delimited fields of a protobuf message, the last of each number; others are skipped.
-
-    Raises `Refused` with code BAD_MESSAGE.
-    """
+    """The length-delimited fields of a protobuf message, the last of each number; others are skipped. Raises `Refused`
+    with code BAD_MESSAGE."""
     view, at, found = memoryview(message), 0, dict[int, memoryview]()
     for _ in range(FLIGHT_FIELDS_MAX):
         if at == len(view):
@@ -86,7 +84,6 @@ def _varint(value: int, least_bytes: int = 1) -> bytes:
 
 
 def write_field(number: int, content: bytes) -> bytes:
-    """A length-delimited field."""
     return _begin_field(number, len(content)) + content
 
 
@@ -99,7 +96,7 @@ def _tag(number: int) -> bytes:
 
 
 def malformed(why: str) -> Refused:
-    """The error for bytes that are not what they should be."""
+    """The error for bytes that are no message of Flight."""
     return Refused(
         f"{why}: that is not a message of Arrow Flight", code=ErrorCode.BAD_MESSAGE, hint="upgrade the client"
     )
@@ -118,7 +115,7 @@ class Data(NamedTuple):
 
 
 def read_data(message: bytes | bytearray) -> Data:
-    """Raises `Refused` with code BAD_MESSAGE; the header and the body are not looked into."""
+    """The parts of a message; header and body are not decoded. Raises `Refused` with code BAD_MESSAGE."""
     fields = read_fields(message)
     nothing = memoryview(b"")
     header, metadata = fields.get(_HEADER, nothing), fields.get(_METADATA)
@@ -138,10 +135,8 @@ def read_schema(header: memoryview) -> pa.Schema:
 
 
 def read_batch(data: Data, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch, in memory of its own, its buffers aligned. Its sizes hold; its values are not validated.
-
-    Raises `Refused`: ROWS_DO_NOT_FIT for what would take more memory than a message may, BAD_MESSAGE.
-    """
+    """The batch, in memory of its own, its buffers aligned. Its sizes hold; its values are not validated. Raises
+    `Refused`: ROWS_DO_NOT_FIT for what would take more memory than a message may, BAD_MESSAGE."""
     check_record_batch(data.header, data.body)
     try:
         message = pa.ipc.read_message(pa.py_buffer(_encapsulated(data.header, data.body)))
@@ -163,7 +158,6 @@ def _encapsulated(header: memoryview, body: memoryview) -> bytes:
 
 
 def write_schema(schema: pa.Schema) -> bytes:
-    """The FlightData that begins a stream of `schema`."""
     return write_field(_HEADER, memoryview(schema.serialize())[2 * len(CONTINUATION) :].tobytes())
 
 
@@ -209,13 +203,13 @@ class _Pieces:
         return True
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Nothing is buffered."""
 
     def close(self) -> None:
         """Nothing is open."""
 
     def take(self) -> tuple[bytes, Sequence[memoryview]]:
-        """The header of the one message that was written since the last time, and its body."""
+        """The header and the body of the one message that was written since the last call."""
         (continuation, size, *rest), self.pieces = self.pieces, []
         assert continuation == CONTINUATION
         left, count = int.from_bytes(size, "little"), 0
@@ -230,12 +224,12 @@ class _Pieces:
 
 
 _ANNOUNCED: Final = b"\xc1"
-"""Before the size. No MessagePack begins so, and metadata of ours is MessagePack."""
+"""Before the size. Our metadata is MessagePack, which never begins with it."""
 _SIZE_BYTES: Final = 8
 
 
 def pieces(message: bytes) -> Iterator[bytes]:
-    """What to send of a FlightData that is too large for a node, in this order, each as the metadata of a message."""
+    """The pieces of a FlightData that is too large for a node, in order; each travels as the metadata of a message."""
     yield _ANNOUNCED + len(message).to_bytes(_SIZE_BYTES, "big")
     for start in range(0, len(message), FLIGHT_PART_BYTES):
         yield message[start : start + FLIGHT_PART_BYTES]
@@ -247,7 +241,7 @@ def is_announced(metadata: bytes) -> bool:
 
 
 def announced_bytes(metadata: bytes) -> int:
-    """Of all its pieces together. Raises `Refused`: ROWS_DO_NOT_FIT, BAD_MESSAGE."""
+    """The size of all pieces together. Raises `Refused`: ROWS_DO_NOT_FIT, BAD_MESSAGE."""
     size = int.from_bytes(metadata[len(_ANNOUNCED) :], "big")
     if len(metadata) != len(_ANNOUNCED) + _SIZE_BYTES or size == 0:
         raise malformed("not the size of a message in pieces")

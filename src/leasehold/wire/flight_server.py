@@ -1,29 +1,14 @@
 """A server of the Arrow Flight protocol over plain gRPC, made for peers that may mean harm; clients are pyarrow's.
 
-pyarrow's own server takes messages of any size and any number of calls that send nothing. Here:
-
-| what a peer may do                   | bound                                                          |
-| send a message                       | TICKET_BYTES_MAX for a ticket, FLIGHT_RECEIVED_BYTES_MAX for others |
-| send a larger row                    | in pieces, FLIGHT_MESSAGE_BYTES_MAX together, once a write was admitted |
-| compress a message                   | refused before anything is decompressed                        |
-| open calls                           | FLIGHT_CALLS_MAX, each with a thread                           |
-| send first messages                  | a few at a time are read (`wire/call_gate.py`), strangers apart from others |
-| open a call and send nothing         | FLIGHT_OPENING_NS, less while others wait                      |
-| stop sending, or taking              | FLIGHT_IDLE_NS                                                 |
-| connect                              | CONNECTIONS_MAX; further ones are closed at once               |
-| connect and say nothing              | HANDSHAKE_NS, then CONNECTION_IDLE_NS without a call           |
-
-gRPC looks at a message's length before it takes its bytes, so nothing is allocated for one that is too large. Of a call
-that is not read it takes STREAM_WINDOW_BYTES.
-
-A client says who it is in the header CALLER_HEADER of a call. Strangers keep nobody waiting whom the server knows.
-
-An error leaves as pyarrow's client expects it, with an encoded `Failure` as its extra information.
+Everything that a peer may do is bounded: docs/decisions/0016-flight-over-plain-grpc.md has the list. gRPC looks at a
+message's length before it takes its bytes, so nothing is allocated for one that is too large. Of a call that is not
+read it takes STREAM_WINDOW_BYTES.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from functools import cached_property
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import grpc
 import pyarrow as pa
@@ -50,7 +35,7 @@ from leasehold.limits.flight import (
 )
 from leasehold.limits.requests import CONNECTION_IDLE_NS, STREAM_WINDOW_BYTES
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.addresses import loopback, port_in_use, probe
+from leasehold.wire.addresses import bind, probe
 from leasehold.wire.call_gate import CallGate
 from leasehold.wire.call_watch import CallWatch, WatchedCall
 from leasehold.wire.connections import server_connection_options
@@ -81,7 +66,7 @@ _OPTIONS: Final = (
 FRAMING_BYTES: Final = 1024
 """What surrounds a ticket in its message."""
 _ARROW_STATUS: Final = (("x-arrow-status", "5"), ("x-arrow-status-detail-bin", b"Failed"))
-"""As pyarrow's server says that a handler failed."""
+"""The words of pyarrow's server for a handler that failed."""
 
 
 class Sent(NamedTuple):
@@ -96,187 +81,6 @@ class Outgoing(NamedTuple):
 
     schema: pa.Schema
     batches: Iterator[tuple[pa.RecordBatch, bytes | None]]
-
-
-class Incoming(Protocol):
-    """What a DoPut brings. Iterating raises `Refused`: BROKEN_STREAM for a client that went away, and what is wrong
-    with a batch."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of all its batches. Raises `Refused`."""
-        ...
-
-    def __iter__(self) -> Iterator[Sent]: ...
-
-
-class FlightService(Protocol):
-    """What a server serves; any thread may call it. A `LeaseholdError` travels to the client."""
-
-    actions: Mapping[str, str]
-    """What `act` knows, each with a description."""
-
-    def knows(self, caller: bytes) -> bool:
-        """Whether the caller of a call, as its CALLER_HEADER says, may ask anything here at all."""
-        ...
-
-    def get(self, ticket: bytes) -> Outgoing:
-        """Answers a ticket."""
-        ...
-
-    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
-        """Takes a stream; what to answer while it comes and at its end."""
-        ...
-
-    def act(self, action: str) -> bytes:
-        """Answers an action."""
-        ...
-
-
-class FlightServer:
-    """Serves from the moment it is made until `close`.
-
-    `listen` is `host:port` on the loopback interface; port 0 picks a free one, `address` tells which. Raises
-    `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
-    is not ours; the peer learns of it only that it happened. A connection without a call is closed after `idle_ns`; a
-    call is cancelled whose first message takes longer than `call_opening_ns`, or a later one than `call_idle_ns`.
-    """
-
-    def __init__(
-        self,
-        service: FlightService,
-        *,
-        listen: str,
-        on_fault: Callable[[BaseException], None],
-        idle_ns: int = CONNECTION_IDLE_NS,
-        call_opening_ns: int = FLIGHT_OPENING_NS,
-        call_idle_ns: int = FLIGHT_IDLE_NS,
-    ) -> None:
-        host, port = loopback(listen)
-        probe(host, port, listen)
-        shown = f"[{host}]" if ":" in host else host
-        self._threads = ServingThreads(FLIGHT_CALLS_MAX)
-        self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
-        self._server = grpc.server(
-            self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
-            handlers=[_Methods(service, self._watch, on_fault)],
-            options=(*_OPTIONS, *server_connection_options(idle_ns)),
-            maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
-        )
-        try:
-            port = self._server.add_insecure_port(f"{shown}:{port}")
-        except RuntimeError as error:
-            # Another process took the port between the probe and here.
-            raise port_in_use(listen) from error
-        self.address = f"{shown}:{port}"
-        self._server.start()
-
-    def close(self) -> None:
-        """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
-        self._watch.close()
-        self._server.stop(FLIGHT_SHUTDOWN_NS / SECOND_NS).wait()
-        self._threads.close()
-
-
-class _Methods(grpc.GenericRpcHandler):
-    """The methods as gRPC calls them: bytes in, bytes out."""
-
-    def __init__(self, service: FlightService, watch: CallWatch, on_fault: Callable[[BaseException], None]) -> None:
-        self._service = service
-        self._watch = watch
-        self._on_fault = on_fault
-        self._callers = CallGate(
-            opening_max=FLIGHT_CALLERS_OPENING_MAX,
-            waiting_max=FLIGHT_CALLERS_WAITING_MAX,
-            patience_ns=FLIGHT_CALLERS_PATIENCE_NS,
-            now_ns=watch.now_ns,
-        )
-        self._strangers = CallGate(
-            opening_max=FLIGHT_STRANGERS_OPENING_MAX,
-            waiting_max=FLIGHT_STRANGERS_WAITING_MAX,
-            patience_ns=FLIGHT_STRANGERS_PATIENCE_NS,
-            now_ns=watch.now_ns,
-        )
-        self._served: dict[str, Callable[[_Call], Iterator[bytes]]] = {
-            "DoGet": self._get,
-            "DoPut": self._put,
-            "DoAction": self._act,
-            "ListActions": self._list_actions,
-        }
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
-        """The handler of a call; None for what is not of Flight."""
-        method = handler_call_details.method
-        if not method.startswith(SERVICE):
-            return None
-        served = self._served.get(method.removeprefix(SERVICE), _unserved)
-
-        # Of a call with one message too: so the first message is waited for here, and within a bound.
-        def behavior(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-            return self._answered(served, requests, context)
-
-        return grpc.stream_stream_rpc_method_handler(behavior)
-
-    def _answered(
-        self,
-        served: "Callable[[_Call], Iterator[bytes]]",
-        requests: Iterator[bytes],
-        context: grpc.ServicerContext,
-    ) -> Iterator[bytes]:
-        with self._watch.watching(context) as watched:
-            try:
-                with self._begun(requests, context, watched) as call:
-                    for message in served(call):
-                        with watched.idle():
-                            yield message
-            except LeaseholdError as error:
-                _fail(context, told(error))
-            except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
-                self._on_fault(fault)
-                opaque = Indefinite(
-                    "the node failed on this request", code=ErrorCode.INTERNAL, hint="the node's log says why"
-                )
-                _fail(context, told(opaque))
-
-    @contextmanager
-    def _begun(
-        self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
-    ) -> "Generator[_Call]":
-        said = dict(context.invocation_metadata()).get(CALLER_HEADER)
-        is_known = isinstance(said, bytes) and self._service.knows(said)
-        call = _Call(requests, watched, self._callers if is_known else self._strangers, is_known=is_known)
-        try:
-            yield call
-        finally:
-            call.taken()
-
-    def _get(self, call: "_Call") -> Iterator[bytes]:
-        ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
-        outgoing = self._service.get(bytes(ticket))
-        call.taken()
-        writer = BatchWriter(outgoing.schema)
-        yield write_schema(outgoing.schema)
-        for batch, metadata in outgoing.batches:
-            yield writer.write(batch, metadata)
-
-    def _put(self, call: "_Call") -> Iterator[bytes]:
-        begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
-        for answer in self._service.put(bytes(begin.command or b""), _Rows(begin, call)):
-            call.taken()
-            yield write_field(1, answer)
-
-    def _act(self, call: "_Call") -> Iterator[bytes]:
-        action = bytes(read_fields(call.first(TICKET_BYTES_MAX)).get(1, b""))
-        yield write_field(1, self._service.act(action.decode(errors="replace")))
-
-    def _list_actions(self, _call: "_Call") -> Iterator[bytes]:
-        # Its message says nothing, so it is not read.
-        for name, description in self._service.actions.items():
-            yield write_field(1, name.encode()) + write_field(2, description.encode())
-
-
-def _unserved(_call: "_Call") -> Iterator[bytes]:
-    raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
 
 
 class _Call:
@@ -312,11 +116,9 @@ class _Call:
         return message
 
     def taken(self) -> None:
-        """The service has taken or refused it."""
         self._gate.leave(self._watched)
 
     def rest(self) -> Iterator[bytes]:
-        """The messages after the first."""
         while True:
             with self._watched.idle():
                 message = self._next()
@@ -331,20 +133,19 @@ class _Call:
             raise _cut_off() from error
 
 
-class _Rows:
-    """Implements `Incoming`."""
+class Incoming:
+    """What a DoPut brings. Iterating raises `Refused`: BROKEN_STREAM for a client that went away, and what is wrong
+    with a batch."""
 
     def __init__(self, begin: Data, call: _Call) -> None:
         self._begin = begin
         self._call = call
-        self._schema: pa.Schema | None = None
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
+        """The schema of all batches. Raises `Refused`."""
         self._call.taken()
-        if self._schema is None:
-            self._schema = read_schema(self._begin.header)
-        return self._schema
+        return read_schema(self._begin.header)
 
     def __iter__(self) -> Iterator[Sent]:
         schema = self.schema
@@ -369,15 +170,168 @@ class _Rows:
         raise _cut_off()
 
 
+_Serve: TypeAlias = Callable[[_Call], Iterator[bytes]]
+
+
+class FlightService(Protocol):
+    """What a server serves; any thread may call it. A `LeaseholdError` travels to the client."""
+
+    actions: Mapping[str, str]
+    """What `act` knows, each with a description."""
+
+    def knows(self, caller: bytes) -> bool:
+        """Whether the caller in a CALLER_HEADER may ask anything here at all."""
+        ...
+
+    def get(self, ticket: bytes) -> Outgoing: ...
+
+    def put(self, command: bytes, incoming: Incoming) -> Iterator[bytes]:
+        """Takes a stream; the answers, while it comes and at its end."""
+        ...
+
+    def act(self, action: str) -> bytes: ...
+
+
+class FlightServer:
+    """Serves from the moment it is made until `close`.
+
+    `listen` is `host:port` on the loopback interface; with port 0 it picks a free one, and `address` has it. Raises
+    `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
+    is not ours; the peer learns only that it happened. A connection without a call is closed after `idle_ns`; a call is
+    cancelled whose first message takes longer than `call_opening_ns`, or a later one than `call_idle_ns`.
+    """
+
+    def __init__(
+        self,
+        service: FlightService,
+        *,
+        listen: str,
+        on_fault: Callable[[BaseException], None],
+        idle_ns: int = CONNECTION_IDLE_NS,
+        call_opening_ns: int = FLIGHT_OPENING_NS,
+        call_idle_ns: int = FLIGHT_IDLE_NS,
+    ) -> None:
+        probe(listen)
+        self._threads = ServingThreads()
+        self._watch = CallWatch(opening_ns=call_opening_ns, idle_ns=call_idle_ns)
+        self._server = grpc.server(
+            self._threads,  # pyright: ignore[reportArgumentType] it only submits to it
+            handlers=[_Methods(service, self._watch, on_fault)],
+            options=(*_OPTIONS, *server_connection_options(idle_ns)),
+            maximum_concurrent_rpcs=FLIGHT_CALLS_MAX,
+        )
+        self.address = bind(listen, self._server.add_insecure_port)
+        self._server.start()
+
+    def close(self) -> None:
+        """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
+        self._watch.close()
+        self._server.stop(FLIGHT_SHUTDOWN_NS / SECOND_NS).wait()
+        self._threads.close()
+
+
+class _Methods(grpc.GenericRpcHandler):
+    """The methods as gRPC calls them: bytes in, bytes out."""
+
+    def __init__(self, service: FlightService, watch: CallWatch, on_fault: Callable[[BaseException], None]) -> None:
+        self._service = service
+        self._watch = watch
+        self._on_fault = on_fault
+        self._callers = CallGate(
+            opening_max=FLIGHT_CALLERS_OPENING_MAX,
+            waiting_max=FLIGHT_CALLERS_WAITING_MAX,
+            patience_ns=FLIGHT_CALLERS_PATIENCE_NS,
+            now_ns=watch.now_ns,
+        )
+        self._strangers = CallGate(
+            opening_max=FLIGHT_STRANGERS_OPENING_MAX,
+            waiting_max=FLIGHT_STRANGERS_WAITING_MAX,
+            patience_ns=FLIGHT_STRANGERS_PATIENCE_NS,
+            now_ns=watch.now_ns,
+        )
+        self._served: dict[str, _Serve] = {
+            "DoGet": self._get,
+            "DoPut": self._put,
+            "DoAction": self._act,
+            "ListActions": self._list_actions,
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
+        """The handler of a call; None for what is not of Flight."""
+        method = handler_call_details.method
+        if not method.startswith(SERVICE):
+            return None
+        served = self._served.get(method.removeprefix(SERVICE), _unserved)
+
+        # A stream even for calls with one message: so the first message is waited for here, within a bound.
+        def behavior(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            return self._answered(served, requests, context)
+
+        return grpc.stream_stream_rpc_method_handler(behavior)
+
+    def _answered(self, served: _Serve, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        with self._watch.watching(context) as watched:
+            try:
+                with self._begun(requests, context, watched) as call:
+                    for message in served(call):
+                        with watched.idle():
+                            yield message
+            except LeaseholdError as error:
+                _fail(context, told(error))
+            except Exception as fault:  # noqa: BLE001 the border: what was not foreseen goes to on_fault, not to the peer
+                self._on_fault(fault)
+                opaque = Indefinite(
+                    "the node failed on this request", code=ErrorCode.INTERNAL, hint="the node's log says why"
+                )
+                _fail(context, told(opaque))
+
+    @contextmanager
+    def _begun(
+        self, requests: Iterator[bytes], context: grpc.ServicerContext, watched: WatchedCall
+    ) -> Generator[_Call]:
+        said = dict(context.invocation_metadata()).get(CALLER_HEADER)
+        is_known = isinstance(said, bytes) and self._service.knows(said)
+        call = _Call(requests, watched, self._callers if is_known else self._strangers, is_known=is_known)
+        try:
+            yield call
+        finally:
+            call.taken()
+
+    def _get(self, call: _Call) -> Iterator[bytes]:
+        ticket = read_fields(call.first(TICKET_BYTES_MAX)).get(1, b"")
+        outgoing = self._service.get(bytes(ticket))
+        call.taken()
+        writer = BatchWriter(outgoing.schema)
+        yield write_schema(outgoing.schema)
+        for batch, metadata in outgoing.batches:
+            yield writer.write(batch, metadata)
+
+    def _put(self, call: _Call) -> Iterator[bytes]:
+        begin = read_data(call.first(TICKET_BYTES_MAX + FLIGHT_HEADER_BYTES_MAX))
+        for answer in self._service.put(bytes(begin.command or b""), Incoming(begin, call)):
+            call.taken()
+            yield write_field(1, answer)
+
+    def _act(self, call: _Call) -> Iterator[bytes]:
+        action = bytes(read_fields(call.first(TICKET_BYTES_MAX)).get(1, b""))
+        yield write_field(1, self._service.act(action.decode(errors="replace")))
+
+    def _list_actions(self, _call: _Call) -> Iterator[bytes]:
+        # Its message says nothing, so it is not read.
+        for name, description in self._service.actions.items():
+            yield write_field(1, name.encode()) + write_field(2, description.encode())
+
+
+def _unserved(_call: _Call) -> Iterator[bytes]:
+    raise Refused("a node does not serve this call", code=ErrorCode.BAD_CALL, hint="ask a coordinator")
+
+
 def _cut_off() -> Refused:
     return Refused("the stream broke off before its end", code=ErrorCode.BROKEN_STREAM, hint="write the segment again")
 
 
-# ---------------------------------------------------------------- errors
-
-
 def told(error: LeaseholdError) -> Failure:
-    """What a peer is told of `error`; text and hint are cut to FLIGHT_FAILURE_BYTES_MAX bytes each."""
+    """The message that tells a peer of `error`; its texts are cut to FLIGHT_FAILURE_BYTES_MAX bytes each."""
     whole = to_failure(error)
     return Failure(code=_cut(whole.code), text=_cut(whole.text), hint=_cut(whole.hint), definite=whole.definite)
 

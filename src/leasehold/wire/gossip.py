@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -18,28 +18,14 @@ from leasehold.core.swim.events import (
     Started,
     SwimEvent,
 )
-from leasehold.core.swim.machine import FIRST_INCARNATION, Swim
-from leasehold.core.swim.messages import Member, State, SwimIncarnation
+from leasehold.core.swim.machine import Swim
+from leasehold.core.swim.messages import Member, State
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.errors import BadSettings
 from leasehold.ids import ClusterId
 from leasehold.limits.swim import SWIM_SEEDS_MAX
-from leasehold.wire.ports import Clock, Datagrams, Entropy, Timer
-
-
-class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as this process sees it."""
-
-    member: Member
-    state: State
-    incarnation: SwimIncarnation
-
-
-class MemberChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A member was found, is seen in another state, or says something else of itself; `state` None: forgotten."""
-
-    member: Member
-    state: State | None
+from leasehold.wire.deadline import DeadlineTimer
+from leasehold.wire.ports import Clock, Datagrams, Entropy
 
 
 class Traffic(msgspec.Struct, kw_only=True):
@@ -52,10 +38,8 @@ class Traffic(msgspec.Struct, kw_only=True):
 
 class Gossip:
     """One member. `me.address` is where others reach `datagrams`; `run` owns the machine and closes the datagrams.
-
-    `on_change` is called on the loop, in order, and must not block. A higher `incarnation` than any earlier process of
-    this name had spares it being told of that one; it need not be.
-    """
+    `on_change` is called on the loop, in order, and must not block. It gets a member that is new, or whose state or own
+    facts have changed; the state is None once the member is forgotten."""
 
     def __init__(
         self,
@@ -67,35 +51,23 @@ class Gossip:
         clock: Clock,
         entropy: Entropy,
         datagrams: Datagrams,
-        on_change: Callable[[MemberChange], None] = lambda _change: None,
-        incarnation: SwimIncarnation = FIRST_INCARNATION,
+        on_change: Callable[[Member, State | None], None] = lambda _member, _state: None,
     ) -> None:
         _check(me, seeds)
-        self._entropy = entropy
         self._clock = clock
         self._datagrams = datagrams
         self._on_change = on_change
         self._seal = Seal(key, cluster_id)
-        self._swim = Swim(me=me, seeds=seeds, draw=self._draw, incarnation=incarnation)
+        self.swim: Final = Swim(me=me, seeds=seeds, draw=lambda below: int(entropy.hex_128(), 16) % below)
+        """Others may read it; only this class steps it."""
         self._woken = asyncio.Event()
         self._armed_ns: int | None = None
         self._over = asyncio.Event()
         self._runs = False
         self.traffic = Traffic()
 
-    @property
-    def health(self) -> int:
-        """How slow this member thinks it is itself: 0 is well."""
-        return self._swim.health
-
-    def members(self) -> tuple[Sighting, ...]:
-        """This member, then all others that are remembered, by name."""
-        return tuple(
-            Sighting(member=one.member, state=one.state, incarnation=one.incarnation) for one in self._swim.seen()
-        )
-
     async def run(self) -> None:
-        """Takes part until it has left, or is cancelled: then the others find out by themselves."""
+        """Takes part until it has left or is cancelled. After a cancellation the others find out by themselves."""
         assert not self._runs, "a member runs once"
         self._runs = True
         try:
@@ -110,7 +82,7 @@ class Gossip:
             await self._datagrams.close()
 
     async def leave(self) -> None:
-        """Tells the others that this member goes, which they believe at once; returns when that is done."""
+        """Tells the others that this member leaves, and returns once enough of them know."""
         if self._runs and not self._over.is_set():
             self._step(LeaveRequested())
             await self._over.wait()
@@ -120,21 +92,19 @@ class Gossip:
             self._hear(*await self._datagrams.receive())
 
     async def _keep_time(self) -> None:
-        while True:
-            self._woken.clear()
-            self._armed_ns = self._swim.next_deadline_ns()
-            timer: Timer | None = None
-            if self._armed_ns is not None:
-                timer = self._clock.call_at(self._armed_ns, self._woken.set)
-            try:
+        timer = DeadlineTimer(self._clock, self._woken.set)
+        try:
+            while True:
+                self._woken.clear()
+                self._armed_ns = self.swim.next_deadline_ns()
+                timer.set(self._armed_ns)
                 await self._woken.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
-            # An answer that has arrived counts, however late this process looks.
-            while (arrived := self._datagrams.pending()) is not None:
-                self._hear(*arrived)
-            self._step(TimePassed())
+                # An answer that has arrived counts, however late this process looks.
+                while (arrived := self._datagrams.pending()) is not None:
+                    self._hear(*arrived)
+                self._step(TimePassed())
+        finally:
+            timer.cancel()
 
     def _hear(self, source: str, blob: bytes) -> None:
         opened = self._seal.open(blob)
@@ -146,7 +116,7 @@ class Gossip:
     def _step(self, event: SwimEvent) -> None:
         if self._over.is_set():
             return
-        for effect in self._swim.step(event, self._clock.now_ns()):
+        for effect in self.swim.step(event, self._clock.now_ns()):
             match effect:
                 case SendDatagram(address=address, datagram=datagram):
                     blob = self._seal.seal(datagram)
@@ -154,19 +124,16 @@ class Gossip:
                     self.traffic.sent_bytes += len(blob)
                     self._datagrams.send(address, blob)
                 case MemberChanged(member=member, state=state):
-                    self._on_change(MemberChange(member=member, state=state))
+                    self._on_change(member, state)
                 case MemberForgotten(member=member):
-                    self._on_change(MemberChange(member=member, state=None))
+                    self._on_change(member, None)
                 case LeaveFinished():
                     self._over.set()
                 case _:
                     assert_never(effect)
-        due_ns = self._swim.next_deadline_ns()
+        due_ns = self.swim.next_deadline_ns()
         if due_ns is not None and (self._armed_ns is None or due_ns < self._armed_ns):
             self._woken.set()
-
-    def _draw(self, below: int) -> int:
-        return int(self._entropy.hex_128(), 16) % below
 
 
 def _check(me: Member, seeds: tuple[str, ...]) -> None:

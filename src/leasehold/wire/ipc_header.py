@@ -1,8 +1,7 @@
-"""What the header of an Arrow record batch claims, read before Arrow believes it.
+"""The sizes that the header of an Arrow record batch claims, checked before Arrow allocates them.
 
-Arrow allocates what a header asks for: a compressed buffer says in its first eight bytes how long it will be. The
-header is a flatbuffer (format/Message.fbs and Schema.fbs of Arrow); this reads the few of its fields that matter.
-Arrow verifies the whole of it afterwards.
+A compressed buffer says in its first eight bytes how long it will be, and Arrow believes it. The header is a flatbuffer
+(format/Message.fbs and Schema.fbs of Arrow). Only the fields that matter are read; Arrow verifies the rest afterwards.
 """
 
 import struct
@@ -18,17 +17,17 @@ _TYPE, _HEADER = 1, 2
 _ROWS, _BUFFERS, _COMPRESSION, _VARIADIC = 0, 2, 3, 4
 _PREFIX: Final = struct.Struct("<q")
 _NOT_COMPRESSED: Final = -1
-"""In the place of the length: the buffer is as it is in spite of the batch's compression."""
+"""In the place of the length: this buffer is not compressed, although the batch is."""
 
 
 class _Table(NamedTuple):
-    """A table of a flatbuffer: `at` is its place, the vtable tells where its fields are."""
+    """The table of a flatbuffer at the place `at`."""
 
     buffer: memoryview
     at: int
 
     def field(self, number: int) -> int | None:
-        """The place of a field; None for one that is not there."""
+        """The place of a field, None if it is missing."""
         vtable = self.at - self._read("<i", self.at)
         entry = 4 + 2 * number
         if entry >= self._read("<H", vtable):
@@ -37,12 +36,11 @@ class _Table(NamedTuple):
         return self.at + offset if offset else None
 
     def table(self, number: int) -> "_Table | None":
-        """The table that a field refers to."""
         place = self.field(number)
         return None if place is None else _Table(self.buffer, place + self._read("<I", place))
 
     def number(self, number: int, kind: str) -> int:
-        """A scalar, 0 where it is not there."""
+        """A scalar, 0 if it is missing."""
         place = self.field(number)
         return 0 if place is None else self._read(kind, place)
 
@@ -64,8 +62,8 @@ class _Table(NamedTuple):
 
 
 def check_record_batch(header: memoryview, body: memoryview) -> None:
-    """Raises `Refused` for a batch that would take more than FLIGHT_MESSAGE_BYTES_MAX once it is read, and for what is
-    no record batch: codes ROWS_DO_NOT_FIT and BAD_MESSAGE."""
+    """Raises `Refused`: ROWS_DO_NOT_FIT for a batch that would take more than FLIGHT_MESSAGE_BYTES_MAX once it is read,
+    BAD_MESSAGE for what is no record batch."""
     try:
         claimed = _claimed_bytes(header, body)
     except struct.error as error:

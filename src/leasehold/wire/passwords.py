@@ -23,7 +23,7 @@ NOBODY: Final = (
     f"$argon2id$v=19$m={PASSWORD_MEMORY_KIB},t={PASSWORD_TIME_COST},p={PASSWORD_LANES}"
     f"${_unfilled(SALT_BYTES)}${_unfilled(HASH_BYTES)}"
 )
-"""No password is known to have this hash; to find that out costs as much as for any other."""
+"""A hash of no known password; a check against it takes as long as against any other."""
 
 
 class Argon2Passwords:
@@ -37,15 +37,14 @@ class Argon2Passwords:
             hash_len=HASH_BYTES,
             salt_len=SALT_BYTES,
         )
-        # A check whose client gives up runs to its end: so many threads, not more, whoever gives up.
+        # A check runs to its end even if its client gives up, so the number of threads is what bounds them.
         self._threads = ThreadPoolExecutor(PASSWORDS_AT_ONCE, thread_name_prefix="password")
 
     async def hashed(self, password: str) -> str:
-        """As argon2 writes it, with a fresh salt."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._hasher.hash, password)
 
     async def matches(self, password_hash: str | None, password: str) -> bool:
-        """Raises `Corrupt` for a hash that argon2 did not write."""
+        """As `Passwords.matches`. Raises `Corrupt` for a hash that argon2 did not write."""
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, self._matches, password_hash or NOBODY, password
         )

@@ -1,11 +1,10 @@
-"""The ports the runtimes stand on; here their shapes, beside it the real ones, in `testing` the simulated ones.
-
-A runtime is plain asyncio over these and nothing else, so that the same code runs on sockets and disks and,
-from one seed, in the simulator.
+"""The ports of the runtimes. The real implementations are in this folder and in other adapters, simulated ones in
+`testing`. A runtime uses nothing else, so the same code runs on sockets and disks and, from one seed, in the simulator.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol, TypeVar
+from contextvars import ContextVar
+from typing import Final, Protocol, TypeVar
 
 from leasehold.core.data.manifest import Manifest
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
@@ -17,24 +16,28 @@ from leasehold.ids import ClusterId, LineageHash, NodeId, ObjectId, Revision
 
 T = TypeVar("T")
 
+PEER: Final[ContextVar[str]] = ContextVar("PEER", default="")
+"""The caller's address without its port, as in `ipv4:127.0.0.1`. The transport sets it for each call to a service; it
+is empty where the transport does not know the address."""
+
 
 class Timer(Protocol):
-    """A call that has been asked for."""
+    """A callback that `Clock.call_at` will make."""
 
     def cancel(self) -> None:
-        """Takes it back; harmless once it has run."""
+        """Prevents the callback; harmless once it has run."""
         ...
 
 
 class Clock(Protocol):
-    """A local clock that counts suspended time. Its readings never leave the process but for the serve log."""
+    """A local clock that counts suspended time. Only the serve log takes its readings out of the process."""
 
     def now_ns(self) -> int:
-        """CLOCK_BOOTTIME in the real one; never goes back."""
+        """Nanoseconds since boot; never goes back."""
         ...
 
     def wall_us(self) -> int:
-        """Microseconds since 1970 UTC, as the machine believes. It orders nothing: only TTL horizons are made of it."""
+        """Microseconds since 1970 UTC, as the machine believes. It orders nothing; only TTL horizons are made of it."""
         ...
 
     async def sleep_until(self, deadline_ns: int) -> None:
@@ -55,22 +58,20 @@ class Entropy(Protocol):
 
 
 class Passwords(Protocol):
-    """Password hashes. They cost much on purpose: whoever calls bounds how many are made at once."""
+    """Password hashes. They are slow on purpose, so the caller bounds how many are made at once."""
 
-    async def hashed(self, password: str) -> str:
-        """What to store of a password, salt and parameters included."""
-        ...
+    async def hashed(self, password: str) -> str: ...
 
     async def matches(self, password_hash: str | None, password: str) -> bool:
-        """Whether it is of that password; None, of which it never is, takes as long."""
+        """Whether the hash is of that password. None is the hash of no password; the answer takes as long."""
         ...
 
 
 class Threads(Protocol):
-    """For what computes for long, so that an event loop goes on meanwhile."""
+    """Runs long computations beside the event loop."""
 
     async def run(self, compute: Callable[[], T]) -> T:
-        """What `compute` answers or raises."""
+        """Returns or raises what `compute` does."""
         ...
 
 
@@ -82,8 +83,8 @@ class Duplex(Protocol):
         ...
 
     async def receive(self) -> Message | None:
-        """The next message, or None once the peer has ended the stream in order. Raises `Unreachable` if it broke,
-        and the error that a `Failure` message carries."""
+        """The next message, or None once the peer has ended the stream in order. Raises `Unreachable` if the stream
+        broke, and the error that a `Failure` message carries."""
         ...
 
     async def close(self) -> None:
@@ -92,18 +93,16 @@ class Duplex(Protocol):
 
 
 class Connection(Protocol):
-    """A way to one address. A `Failure` answered by the peer is raised as the error that it describes."""
+    """Requests to one address. They raise `Unreachable`, and the error that a `Failure` of the peer describes."""
 
-    async def call(self, request: Message, *, timeout_ns: int) -> Message:
-        """One question, one answer. Raises `Unreachable` (indefinite) when none came in time."""
-        ...
+    async def call(self, request: Message, *, timeout_ns: int) -> Message: ...
 
     def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
-        """One question, several answers, the last one final."""
+        """One question, several answers; `timeout_ns` bounds all of them together."""
         ...
 
     async def session(self) -> Duplex:
-        """Opens a stream in both directions. Raises `Unreachable`."""
+        """Opens a stream in both directions."""
         ...
 
     async def close(self) -> None:
@@ -115,17 +114,15 @@ class Transport(Protocol):
     """Makes connections."""
 
     def connect(self, address: str) -> Connection:
-        """A connection to `host:port`; lazily, so this alone never fails."""
+        """A connection to `host:port`. Nothing is sent yet, so this never fails."""
         ...
 
 
 class Service(Protocol):
-    """What a server serves. A `LeaseholdError` it raises reaches the peer as `Failure`; any other error ends as an
-    opaque INTERNAL failure, without its traceback."""
+    """What a server serves. A `LeaseholdError` that it raises reaches the peer as `Failure`. Of any other error the
+    peer learns only the code INTERNAL."""
 
-    async def call(self, request: Message) -> Message:
-        """Answers a question."""
-        ...
+    async def call(self, request: Message) -> Message: ...
 
     def stream(self, request: Message) -> AsyncIterator[Message]:
         """Answers a question in several messages."""
@@ -141,7 +138,7 @@ class Vault(Protocol):
 
     @property
     def manifest(self) -> Manifest:
-        """Its segments, as of the applied revision."""
+        """The segments, as of the applied revision."""
         ...
 
     async def identity(self) -> IdentityRecord | None:
@@ -153,16 +150,14 @@ class Vault(Protocol):
         ...
 
     async def begin_anew(self, record: IdentityRecord) -> None:
-        """Forgets the projection and replaces the identity record, in one transaction: nothing is applied any more.
+        """Forgets the projection and replaces the identity record, in one transaction. The applied revision is 0 then.
         Synced to disk when this returns."""
         ...
 
-    async def coordinators(self) -> tuple[str, ...]:
-        """The last known coordinator addresses."""
-        ...
+    async def coordinators(self) -> tuple[str, ...]: ...
 
     async def write_coordinators(self, addresses: tuple[str, ...]) -> None:
-        """Replaces them."""
+        """Replaces the addresses; as durable as `apply`."""
         ...
 
     async def projection(self) -> StoredProjection:
@@ -170,37 +165,35 @@ class Vault(Protocol):
         ...
 
     async def reopened(self) -> StoredProjection:
-        """What a process goes on from, which does not take longer the more segments there are: every other item as of
-        the applied revision, verified. Raises `Corrupt`."""
+        """Every item but segments, as of the applied revision, verified: what a start reads, in a time that does not
+        grow with the segments. Raises `Corrupt`."""
         ...
 
     async def verify(self, rows_max: int) -> bool:
-        """Goes on checking what is stored for up to `rows_max` items; True when all has been, and then it starts over.
-        Raises `Corrupt`, also for damage that `manifest` has met: with 0 items for that alone."""
+        """Checks the next `rows_max` items at most; True once all have been checked, then the next call starts over.
+        Raises `Corrupt`, also for damage that `manifest` has found; with `rows_max` 0 only for that."""
         ...
 
     async def apply(self, batches: Sequence[RevisionChanges], lineage: LineageHash) -> None:
-        """Applies whole revisions in order; projection, applied revision and `lineage` (the hash at the last
-        one) change in one transaction. Revisions must lie above the applied one. It survives the process at
-        once and the machine from the next `sync` on."""
+        """Applies whole revisions in order. Projection, applied revision and `lineage` (the hash at the last one)
+        change in one transaction. It survives the process at once, and the machine from the next `sync` on. Revisions
+        that do not ascend from the applied one are `Refused` with code NOT_ASCENDING, and change nothing."""
         ...
 
     async def stage(self, items: Sequence[Change], *, first: bool) -> None:
-        """Takes a page of a snapshot, in key order after the page before; `first` forgets what was staged before.
-
-        Not durable: what is staged ends with the process. `Refused` with code BAD_SNAPSHOT (a page out of order, or
-        a delete in it) leaves what was staged before.
-        """
+        """Takes a page of a snapshot, in key order after the previous page; `first` forgets what was staged before.
+        What is staged ends with the process. A page out of order, or with a delete, is `Refused` with code BAD_SNAPSHOT
+        and changes nothing."""
         ...
 
     async def leap(self, revision: Revision, lineage: LineageHash, digest: bytes) -> tuple[Change, ...]:
-        """Replaces the projection by what was staged: deletes what the snapshot lacks, puts what differs, applied
-        revision and lineage with it in one transaction (R2). Answers those changes in key order, for listeners.
+        """Replaces the projection by what was staged: deletes what the snapshot lacks, puts what differs, and sets the
+        applied revision and lineage, in one transaction (R2). Returns the changes in key order. As durable as `apply`.
 
         `digest` is the XOR of the items' hashes (`core.words.digest`) as the sender counted them; other items are
         `Refused` with code BAD_SNAPSHOT. A revision below the applied one, or the same one with another lineage, is
-        `Refused` with code NOT_ASCENDING. The same one with the same lineage answers no changes: a leap asked for
-        again. After a refusal nothing has changed. As durable as `apply`.
+        `Refused` with code NOT_ASCENDING. The same one with the same lineage is a repeated leap: no changes. A refusal
+        changes nothing.
         """
         ...
 
@@ -214,15 +207,12 @@ class Vault(Protocol):
 
 
 class Disk(Protocol):
-    """A data node's finished segment files, and copies of them from other nodes.
-
-    Errors of the disk are `Refused` with code DISK_FULL and `Definite` with code DISK_ERROR; a name that is none of a
-    segment is `Refused` with code BAD_SEGMENT_NAME.
-    """
+    """A data node's finished segment files, and copies of them from other nodes. Errors are `Refused` with code
+    DISK_FULL or BAD_SEGMENT_NAME, and `Definite` with code DISK_ERROR."""
 
     async def listing(self) -> Listing:
-        """The finished segments. What has not changed since the last listing costs no more than a look at each
-        bucket; whatever changed before this is called is in it."""
+        """The finished segments, with every change made before this call. Where nothing has changed since the last
+        listing, it costs one look at each bucket."""
         ...
 
     async def trash(self, one: OnDisk) -> bool:
@@ -230,22 +220,20 @@ class Disk(Protocol):
         ...
 
     async def trash_table(self, table: ObjectId) -> bool:
-        """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
+        """Moves all segments of a table to the trash, durably; False if there were none."""
         ...
 
     async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
-        """Deletes up to `max_files` files of the trash for good; the one with which `max_bytes` is reached goes too."""
+        """Deletes up to `max_files` files of the trash; the one with which `max_bytes` is reached goes too."""
         ...
 
     async def check_sizes(self, records: Sequence[SegmentRecord]) -> tuple[SegmentRecord, ...]:
-        """Those of `records` that are here with another size than the manifest says; they go to the trash (I5)."""
+        """Moves segments whose size is not the one in the manifest to the trash, and answers their records (I5)."""
         ...
 
     async def verify(self, record: SegmentRecord) -> bool:
-        """Whether the segment is here and what the manifest says; a file that is not goes to the trash.
-
-        Raises `Refused` with code BAD_SEGMENT_RECORD for a record that describes no segment.
-        """
+        """Whether the segment is here and as the manifest says; a file that differs goes to the trash. Raises `Refused`
+        with code BAD_SEGMENT_RECORD for a record that describes no segment."""
         ...
 
     async def fetch(
@@ -256,34 +244,32 @@ class Disk(Protocol):
         on_asked: Callable[[NodeId, LeaseholdError | None], None],
     ) -> bool:
         """Copies a segment from the first of `places`, nodes and their addresses, that has it whole; whether it is
-        here now, verified and durable. A file that is here already is never replaced.
+        here now, verified and durable. A file that is here already is never replaced. Raises as `verify`.
 
-        `on_asked` is told of each place that was asked what was wrong with it, None for a whole copy; perhaps on
-        another thread, but before this returns. Raises `Refused` with code BAD_SEGMENT_RECORD as `verify`.
+        `on_asked` gets each node that was asked and the error of its copy, None for a whole one; perhaps on another
+        thread, but before this returns.
         """
         ...
 
 
 class Datagrams(Protocol):
-    """Sends and hears datagrams at one address. They may be lost, doubled, late and reordered, and anybody may send."""
+    """Sends and receives datagrams at one address. They may be lost, doubled, late or reordered; anybody may send."""
 
     @property
-    def address(self) -> str:
-        """The `host:port` it hears on."""
-        ...
+    def address(self) -> str: ...
 
     def send(self, address: str, blob: bytes) -> None:
-        """Hands one over; that it can't be sent shows only by its getting lost."""
+        """Sends one; if that fails, the datagram is lost."""
         ...
 
     async def receive(self) -> tuple[str, bytes]:
-        """The next one and where it came from. What comes while too many wait is dropped."""
+        """The sender of the next one, and its bytes. While too many wait, further ones are dropped."""
         ...
 
     def pending(self) -> tuple[str, bytes] | None:
-        """One that has arrived already, if any has."""
+        """As `receive` for one that has arrived already, None if there is none."""
         ...
 
     async def close(self) -> None:
-        """Hears no more; idempotent."""
+        """Receives no more; idempotent."""
         ...

@@ -1,13 +1,8 @@
-"""How a process with the cluster key asks a coordinator: it sends nothing secret before that has proven itself.
+"""Requests of a process with the cluster key: it sends nothing secret to a coordinator before a proof of that key.
 
-| secret | sent | proof |
-| --- | --- | --- |
-| token and session, in SECRET | in a call | by a call just before it, at most COORDINATOR_PROOF_NS old |
-| session and seal key, in `OpenSession` and after it | on a stream | first on the same stream |
-
-A stream belongs to one TCP connection, so the process that has proven itself on it hears what follows. A call may go
-over a new connection, if the old one has broken since the proof. The rule of what proves a coordinator is in
-`core/membership/proofs.py`.
+A call with a secret follows a proof that is at most COORDINATOR_PROOF_NS old: later another process may have the
+address. On a session the proof comes first, on the same stream, so the process that has proven itself gets what
+follows. `core/membership/proofs.py` says what a proof is.
 """
 
 import asyncio
@@ -36,13 +31,13 @@ class ProvenCoordinator:
         self._entropy = entropy
 
     async def call(self, connection: Connection, address: str, request: Message) -> Message:
-        """As `Connection.call`, of the coordinator at `address`. Raises `Refused` (COORDINATOR_UNPROVEN) too."""
+        """As `Connection.call`. Raises `Refused` with code COORDINATOR_UNPROVEN too."""
         if self._keys is not None and isinstance(request, SECRET):
             await self._prove(connection, address, request.cluster_id, self._keys)
         return await connection.call(request, timeout_ns=CALL_TIMEOUT_NS)
 
     async def session(self, connection: Connection, address: str, cluster_id: ClusterId) -> Duplex:
-        """As `Connection.session`; the process at its other end has proven itself. Raises as `call`."""
+        """As `Connection.session`, with a coordinator that has proven itself. Raises as `call`."""
         duplex = await connection.session()
         if self._keys is None:
             return duplex

@@ -1,16 +1,10 @@
 """Log lines that repeat: each is written at once, and again after 1 s, 2 s, 4 s .. 1 h, with how often it came.
 
-| the line | is written |
-| --- | --- |
-| for the first time, or after an hour without it | as it is; its rest is 1 s |
-| within its rest | not at all, but counted |
-| after its rest | with the count; its rest is twice as long, 1 h at most |
-
-Lines are told apart by their logger and their whole text. LOG_LINES_KEPT are remembered, those that came last.
+Lines are the same if logger and text are. A line that has not come for an hour starts over. The LOG_LINES_KEPT newest
+ones are remembered.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -35,27 +29,25 @@ class RepeatedLines(logging.Filter):
         super().__init__()
         self._now_ns = now_ns
         self._lines_max = lines_max
-        self._lines: OrderedDict[tuple[str, str], _Line] = OrderedDict()
+        self._lines: dict[tuple[str, str], _Line] = {}
+        """By logger and text, in the order in which they came last."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write the line; adds the count to one that has been left out."""
         now_ns, text = self._now_ns(), record.getMessage()
         key = (record.name, text)
-        line = self._lines.get(key)
-        if line is None or now_ns - line.came_ns >= LOG_REST_MAX_NS:
-            left_out = 0 if line is None else line.left_out
-            self._lines[key] = _Line(now_ns, _NO_REST.after_failure(now_ns))
-        elif not line.rest.is_over(now_ns):
-            line.left_out += 1
-            line.came_ns = now_ns
-            self._lines.move_to_end(key)
-            return False
-        else:
-            left_out = line.left_out
-            self._lines[key] = _Line(now_ns, line.rest.after_failure(now_ns))
-        self._lines.move_to_end(key)
+        line = self._lines.pop(key, None) or _Line(now_ns, _NO_REST)
+        if now_ns - line.came_ns >= LOG_REST_MAX_NS:
+            line.rest = _NO_REST
+        line.came_ns = now_ns
+        self._lines[key] = line
         if len(self._lines) > self._lines_max:
-            self._lines.popitem(last=False)
-        if left_out:
-            record.msg, record.args = "%s (repeated %d times since it was last logged)", (text, left_out)
+            del self._lines[next(iter(self._lines))]
+        if not line.rest.is_over(now_ns):
+            line.left_out += 1
+            return False
+        line.rest = line.rest.after_failure(now_ns)
+        if line.left_out:
+            record.msg, record.args = "%s (repeated %d times since it was last logged)", (text, line.left_out)
+            line.left_out = 0
         return True

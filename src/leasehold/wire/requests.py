@@ -1,8 +1,8 @@
 """The bytes of a request to a coordinator: one frame, or its size in a frame of its own and then its frames.
 
-gRPC takes in a whole message before a handler sees any of it, so the server lets no message be larger than a frame.
-A larger request begins with its size. The server reads on only if there is room for that many bytes, so the memory
-that requests take is bounded before they are read, whoever sends them.
+gRPC takes in a whole message before a handler sees any of it, so the server allows no message larger than a frame. A
+larger request begins with its size. The server reads on only if there is room for that many bytes. So the memory that
+requests take is bounded before they are read, whoever sends them.
 
 | first frame | then | counted |
 | --- | --- | --- |
@@ -36,7 +36,7 @@ from leasehold.wire.tasks import BoundedWaits
 
 EOF: Final = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue] exported without being declared
 ANNOUNCED: Final = b"\xc1"
-"""No MessagePack begins so."""
+"""No MessagePack begins with it."""
 SIZE_BYTES: Final = 8
 
 Reading: TypeAlias = AbstractAsyncContextManager[Message]
@@ -44,7 +44,7 @@ Reading: TypeAlias = AbstractAsyncContextManager[Message]
 
 
 def frames(blob: bytes) -> Iterator[bytes]:
-    """What to send of a request's bytes, in this order."""
+    """The frames of a request, in order."""
     if len(blob) <= REQUEST_FRAME_BYTES_MAX:
         yield blob
         return
@@ -60,7 +60,7 @@ class RequestReader:
         self._threads = threads
         self._patience = BoundedWaits(REQUESTS_UNREAD_MAX, REQUEST_READ_NS)
         self.held_bytes = 0
-        """Of large requests that have not been answered, those included that have not arrived."""
+        """Of large requests that have not been answered, whether or not they have arrived."""
 
     @contextlib.asynccontextmanager
     async def reading(self, context: Any, *, commit: bool = False) -> AsyncGenerator[Message]:
@@ -77,7 +77,7 @@ class RequestReader:
             except TimeoutError as error:
                 text = f"the request did not arrive within {REQUEST_READ_NS // SECOND_NS} s, or too many others wait"
                 raise Indefinite(text, code=ErrorCode.TOO_SLOW, hint="ask again") from error
-            # Large ones not on the loop that grants leases.
+            # A large one is not decoded on the loop that grants leases.
             message = await self._threads.run(partial(decode_message, blob)) if size else decode_message(blob)
             del blob
             if commit and not isinstance(message, CommitTransaction):

@@ -9,9 +9,8 @@ One service, `leasehold.v1`:
 | Stream | a question | several messages |
 | Session | messages | messages |
 
-A question travels in one frame or in several (`wire.requests`). A `Failure` message carries an error; gRPC's own
-statuses mean that no answer came, so they become `Unreachable`. There is no TLS yet, so a server binds to loopback
-addresses alone.
+A question travels in one frame or in several (`wire.requests`). A `Failure` message carries an error. A status of gRPC
+means that no answer came, so it becomes `Unreachable`.
 """
 
 import asyncio
@@ -42,12 +41,11 @@ from leasehold.limits.sessions import (
     SESSION_END_GRACE_NS,
 )
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.wire.addresses import loopback, port_in_use, probe
+from leasehold.wire.addresses import bind, probe
 from leasehold.wire.connections import CLIENT_CONNECTION_OPTIONS, server_connection_options
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
-from leasehold.wire.failures import plainly, raise_failure, to_failure
-from leasehold.wire.peer import set_peer
-from leasehold.wire.ports import Service
+from leasehold.wire.failures import from_failure, plainly, to_failure
+from leasehold.wire.ports import PEER, Service
 from leasehold.wire.requests import EOF, Reading, RequestReader
 from leasehold.wire.threads import OneThread
 
@@ -61,11 +59,11 @@ COMMON_OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_NS // MILLISECOND_NS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
-    # What really bounds the wait for a ping's answer, by default 60 s: the keepalive's own timer is never started, and
-    # the kernel's counts only while bytes wait to be sent.
+    # This really bounds the wait for a ping's answer, by default 60 s: the keepalive's own timer is never started, and
+    # the kernel's timer runs only while bytes wait to be sent.
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_NS // MILLISECOND_NS),
     ("grpc.http2.max_pings_without_data", 0),
-    # Its pings measure how large a window would pay; with a thousand sessions of small messages they cost a coordinator
+    # These pings measure the best size of a window. With a thousand sessions of small messages they cost a coordinator
     # about a fifth of its time. A large message gets the window that it needs without them.
     ("grpc.http2.bdp_probe", 0),
 )
@@ -111,20 +109,17 @@ def read_answer(blob: bytes) -> Message:
     """The message in an answer; raises the error that a `Failure` describes."""
     message = decode_message(blob)
     if isinstance(message, Failure):
-        raise_failure(message)
+        raise from_failure(message)
     return message
 
 
 def failure_of(fault: BaseException, on_fault: Callable[[BaseException], None]) -> Failure:
-    """What the peer is told of `fault`: all of a `LeaseholdError`, of anything else only that it happened.
-
-    A group, as a `TaskGroup` raises it, counts as its first error if all in it are ours.
-    """
-    leaves = list(_leaves(fault))
-    if all(isinstance(leaf, LeaseholdError) for leaf in leaves):
-        first = leaves[0]
-        assert isinstance(first, LeaseholdError)
-        return to_failure(first)
+    """What the peer learns of `fault`: all of a `LeaseholdError`, of anything else only that it happened. A group, as a
+    `TaskGroup` raises it, counts as its first error if all in it are ours."""
+    leaves = _leaves(fault)
+    ours = [leaf for leaf in leaves if isinstance(leaf, LeaseholdError)]
+    if len(ours) == len(leaves):
+        return to_failure(ours[0])
     on_fault(fault)
     return to_failure(
         Indefinite(
@@ -140,15 +135,14 @@ def _leaves(fault: BaseException) -> list[BaseException]:
 
 
 class ServerDuplex(QueuedDuplex):
-    """The server's end. It reads one message ahead until the session is open: until somebody asks for a message after
-    its opening, which is the first one but for a challenge."""
+    """The server's end. It reads one message ahead until the service asks for a message after the session's opening,
+    which is the first message that is no challenge."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(peer, receive_bytes_max=0)
         self._has_opening = False
 
     async def receive(self) -> Message | None:
-        """As in the parent."""
         if self._has_opening:
             self.read_ahead(SESSION_AHEAD_BYTES_MAX)
         message = await super().receive()
@@ -164,11 +158,11 @@ class Handlers:
         self._on_fault = on_fault
 
     def methods(self, requests: RequestReader) -> grpc.GenericRpcHandler:
-        """For gRPC: bytes in, bytes out, without serialisers. All take a stream: a handler of one message would be
-        called once gRPC has all of it."""
+        """For gRPC: bytes in, bytes out, without serialisers. All take a stream, since gRPC calls a handler of one
+        message only once it has taken in the whole of it."""
 
         async def call(_frames: Any, context: Any) -> bytes:
-            set_peer(context.peer())
+            PEER.set(context.peer().rpartition(":")[0])
             return await self.call(requests.reading(context))
 
         async def commit(_frames: Any, context: Any) -> bytes:
@@ -188,7 +182,6 @@ class Handlers:
         )
 
     async def call(self, request: Reading) -> bytes:
-        """A question, an answer."""
         try:
             async with request as message:
                 return encode_bounded(await self._service.call(message))
@@ -232,15 +225,12 @@ class Handlers:
 
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._serve_session(duplex))
-            moving = (
-                group.create_task(duplex.read_all(read)),
-                group.create_task(duplex.write_all(write)),
-            )
+            moving = group.create_task(duplex.read_all(read)), group.create_task(duplex.write_all(write))
             try:
                 await asyncio.wait({work})
             except asyncio.CancelledError:
-                # The stream broke, or the server closes: the service learns it as `Unreachable` and may end by
-                # itself; what takes longer is cancelled.
+                # The stream broke, or the server closes. The service gets `Unreachable` and may end by itself; what
+                # takes longer is cancelled.
                 duplex.break_off("the stream broke")
                 await asyncio.wait({work}, timeout=SESSION_END_GRACE_NS / SECOND_NS)
                 raise
@@ -262,12 +252,7 @@ class GrpcServer:
 
     def __init__(self, server: grpc.aio.Server, address: str) -> None:
         self._server = server
-        self._address = address
-
-    @property
-    def address(self) -> str:
-        """The `host:port` it listens on, with the port that was picked."""
-        return self._address
+        self.address = address
 
     async def close(self) -> None:
         """Stops listening and ends open calls; a session's service has `SESSION_END_GRACE_NS` to end by itself."""
@@ -283,19 +268,13 @@ async def serve(
 ) -> GrpcServer:
     """Serves `service` at `address`, `host:port` on the loopback interface; port 0 picks a free one.
 
-    Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is
-    not one of this machine's loopback addresses. `on_fault` gets every error of a handler that is not ours.
+    Raises `BadSettings`: code PORT_IN_USE where another process listens there, BAD_SETTINGS for an address that is not
+    a loopback address of this machine. `on_fault` gets every error of a handler that is not ours.
     A connection without a call is closed after `idle_ns`.
     """
-    host, port = loopback(address)
-    probe(host, port, address)
+    probe(address)
     server = grpc.aio.server(options=(*SERVER_OPTIONS, *server_connection_options(idle_ns)))
     server.add_generic_rpc_handlers((Handlers(service, on_fault).methods(RequestReader(OneThread())),))
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        port = server.add_insecure_port(f"{shown}:{port}")
-    except RuntimeError as error:
-        # Another process took the port between the probe and here.
-        raise port_in_use(address) from error
+    bound = bind(address, server.add_insecure_port)
     await server.start()
-    return GrpcServer(server, f"{shown}:{port}")
+    return GrpcServer(server, bound)

@@ -10,12 +10,8 @@ import grpc.aio
 from leasehold.core.words.messages import Message
 from leasehold.errors import LeaseholdError
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS
-from leasehold.limits.requests import (
-    REQUEST_FRAME_BYTES_MAX,
-)
-from leasehold.limits.sessions import (
-    SESSION_END_GRACE_NS,
-)
+from leasehold.limits.requests import REQUEST_FRAME_BYTES_MAX
+from leasehold.limits.sessions import SESSION_END_GRACE_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.wire.duplex import QueuedDuplex, encode_bounded, unreachable
 from leasehold.wire.requests import EOF, frames
@@ -45,7 +41,7 @@ class ClientDuplex(QueuedDuplex):
         self._call.cancel()
 
     def garbled(self, error: LeaseholdError) -> None:
-        """Whoever answers like that is not, or no more, who we asked: as if there had been no answer."""
+        """As if the stream had broken: another process may have the peer's address by now."""
         self.break_off(error.text.removeprefix(f"{self._peer}: "))
 
     async def _move(self) -> None:
@@ -66,7 +62,6 @@ class ClientDuplex(QueuedDuplex):
 
 
 async def close_all(sessions: Sequence[ClientDuplex]) -> None:
-    """Closes them at the same time."""
     if len(sessions) == 1:  # as nearly always: without a task
         await sessions[0].close()
     elif sessions:
@@ -76,7 +71,7 @@ async def close_all(sessions: Sequence[ClientDuplex]) -> None:
 
 
 async def guarded(operation: Awaitable[Any], peer: str, timeout_ns: int | None = None) -> Any:
-    """Awaits an operation of a client's call; what gRPC raises becomes `Unreachable`."""
+    """Awaits an operation of a client's call; an error of gRPC becomes `Unreachable`."""
     try:
         return await operation
     except grpc.aio.AioRpcError as error:
@@ -101,7 +96,6 @@ class GrpcConnection:
         self._sessions: set[ClientDuplex] = set()
 
     async def call(self, request: Message, *, timeout_ns: int) -> Message:
-        """One question, one answer; `Unreachable` where none came within `timeout_ns`."""
         channel, path, timeout_s = self._open(), call_path(request), timeout_ns / SECOND_NS
         sent = tuple(frames(encode_bounded(request)))
         if len(sent) == 1:  # without the task that gRPC starts for several
@@ -111,7 +105,6 @@ class GrpcConnection:
         return read_answer(await guarded(call, self._address, timeout_ns))
 
     async def stream(self, request: Message, *, timeout_ns: int) -> AsyncIterator[Message]:
-        """One question, several answers; `timeout_ns` bounds all of them together."""
         call = self._open().stream_stream(STREAM)(frames(encode_bounded(request)), timeout=timeout_ns / SECOND_NS)
         try:
             while (blob := await guarded(call.read(), self._address, timeout_ns)) is not EOF:
@@ -158,5 +151,4 @@ class GrpcTransport:
     """Implements `wire.ports.Transport`."""
 
     def connect(self, address: str) -> GrpcConnection:
-        """A connection to `host:port`; nothing is sent yet."""
         return GrpcConnection(address)

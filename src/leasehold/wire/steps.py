@@ -1,4 +1,4 @@
-"""Runs the steps of the data plane on threads (`core/data/runtime.py`): each thread its own, over ports that block."""
+"""Runs the steps of the data plane (`core/data/runtime.py`) on threads, over ports that block."""
 
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def run(steps: Awaitable[T]) -> T:
-    """Runs steps to their end on this thread, and answers or raises what they do."""
+    """Runs steps to their end on this thread; returns or raises what they do."""
     running = steps.__await__()
     try:
         next(running)
@@ -48,15 +48,12 @@ class ThreadRuntime:
             sleep_ns(min(left_ns, CLOCK_SLEEP_STEP_NS))
 
     def condition(self) -> ConditionVariable:
-        """A new one."""
         return _ThreadCondition(self.now_ns)
 
     def is_ending(self) -> bool:
-        """Whether the main thread has ended."""
         return not threading.main_thread().is_alive()
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
-        """Runs `work` on a thread of its own."""
         threading.Thread(target=run, args=(work,), name=name, daemon=daemon).start()
 
 

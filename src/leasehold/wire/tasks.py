@@ -10,11 +10,11 @@ from leasehold.limits.units import SECOND_NS
 
 
 def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error of a task group that says what to do, or the cancellation that came at the same time.
+    """The gravest error of a task group, or the cancellation that came at the same time.
 
-    Before Python 3.13 a `TaskGroup` whose task is cancelled while one of its children fails tells of the child alone:
-    who then goes on as after that failure is never cancelled at all. The body of the group must run until something
-    ends it: a child that fails after the body has ended is counted as a cancellation there, for ever.
+    Before Python 3.13 a `TaskGroup` whose task is cancelled while a child fails raises the child's error alone, and the
+    cancellation is lost. The body of the group must run until something ends it: a child that fails after the body has
+    ended is counted as a cancellation, for ever.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -22,9 +22,32 @@ def gravest_here(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return gravest(errors)
 
 
+class EndableWaits:
+    """Waits without a bound, which end together."""
+
+    def __init__(self) -> None:
+        self._waits: dict[asyncio.Timeout, None] = {}
+
+    @contextlib.asynccontextmanager
+    async def wait(self) -> AsyncGenerator[None]:
+        """Around one wait. Raises `TimeoutError` once all are ended."""
+        async with asyncio.timeout(None) as patience:
+            self._waits[patience] = None
+            try:
+                yield
+            finally:
+                self._waits.pop(patience, None)
+
+    def end(self) -> None:
+        """Ends all that wait now."""
+        ended, self._waits = self._waits, {}
+        for patience in ended:
+            patience.reschedule(asyncio.get_running_loop().time())
+
+
 class BoundedWaits:
-    """Waits of one kind: each lasts at most `each_ns`, and one more than `most` ends the oldest, so that peers that say
-    nothing can't keep out one that does."""
+    """Waits of one kind. Each lasts at most `each_ns`, and one more than `most` ends the oldest, so silent peers can't
+    keep out one that sends."""
 
     def __init__(self, most: int, each_ns: int) -> None:
         self._most = most

@@ -7,12 +7,14 @@ waits for it, until `silent` says that it does not any more.
 import asyncio
 
 from leasehold.coordinator.nodes.leases import Leasing
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, Coordinator, first_records, read_catalog
+from leasehold.coordinator.runtime import Coordinator
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.plan import put
-from leasehold.core.lease.grantor import Grantor, registrations
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import registrations
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import Receipt, Renewal, Rows
@@ -64,10 +66,18 @@ class Office:
             now_ns=clock.now_ns(),
         )
         self.leasing = Leasing(grantor, clock)
-        self.leasing.committed(catalog.revision, catalog.lineage)
+        self.leasing.committed(catalog)
         self.writer = Writer(storage, leadership, catalog, self.committed, clock.now_ns)
         self.procedures = Procedures(
-            storage, self.writer, self.leasing, clock, group, NoThreads(), serving=lambda: [1], hashed=self.hashed
+            storage,
+            self.writer,
+            self.leasing,
+            clock,
+            group,
+            NoThreads(),
+            wall_us=clock.wall_us,
+            serving=lambda: [1],
+            hashed=self.hashed,
         )
         self.on_commit = []
         self.requests = 0
@@ -77,8 +87,7 @@ class Office:
 
     def committed(self, batch, catalog):
         self.lineages[batch.revision] = catalog.lineage
-        self.leasing.committed(batch.revision, catalog.lineage)
-        self.leasing.follow(catalog.settings, batch.revision)
+        self.leasing.committed(catalog)
         for hear in self.on_commit:
             hear(batch, catalog)
         self.moved.set()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import StoreDeclined, Writer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
@@ -18,7 +18,8 @@ from leasehold.limits.messages import VALUE_BYTES_MAX
 from leasehold.limits.metastorage import TRANSACTION_BYTES_MAX
 from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
 from leasehold.metastorage.contract import LeadershipLost
-from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore, RequestFate
+from leasehold.testing.metastorage import MemoryMetaStorage, MemoryStore
+from leasehold.testing.requests import RequestFate
 
 
 def horizon(table, us=1):

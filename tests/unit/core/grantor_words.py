@@ -1,8 +1,8 @@
 """Words that the tests of the grantor share."""
 
 from leasehold.core.lease.barrier import Proceed
-from leasehold.core.lease.grantor import (
-    Grantor,
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import (
     HeldLease,
     RefuseRenewal,
     Registered,

@@ -1,7 +1,7 @@
-"""Queries that several processes run, each of which reads a part of a table: what is gone for one is gone for all.
+"""Queries of several processes that each read a part of a table: rows that are hidden from one are hidden from all.
 
-The first process that asks has the table's cutoff (`core/data/cutoff.py`) of that moment written down, and all others
-get the same, from later leaders too.
+The table's cutoff (`core/data/cutoff.py`) is stored at the first request of a query. All others get the same one, also
+from later leaders.
 """
 
 from leasehold.coordinator.writer import Writer
@@ -16,12 +16,12 @@ from leasehold.wire.ports import Clock
 
 
 class Queries:
-    """Of one leader."""
+    """The cutoffs that one leader has agreed on."""
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
-        # A new leader restarts the count of what it finds: no clock reading outlives its process.
+        # A new leader counts anew: no clock reading outlives its process.
         self._asked = {keys.query(one.table, one.query): clock.now_ns() for one in writer.catalog.queries.values()}
 
     async def agree(self, request: AgreeCutoff) -> Cutoff:

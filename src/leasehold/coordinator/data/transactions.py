@@ -12,12 +12,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.commit import abort_transaction, commit_transaction, open_transaction
 from leasehold.core.ddl.origin import Origin
 from leasehold.core.replicas.copies import holders_if_few
-from leasehold.core.words.messages import (
-    AbortTransaction,
-    CommitTransaction,
-    OpenTransaction,
-    TransactionFacts,
-)
+from leasehold.core.words.messages import AbortTransaction, CommitTransaction, OpenTransaction, TransactionFacts
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import TransactionState
 from leasehold.error_codes import ErrorCode
@@ -30,41 +25,46 @@ log = logging.getLogger(__name__)
 
 
 class WriteTransactions:
-    """Of one leader: opens them, commits or aborts them, and aborts those that stay open for too long."""
+    """The write transactions of one leader. It aborts those that stay open for too long."""
 
     def __init__(self, writer: Writer, leasing: Leasing, clock: Clock) -> None:
         self._writer = writer
         self._leasing = leasing
         self._clock = clock
         self._opened: dict[TransactionId, int] = {}
-        # A new leader restarts the count of what it finds open: no clock reading outlives its process.
-        for transaction in writer.catalog.transactions.values():
-            if transaction.state is TransactionState.OPEN:
-                self._opened[transaction.id] = clock.now_ns()
+        self._note_open()
+
+    def _note_open(self) -> None:
+        """Counts time for open transactions that this leader has not heard of: of an earlier leader, or of a client
+        that has gone before it was answered. No clock reading outlives its process."""
+        now_ns = self._clock.now_ns()
+        for record in self._writer.catalog.transactions.values():
+            if record.state is TransactionState.OPEN:
+                self._opened.setdefault(record.id, now_ns)
 
     async def open(
         self, request: OpenTransaction, statement_of: Callable[[StatementId], Origin | None] = lambda _: None
     ) -> TransactionFacts:
-        """Opens a write transaction, or says how the one of that id stands and gives it more time if it is open.
-
-        `statement_of` tells which other statement has an id.
-        """
+        """Opens a write transaction, or answers the state of the one with that id and restarts its time. `statement_of`
+        tells which other statement has an id."""
         if request.transaction not in self._opened and len(self._opened) >= OPEN_TRANSACTIONS_MAX:
             text = f"{OPEN_TRANSACTIONS_MAX} write transactions are open"
             raise Refused(text, code=ErrorCode.BUSY, hint="commit or abort some, or wait until they expire")
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_request(request, catalog)
+            if request.transaction not in catalog.transactions:
+                self._writer.check_room()
             return open_transaction(request, catalog, statement_of(StatementId(request.transaction)))
 
         await self._writer.submit(decide)
         facts = self._transaction(request.transaction)
         if facts.state is TransactionState.OPEN:
-            self._opened[request.transaction] = self._clock.now_ns()  # asked for again: its time starts anew
+            self._opened[request.transaction] = self._clock.now_ns()
         return facts
 
     async def commit(self, request: CommitTransaction) -> TransactionFacts:
-        """Makes its segments visible at one revision."""
+        """Makes the segments of a transaction visible at one revision."""
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             check_request(request, catalog)
@@ -84,7 +84,7 @@ class WriteTransactions:
         return msgspec.structs.replace(facts, segments_short=short)
 
     async def abort(self, request: AbortTransaction) -> TransactionFacts:
-        """Ends it without effect; the answer says if it had been committed before."""
+        """Ends a transaction without effect; the answer tells if it was committed before."""
         await self._writer.submit(lambda catalog: abort_transaction(request.transaction, catalog))
         self._opened.pop(request.transaction, None)
         return self._transaction(request.transaction)
@@ -105,11 +105,9 @@ class WriteTransactions:
         )
 
     async def expire(self) -> None:
-        """Aborts writes that have been open for too long; the first expiry or commit wins, by comparison."""
+        """Aborts transactions that have been open for TRANSACTION_TTL_NS."""
+        self._note_open()
         now_ns = self._clock.now_ns()
-        for record in self._writer.catalog.transactions.values():
-            if record.state is TransactionState.OPEN:  # also those whose client was gone before the answer
-                self._opened.setdefault(record.id, now_ns)
         for transaction, opened_ns in list(self._opened.items()):
             if now_ns - opened_ns >= TRANSACTION_TTL_NS:
                 del self._opened[transaction]

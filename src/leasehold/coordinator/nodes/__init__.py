@@ -4,7 +4,7 @@
 | --- | --- |
 | ids and joins | `registration`, `proofs` |
 | their streams | `sessions`, `queues`, `snapshots` |
-| their leases | `leases`, `lease_settings` |
+| their leases | `leases` |
 | the logical topology | `topology` |
 | removal | `removal` |
 | keys of their seals | `seals` |

@@ -1,4 +1,4 @@
-"""One session that is open, and how one ended."""
+"""An open session, and the end of one."""
 
 import asyncio
 import logging
@@ -7,11 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from leasehold.coordinator.nodes.queues import Outbox, ReportQueue
-from leasehold.core.words.messages import (
-    Message,
-    RecoveryFinished,
-    Renewal,
-)
+from leasehold.core.words.messages import Message, RecoveryFinished, Renewal
 from leasehold.errors import LeaseholdError
 from leasehold.ids import Incarnation
 
@@ -19,26 +15,26 @@ log = logging.getLogger(__name__)
 
 
 class OpenedSession(msgspec.Struct):
-    """What the leader keeps of the stream of one node process while it is open."""
+    """The open stream of one node process, at the leader."""
 
     incarnation: Incarnation
     heard_ns: int
-    outbox: Outbox
-    reports: ReportQueue
-    opened: asyncio.Event
-    """Set once the answer to its opening is in the outbox."""
-    recovered: asyncio.Event
-    ended: asyncio.Event
+    outbox: Outbox = msgspec.field(default_factory=Outbox)
+    reports: ReportQueue = msgspec.field(default_factory=ReportQueue)
+    opened: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set once `SessionOpened` is in the outbox."""
+    recovered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     finished: RecoveryFinished | None = None
-    """The newest one, until it is looked at: it is repeated with a later revision."""
+    """The newest one that was received."""
     error: LeaseholdError | None = None
-    """What the node is told at its end, if that is no end in order."""
+    """Sent to the node at the end, unless that is in order."""
     disk_full: bool = False
     how: str = "CLOSED"
-    """How it ends (`SessionEnd`)."""
+    """As in `SessionEnd`."""
 
     def heard_full(self, renewal: Renewal) -> None:
-        """Whether the node's disk is full: said in the log when it changes."""
+        """Notes whether the node's disk is full, and logs a change of that."""
         if renewal.disk_full and not self.disk_full:
             log.warning("the disk of node %d is full: it takes no rows until there is space", renewal.node)
         elif self.disk_full and not renewal.disk_full:
@@ -46,7 +42,7 @@ class OpenedSession(msgspec.Struct):
         self.disk_full = renewal.disk_full
 
     def reply(self, message: Message) -> None:
-        """Hands a message to this stream; one that does not read is cut off."""
+        """Sends a message; a stream whose node does not read is ended."""
         try:
             self.outbox.put(message)
         except asyncio.QueueFull:

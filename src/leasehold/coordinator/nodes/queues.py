@@ -1,10 +1,9 @@
-"""What waits at the leader for one node, and what waits of it: in order, bounded in messages and bytes."""
+"""The queues of a session at the leader: messages for the node, and its reports. Bounded in messages and bytes."""
 
 import asyncio
 
 from leasehold.core.replicas.reports import Report
 from leasehold.core.words.messages import Message, TableCleaned, Watched, WatchFailed
-from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES
 from leasehold.limits.requests import COMMANDS_PER_TRANSACTION_MAX
 from leasehold.limits.sessions import (
     SESSION_QUEUE_MESSAGES_MAX,
@@ -12,11 +11,12 @@ from leasehold.limits.sessions import (
     SESSION_REVISIONS_BYTES_MAX,
     SESSION_REVISIONS_MAX,
 )
+from leasehold.metastorage.transaction import bytes_of_changes
 
 
 class Outbox:
-    """What waits for one node, in order. Revisions wait outside while so many or so large ones wait inside; anything
-    else goes in at once, as a grant must."""
+    """Messages for one node, in order. A revision waits for room before it enters; any other message enters at once, as
+    a grant must."""
 
     def __init__(self, *, revisions_bytes_max: int = SESSION_REVISIONS_BYTES_MAX) -> None:
         self._revisions_bytes_max = revisions_bytes_max
@@ -26,12 +26,12 @@ class Outbox:
         self._taken = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        """Raises `asyncio.QueueFull` with SESSION_QUEUE_MESSAGES_MAX messages inside."""
+        """Adds a message. Raises `asyncio.QueueFull` over SESSION_QUEUE_MESSAGES_MAX."""
         self._waiting.put_nowait((message, 0))
 
     async def put_in_turn(self, message: Watched | WatchFailed) -> None:
-        """Waits while it would be more than SESSION_REVISIONS_MAX or `revisions_bytes_max`; for one producer."""
-        size = _size(message)
+        """Adds a revision, within SESSION_REVISIONS_MAX and `revisions_bytes_max`, or alone; for one producer."""
+        size = bytes_of_changes(message.batch.changes) if isinstance(message, Watched) else 0
         while self._waiting.full() or (self._revisions and not self._takes(size)):
             self._taken.clear()
             await self._taken.wait()
@@ -43,7 +43,6 @@ class Outbox:
         return self._revisions < SESSION_REVISIONS_MAX and self._revisions_bytes + size <= self._revisions_bytes_max
 
     async def get(self) -> Message:
-        """The next message."""
         message, size = await self._waiting.get()
         if isinstance(message, Watched | WatchFailed):
             self._revisions -= 1
@@ -52,13 +51,8 @@ class Outbox:
         return message
 
 
-def _size(message: Watched | WatchFailed) -> int:
-    changes = message.batch.changes if isinstance(message, Watched) else ()
-    return sum(len(one.key) + CHANGE_FRAMING_BYTES + len(one.value or b"") for one in changes)
-
-
 class ReportQueue:
-    """What one node has reported, in order, until all of it is taken. Bounded in messages and bytes."""
+    """The reports of one node, in order. They take up room until they are `done`."""
 
     def __init__(self, *, bytes_max: int = SESSION_REPORTS_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -67,7 +61,7 @@ class ReportQueue:
         self._taken = asyncio.Event()
 
     async def put(self, report: Report) -> None:
-        """Waits while it would be more than `bytes_max`, unless it is the only one; for one producer."""
+        """Adds a report, within `bytes_max`, or alone; for one producer."""
         size = _reported_bytes(report)
         while self._bytes and self._bytes + size > self._bytes_max:
             self._taken.clear()
@@ -76,21 +70,20 @@ class ReportQueue:
         await self._waiting.put(report)
 
     async def get(self) -> list[Report]:
-        """What waits, at least one; to be said done."""
+        """Takes up to COMMANDS_PER_TRANSACTION_MAX reports, at least one; the caller passes them to `done`."""
         reports = [await self._waiting.get()]
         while not self._waiting.empty() and len(reports) < COMMANDS_PER_TRANSACTION_MAX:
             reports.append(self._waiting.get_nowait())
         return reports
 
     def done(self, reports: list[Report]) -> None:
-        """They have been taken."""
         for one in reports:
             self._bytes -= _reported_bytes(one)
             self._waiting.task_done()
         self._taken.set()
 
     async def all_done(self) -> None:
-        """Waits until there are none."""
+        """Waits until all reports are done."""
         await self._waiting.join()
 
 

@@ -1,5 +1,4 @@
-"""Registration at the leader: ids, joins, the wait for a previous incarnation (decided in
-`core/membership/admission.py`)."""
+"""Ids and joins at the leader (decided in `core/membership/admission.py`)."""
 
 import contextlib
 import logging
@@ -7,28 +6,13 @@ from collections.abc import Callable
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.proofs import Membership
-from leasehold.coordinator.writer import Decide, StoreDeclined, Writer
+from leasehold.coordinator.upkeep.retention import reading_the_store
+from leasehold.coordinator.writer import Decide, StoreDeclined, Writer, changed_nodes
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.lease.drift import grant_bound_ns
-from leasehold.core.lease.grantor import IncarnationClosed, IncarnationJoined
-from leasehold.core.membership.admission import (
-    Admit,
-    Adopt,
-    AdoptAsked,
-    Fresh,
-    JoinerHistory,
-    KnownToken,
-    Same,
-    WaitUntil,
-    closing,
-    decide_give_up,
-    has_never_joined,
-    spoken_protocol,
-)
-from leasehold.core.membership.admission import decide_adopt as adopt_decision
-from leasehold.core.membership.admission import decide_allocate as allocate_decision
-from leasehold.core.membership.admission import decide_join as join_decision
+from leasehold.core.lease.grants import IncarnationClosed, IncarnationJoined
+from leasehold.core.membership import admission
 from leasehold.core.membership.rejections import Reject
 from leasehold.core.membership.removal import tombstone
 from leasehold.core.membership.topology import counted
@@ -54,15 +38,18 @@ from leasehold.wire.ports import Clock
 log = logging.getLogger(__name__)
 
 
-def _longest_ns(catalog: Catalog) -> int:
+def _alive_after_ns(catalog: Catalog) -> int:
+    """A lease whose bound moves by more than this has a living process. Renewals of a dead one may come late, one after
+    the other, each within its bound."""
     assert catalog.settings is not None
     assert catalog.largest_lease is not None
-    return max(catalog.settings.lease_duration_ns, catalog.largest_lease.duration_ns)
+    longest_ns = max(catalog.settings.lease_duration_ns, catalog.largest_lease.duration_ns)
+    return 2 * grant_bound_ns(catalog.settings, longest_ns)
 
 
 class Registration:
-    """Answers `Allocate`, `Join` and `AskIncarnation`, after what they decide is durable. `connected` tells whether a
-    session of a node is open."""
+    """Answers `Allocate`, `Join` and `AskIncarnation` once their effect is durable. `connected` tells whether a session
+    of a node is open."""
 
     def __init__(
         self,
@@ -82,15 +69,15 @@ class Registration:
         self._connected = connected
         self._first_bounds: dict[NodeId, tuple[Nonce, int]] = {}
         self._waiting: dict[NodeId, tuple[int, int]] = {}
-        """Of whom a process asked to be let in and has to wait: when it asked last, and until when."""
-        self._adopting: dict[NodeId, tuple[AdoptAsked, int]] = {}
-        """Who asks for a node's incarnation since when, and when last."""
+        """The nodes whose process has to wait for its join: when it asked last, and until when it waits."""
+        self._adopting: dict[NodeId, tuple[admission.AdoptAsked, int]] = {}
+        """The nodes that a directory asks to continue as: the first request, and the time of the last."""
         now_ns = clock.now_ns()
-        self._unjoined = {node.id: now_ns for node in writer.catalog.nodes.values() if has_never_joined(node)}
-        """The nodes that have an id and never joined: since when this leader knows of them, or when they last asked."""
+        self._unjoined = {node.id: now_ns for node in writer.catalog.nodes.values() if admission.has_never_joined(node)}
+        """The nodes that have never joined: when they last asked, or when this leader first saw them."""
 
     async def allocate(self, request: Allocate) -> AllocateAnswer:
-        """The id of a token, the same one every time (INV-ID-1)."""
+        """Answers the id of a token, the same one every time (INV-ID-1)."""
         self._membership.check(request)
         node = NodeId(0)
 
@@ -98,15 +85,15 @@ class Registration:
             nonlocal node
             assert catalog.cluster is not None
             assert catalog.counters is not None
-            decision = allocate_decision(request, catalog.cluster, catalog.counters, catalog.nodes.values())
+            decision = admission.decide_allocate(request, catalog.cluster, catalog.counters, catalog.nodes.values())
             match decision:
                 case Reject():
                     raise _refused(decision)
-                case KnownToken():
+                case admission.KnownToken():
                     node = decision.node
                     self._asked(node)
                     return ()
-                case Fresh():
+                case admission.Fresh():
                     node = decision.node.id
                     record = put(keys.node(node), decision.node)
                     return (record, put(keys.COUNTERS, decision.counters))
@@ -115,13 +102,13 @@ class Registration:
         return AllocateAnswer(node=node)
 
     async def join(self, request: Join) -> JoinAnswer | JoinWait:
-        """Lets a process in as the next incarnation, or says how long the previous one may still serve."""
+        """Lets a process in as the next incarnation, or answers how long the previous one may still serve."""
         self._membership.check(request)
         lineage = await self._lineage_at(request)
         answer: JoinAnswer | JoinWait | None = None
 
         def joined(incarnation: Incarnation) -> JoinAnswer:
-            protocol = spoken_protocol(request)
+            protocol = admission.spoken_protocol(request)
             assert protocol is not None, "validated before"
             return JoinAnswer(incarnation=incarnation, history_known=lineage is not None, protocol=protocol)
 
@@ -130,17 +117,15 @@ class Registration:
             now_ns = self._clock.now_ns()
             held = self._leasing.grantor.held(request.node)
             assert catalog.cluster is not None
-            assert catalog.settings is not None
             nonce, first_bound_ns = self._first_bounds.get(request.node, (None, None))
-            decision = join_decision(
+            decision = admission.decide_join(
                 request,
                 cluster=catalog.cluster,
                 nodes=catalog.nodes.values(),
-                history=JoinerHistory(latest=catalog.revision, lineage_at_applied=lineage),
+                history=admission.JoinerHistory(latest=catalog.revision, lineage_at_applied=lineage),
                 held=held,
                 first_bound_ns=first_bound_ns if nonce == request.nonce else None,
-                # Renewals of a dead process may come late, one after the other, each within its bound.
-                alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
+                alive_after_ns=_alive_after_ns(catalog),
                 now_ns=now_ns,
             )
             self._waiting.pop(request.node, None)
@@ -148,19 +133,19 @@ class Registration:
                 case Reject():
                     self._first_bounds.pop(request.node, None)
                     raise _refused(decision)
-                case Same(incarnation=incarnation):
+                case admission.Same(incarnation=incarnation):
                     answer = joined(incarnation)
                     return ()
-                case WaitUntil(bound_ns=bound_ns):
+                case admission.WaitUntil(bound_ns=bound_ns):
                     if nonce != request.nonce:
                         self._first_bounds[request.node] = (request.nonce, bound_ns)
                     self._waiting[request.node] = (now_ns, bound_ns)
                     self._asked(request.node)
                     answer = JoinWait(wait_ns=bound_ns - now_ns)
                     return ()
-                case Admit(node=admitted, previous=previous):
-                    if closing(held):
-                        # In this same step, so that nothing is granted to it again even if the write is unclear.
+                case admission.Admit(node=admitted, previous=previous):
+                    if admission.closing(held):
+                        # Before the write, so that it gets no more grant even if the outcome of the write is unknown.
                         self._leasing.step(IncarnationClosed(node=previous.id, incarnation=previous.incarnation))
                     self._first_bounds.pop(request.node, None)
                     answer = joined(admitted.incarnation)
@@ -172,27 +157,27 @@ class Registration:
         return answer
 
     def _asked(self, node: NodeId) -> None:
-        """Its process lives: an id that it may be about to join with is kept."""
+        """Its process lives and may be about to join: its id is kept."""
         if node in self._unjoined:
             self._unjoined[node] = self._clock.now_ns()
 
     async def give_up(self) -> None:
-        """Gives up ids of nodes that never joined, as `decide_give_up` says; the rest at the next call."""
+        """Gives up ids of nodes that never joined (`decide_give_up`)."""
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
-            due = decide_give_up(catalog.nodes, self._unjoined, self._clock.now_ns())
+            due = admission.decide_give_up(catalog.nodes, self._unjoined, self._clock.now_ns())
             return tuple(change for node in due for change in tombstone(node, catalog))
 
         if any(self._clock.now_ns() - since_ns >= UNJOINED_KEPT_NS for since_ns in self._unjoined.values()):
             await self._writer.submit(decide)
 
     def join_wait_ns(self, node: NodeId, now_ns: int) -> int:
-        """How long a process of the node has to wait at most before it is let in; 0 while none asks."""
+        """How long at most a process of the node waits for its join; 0 if none does."""
         asked_ns, until_ns = self._waiting.get(node, (0, 0))
         return max(0, until_ns - now_ns) if now_ns - asked_ns < 2 * JOIN_ASK_AGAIN_NS else 0
 
     async def newest_incarnation(self, request: AskIncarnation) -> NewestIncarnation | JoinWait:
-        """Which incarnation a directory may take that is an older copy of its node's, once no process of that lives."""
+        """The incarnation that an older copy of a directory may take, once no process of the node lives."""
         self._membership.check(request)
         answer: NewestIncarnation | JoinWait | None = None
 
@@ -200,27 +185,26 @@ class Registration:
             nonlocal answer
             now_ns = self._clock.now_ns()
             assert catalog.cluster is not None
-            assert catalog.settings is not None
             first = self._first_asked(request.node, now_ns)
-            decision = adopt_decision(
+            decision = admission.decide_adopt(
                 request,
                 cluster=catalog.cluster,
                 node=catalog.nodes.get(request.node),
                 held=self._leasing.grantor.held(request.node),
                 connected=self._connected(request.node),
                 first=first,
-                alive_after_ns=2 * grant_bound_ns(catalog.settings, _longest_ns(catalog)),
+                alive_after_ns=_alive_after_ns(catalog),
                 now_ns=now_ns,
             )
             match decision:
                 case Reject():
                     self._adopting.pop(request.node, None)
                     raise _refused(decision)
-                case WaitUntil(bound_ns=bound_ns):
-                    asked = first or AdoptAsked(since_ns=now_ns, bound_ns=bound_ns)
+                case admission.WaitUntil(bound_ns=bound_ns):
+                    asked = first or admission.AdoptAsked(since_ns=now_ns, bound_ns=bound_ns)
                     self._adopting[request.node] = (asked, now_ns)
                     answer = JoinWait(wait_ns=max(ADOPT_POLL_NS, bound_ns - now_ns))
-                case Adopt(node=node):
+                case admission.Adopt(node=node):
                     self._adopting.pop(request.node, None)
                     answer = NewestIncarnation(incarnation=node.incarnation, name=node.name)
             return ()
@@ -229,26 +213,23 @@ class Registration:
         assert answer is not None
         return answer
 
-    def _first_asked(self, node: NodeId, now_ns: int) -> AdoptAsked | None:
+    def _first_asked(self, node: NodeId, now_ns: int) -> admission.AdoptAsked | None:
         known = self._adopting.get(node)
         return None if known is None or now_ns - known[1] > ADOPT_FORGET_NS else known[0]
 
     async def _submit(self, decide: Decide) -> None:
-        """What the store declines is not about this node: it asks again."""
+        """A store that declines says nothing about this node: it asks again."""
         try:
             await self._writer.submit(decide)
         except StoreDeclined as error:
             raise Indefinite(f"the meta storage refuses: {error.text}", hint="the node asks again") from error
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
-        """Hears a new incarnation from the instant its join is durable: who asked may have given up meanwhile, and
-        the next command may be a second join of the same node."""
-        for change in batch.changes:
-            if not change.key.startswith(keys.NODES):
-                continue
-            node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
+        """Tells the grantor of new incarnations as soon as they are durable: the process that asked may have given up,
+        and the next command may be a second join of the same node."""
+        for node in changed_nodes(batch, catalog):
             held = self._leasing.grantor.held(node.id)
-            if has_never_joined(node):
+            if admission.has_never_joined(node):
                 self._unjoined.setdefault(node.id, self._clock.now_ns())
             elif self._unjoined.pop(node.id, None) is not None and node.removed:
                 log.warning("node %d (%s) has never joined: its id is released", node.id, node.name)
@@ -263,45 +244,41 @@ class Registration:
                 )
 
     async def _lineage_at(self, request: Join) -> LineageHash | None:
-        """The cluster's hash at the joiner's applied revision; None where it can't be read any more, or not yet."""
+        """The cluster's hash at the joiner's applied revision; None if it is compacted, or not written yet."""
         if request.applied == 0:
             return GENESIS
         if request.applied > self._writer.catalog.revision:
             return None
         try:
-            found = await self._storage.get(keys.LINEAGE, request.applied)
+            with reading_the_store():
+                found = await self._storage.get(keys.LINEAGE, request.applied)
         except Compacted as error:
             return await self._lineage_before(error.minimum, request)
-        except Definite as error:  # a store that has failed says so definitely, but not about this node
-            raise _unreadable(error) from error
         if found is None or found.modified != request.applied:
             raise _never_applied(request.applied)
         return LineageHash(found.value)
 
     async def _lineage_before(self, minimum: Revision, request: Join) -> LineageHash | None:
-        """The hash below MM, where it can be told still: by the key's own value if it has not changed since, else at
-        MM - 1 by whether the changes of revision MM lead from the joiner's hash to the one there."""
+        """The hash below MM, if it is still known: the key's own value if that has not changed since; at MM - 1, the
+        joiner's hash if the changes of revision MM lead from it to the hash there."""
         try:
-            found = await self._storage.get(keys.LINEAGE, minimum)
+            with reading_the_store():
+                found = await self._storage.get(keys.LINEAGE, minimum)
             if found is None or found.modified < request.applied:
                 raise _never_applied(request.applied)
             if found.modified == request.applied:
                 return LineageHash(found.value)
             if request.applied != minimum - 1:
                 return None
-            async with contextlib.aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, minimum)) as batches:
-                first = await anext(batches)
+            with reading_the_store():
+                watch = self._storage.watch(keys.WATCH_START, keys.WATCH_END, minimum)
+                async with contextlib.aclosing(watch) as batches:
+                    first = await anext(batches)
         except Compacted:
             return None
-        except Definite as error:
-            raise _unreadable(error) from error
         assert first.revision == minimum, "the lineage was written there"
         follows = next_lineage(request.lineage, first.changes) == found.value
-        return request.lineage if follows else LineageHash(b"")  # no hash that we know, but not the joiner's
-
-
-def _unreadable(error: Definite) -> Indefinite:
-    return Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again")
+        return request.lineage if follows else LineageHash(b"")  # unknown, but not the joiner's
 
 
 def _never_applied(revision: Revision) -> Corrupt:

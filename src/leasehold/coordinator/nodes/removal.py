@@ -1,11 +1,10 @@
 """Removing nodes: waits for a node's lease, then writes its tombstone (decided in `core/membership/removal.py`).
 
-A removal that has begun goes on, whoever asked for it has gone meanwhile; who asks again joins it. The node is told
-once the tombstone is durable. Whatever refuses it before that leaves the node as it is: without a lease for a moment,
-then a member again.
+A removal that has begun goes on even if its client has gone; the same request again joins it. The node is told once the
+tombstone is durable. If the removal is refused before that, the node is a member again, after a moment without a lease.
 
-The tombstone is decided on what a census has counted on a thread, and on the few records that have changed since; where
-these are many, or another node was removed meanwhile, there is a census anew.
+A census on a thread counts the node's segments. The tombstone is decided on that, and on the few records that have
+changed since. If many have changed, or another node was removed meanwhile, there is a new census.
 """
 
 import asyncio
@@ -15,18 +14,13 @@ from functools import partial
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.upkeep.receipts import insist
-from leasehold.coordinator.writer import Writer
+from leasehold.coordinator.writer import Writer, changed_nodes
 from leasehold.core.access.request_rights import check_request
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grantor import IncarnationClosed, MemberLeft
-from leasehold.core.lease.grantor import RemovalCommitted as RemovalDurable
-from leasehold.core.membership.removal import (
-    check_allowed,
-    find_node,
-    tombstone,
-)
+from leasehold.core.lease.grants import IncarnationClosed, MemberLeft
+from leasehold.core.lease.grants import RemovalCommitted as RemovalDurable
+from leasehold.core.membership.removal import check_allowed, find_node, tombstone
 from leasehold.core.replicas.census import Census, ChangesSince, census, recounted
-from leasehold.core.words import keys
 from leasehold.core.words.messages import NodeRemoved, RemoveNode, WaitingFor
 from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.core.words.records import NodeRecord
@@ -42,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Removal:
-    """Of one leader. `end_session` tells a node's process why it must end, if one is connected."""
+    """The removals of one leader. `end_session` tells a connected process of a node why it must end."""
 
     def __init__(
         self,
@@ -67,15 +61,14 @@ class Removal:
         self._since: dict[NodeId, ChangesSince] = {}
 
     def leaving(self, node: NodeId) -> bool:
-        """Whether it is on its way out: it does not come back into the logical topology."""
+        """Whether a node is being removed, so that it must not enter the logical topology."""
         return node in self._leaving
 
     def all_leaving(self) -> frozenset[NodeId]:
-        """All of them."""
         return frozenset(self._leaving)
 
     async def stream(self, request: RemoveNode) -> AsyncGenerator[WaitingFor | NodeRemoved, None]:
-        """Removes a node: whom it waits for, then how it ended. One that is removed already is told so."""
+        """Removes a node: progress first, then the answer; also if it was removed before."""
         catalog = self._writer.catalog
         node = find_node(request.name, request.node, catalog)
         if node.removed:
@@ -92,18 +85,13 @@ class Removal:
         yield answer.result()
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
-        """Hears of a tombstone from the instant it is durable."""
+        """Ends the lease and the session of a node as soon as its tombstone is durable."""
         for since in self._since.values():
             since.hear((change.key for change in batch.changes), catalog)
-        for change in batch.changes:
-            if not change.key.startswith(keys.NODES):
-                continue
-            node = _node(change.key, catalog)
+        for node in changed_nodes(batch, catalog):
             if node.removed and self._leasing.grantor.held(node.id) is not None:
                 self._leasing.step(RemovalDurable(node=node.id))
                 self._end_session(node.id, _removed(node))
-
-    # ------------------------------------------------------------ one removal
 
     def _begin(self, node: NodeId, request: RemoveNode) -> "asyncio.Future[NodeRemoved]":
         if len(self._running) >= REMOVALS_MAX:
@@ -119,7 +107,7 @@ class Removal:
                 "this coordinator is ending its leadership", hint="ask another coordinator, or try again in a moment"
             ) from error
         self._running[node] = answer
-        # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
+        # A task that is cancelled before its first step does not even run its `finally`.
         task.add_done_callback(lambda _: (answer.cancel(), self._running.pop(node, None)))
         return answer
 
@@ -129,10 +117,10 @@ class Removal:
         except LeaseholdError as error:
             if node in self._leaving:
                 self._leaving.discard(node)
-                # It had no answer to what it asked meanwhile.
+                # A new session, since what the node asked meanwhile was not answered.
                 self._end_session(node, _being_removed(self._writer.catalog.nodes[node]))
             answer.set_exception(error)
-            answer.exception()  # whoever asked may be gone: nobody else needs it
+            answer.exception()  # its client may be gone
         else:
             self._leaving.discard(node)
             answer.set_result(removed)
@@ -159,9 +147,9 @@ class Removal:
             check_allowed(lost, catalog, force=request.force)
             held = self._leasing.grantor.held(node)
             if held is not None and held.closed is None:
-                # In this same step, so that no commit counts on it any more, even if the write is unclear.
+                # Before the write, so that no commit counts on it even if the outcome of the write is unknown.
                 self._leasing.step(IncarnationClosed(node=node, incarnation=held.incarnation))
-                # It would only be told that it is closed, and comes back to be told the rest.
+                # A new session will tell it that it was removed.
                 self._end_session(node, _being_removed(record))
             return tombstone(record, catalog)
 
@@ -169,7 +157,7 @@ class Removal:
             await self._until_lease_ended(node)
             if self._since[node].is_too_much:
                 found = await self._count(node)
-            # Its incarnation is closed by now, and serves never again: so it is written as soon as there is room.
+            # Its incarnation is closed by now and never serves again. So this insists until the store has room.
             revision = await insist(self._writer, self._clock, decide, f"the removal of node {node}")
             record = self._writer.catalog.nodes[node]
             if record.removed:
@@ -184,7 +172,7 @@ class Removal:
         )
 
     async def _count(self, node: NodeId) -> Census:
-        """As of now; what changes from here on is noted."""
+        """A census as of now; changes from here on are noted."""
         self._since[node] = ChangesSince(self._recounted_max)
         # Up to all buckets and their segments: not on the loop that grants leases.
         return await self._threads.run(partial(census, node, self._writer.catalog))
@@ -194,13 +182,9 @@ class Removal:
             await self._clock.sleep_until(self._clock.now_ns() + left_ns)
 
     def _lease_left_ns(self, node: NodeId) -> int:
-        """How long its process may still serve; 0 once it is closed or its bound has passed."""
+        """How long a process of the node may still serve."""
         held = self._leasing.grantor.held(node)
         return 0 if held is None or held.closed is not None else max(0, held.bound_ns - self._clock.now_ns())
-
-
-def _node(key: bytes, catalog: Catalog) -> NodeRecord:
-    return catalog.nodes[NodeId(int(key.removeprefix(keys.NODES)))]
 
 
 def _being_removed(node: NodeRecord) -> Unreachable:

@@ -1,4 +1,4 @@
-"""The keys by which this leader checks the seals of nodes (`core/data/seals.py`), once it has heard of the nodes."""
+"""The keys by which a leader checks the seals of nodes (`core/data/seals.py`); nodes bring them with their sessions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,19 +10,16 @@ from leasehold.wire.ports import Clock
 
 
 class Seals:
-    """Of one leader, from its start on."""
+    """The keys of one leader."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._patient_until_ns = clock.now_ns() + SEALS_WAIT_NS
         self.keys = SealKeys()
-        """Those that were brought so far."""
 
     async def hear_of(self, segments: Iterable[StagedSegment], live: Mapping[NodeId, Incarnation]) -> None:
-        """Waits until the living holders of segments have opened their sessions, if this leader has only just begun.
-
-        Later it is of no use: whoever serves has found its leader, and the keys of the rest may never come.
-        """
+        """Waits until the living holders of segments have opened their sessions, but only during the first
+        SEALS_WAIT_NS of this leader: a node that serves has found it by then."""
         named = tuple(segments)
         while self.keys.unheard(named, live) and self._clock.now_ns() < self._patient_until_ns:
             await self._clock.sleep_until(self._clock.now_ns() + SEAL_POLL_NS)

@@ -2,42 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeAlias, assert_never
 
 import msgspec
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.open_session import EndedSession, OpenedSession
-from leasehold.coordinator.nodes.queues import Outbox, ReportQueue
 from leasehold.coordinator.nodes.topology import Topology
-from leasehold.coordinator.upkeep.retention import Retaining, same_as
+from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, same_as
 from leasehold.coordinator.writer import StoreDeclined
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grantor import SurrenderReceived
+from leasehold.core.lease.grants import SurrenderReceived
 from leasehold.core.membership.speaker import check_speaker
 from leasehold.core.replicas.reports import Report
-from leasehold.core.words import keys
-from leasehold.core.words.messages import (
-    ChallengeCoordinator,
-    CoordinatorProof,
-    OpenSession,
-    RecoveryFinished,
-    RecoveryProgress,
-    Renewal,
-    SegmentsHeld,
-    SegmentsMissing,
-    SessionEnd,
-    SessionOpened,
-    Silence,
-    Surrender,
-    TableCleaned,
-    Watched,
-    WatchFailed,
-)
+from leasehold.core.words import keys, messages
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, Definite, Indefinite, LeaseholdError, Refused, Unreachable, gravest
+from leasehold.errors import BadMessage, Definite, LeaseholdError, Refused, Unreachable, gravest
 from leasehold.ids import NodeId, Revision, Term
 from leasehold.limits.lease import LEADER_RETRY_NS, RENEWAL_INTERVAL_NS
 from leasehold.limits.replication import SEGMENTS_PER_REPORT_MAX
@@ -46,36 +28,38 @@ from leasehold.metastorage.contract import Compacted, FutureRevision, MetaStorag
 from leasehold.wire.ports import Clock, Duplex
 from leasehold.wire.tasks import BoundedWaits
 
-Acknowledge = Callable[[Report], Awaitable[None]]
-Prove: TypeAlias = Callable[[ChallengeCoordinator], CoordinatorProof]
-Spoken: TypeAlias = Renewal | Surrender | RecoveryFinished | RecoveryProgress | Report
-"""What a node says on its session, once it is open."""
+Spoken: TypeAlias = (
+    messages.Renewal | messages.Surrender | messages.RecoveryFinished | messages.RecoveryProgress | Report
+)
+"""The messages of a node on its open session."""
 
 log = logging.getLogger(__name__)
 
 
 class Sessions:
-    """All open sessions of this leader. `live_keys` tells how many keys a snapshot would have, `prove` answers a node
-    that asks for a proof before it says who it is."""
+    """All open sessions of this leader. `live_keys` tells how many keys a snapshot would have, `prove` answers the
+    challenge of a node that is about to open a session."""
 
     def __init__(
         self,
         storage: MetaStorage,
         term: Term,
         catalog: Callable[[], Catalog],
-        acknowledge: Acknowledge,
+        acknowledge: Callable[[Report], Awaitable[None]],
         *,
         clock: Clock,
+        leasing: Leasing,
         topology: Topology,
         retaining: Retaining,
         live_keys: Callable[[], int],
-        prove: Prove,
+        prove: Callable[[messages.ChallengeCoordinator], messages.CoordinatorProof],
     ) -> None:
         self._storage = storage
         self._term = term
         self._catalog = catalog
         self._acknowledge = acknowledge
         self._clock = clock
+        self._leasing = leasing
         self._topology = topology
         self._retaining = retaining
         self._live_keys = live_keys
@@ -86,62 +70,58 @@ class Sessions:
         self._unopened = BoundedWaits(SESSIONS_UNOPENED_MAX, SESSION_OPENING_NS)
 
     def connected(self, node: NodeId) -> bool:
-        """Whether a session of the node's newest incarnation is open; a hint for people, never a proof."""
+        """Whether a session of the node's newest incarnation is open; a hint, never a proof."""
         one, record = self._open.get(node), self._catalog().nodes.get(node)
         return one is not None and record is not None and one.incarnation == record.incarnation
 
-    def silences(self) -> tuple[Silence, ...]:
-        """How long ago a message came on each session that is open."""
+    def silences(self) -> tuple[messages.Silence, ...]:
+        """How long ago the last message came on each open session."""
         now_ns = self._clock.now_ns()
         return tuple(
-            Silence(node=node, silent_ns=now_ns - one.heard_ns)
+            messages.Silence(node=node, silent_ns=now_ns - one.heard_ns)
             for node, one in sorted(self._open.items())
             if self.connected(node)
         )
 
+    @property
+    def heard_ns(self) -> int:
+        """When the last message came on a session that is open; 0 where none is."""
+        return max((one.heard_ns for one in self._open.values()), default=0)
+
     def disks_full(self) -> tuple[NodeId, ...]:
-        """The nodes that say on their session that their disk takes no writes."""
         return tuple(node for node, one in sorted(self._open.items()) if one.disk_full and self.connected(node))
 
-    def ends(self) -> tuple[SessionEnd, ...]:
-        """How the last session ended of each node that has none now; of its newest incarnation."""
+    def ends(self) -> tuple[messages.SessionEnd, ...]:
+        """How the last session of each node ended that has none now."""
         now_ns, nodes = self._clock.now_ns(), self._catalog().nodes
         return tuple(
-            SessionEnd(node=node, how=one.how, ago_ns=now_ns - one.at_ns)
+            messages.SessionEnd(node=node, how=one.how, ago_ns=now_ns - one.at_ns)
             for node, one in sorted(self._ended.items())
             if node not in self._open and (known := nodes.get(node)) is not None
             if not known.removed and known.incarnation == one.incarnation
         )
 
     def absent_since_ns(self, node: NodeId) -> int | None:
-        """Since when no session of its newest incarnation is open, as far as this leader knows; None while one is."""
+        """Since when no session of the node's newest incarnation is open, by this leader; None while one is."""
         if self.connected(node):
             return None
         ended = self._ended.get(node)
         return self._began_ns if ended is None else ended.at_ns
 
-    async def serve(self, duplex: Duplex, leasing: Leasing) -> None:
-        """Serves one stream until either side ends it, or nothing has been heard of it for too long (R20)."""
+    async def serve(self, duplex: Duplex) -> None:
+        """Serves one stream until either side ends it, or it is silent for too long (R20)."""
         opening = await self._opening(duplex)
         check_speaker(opening, self._catalog())
-        one = OpenedSession(
-            incarnation=opening.incarnation,
-            heard_ns=self._clock.now_ns(),
-            outbox=Outbox(),
-            reports=ReportQueue(),
-            opened=asyncio.Event(),
-            recovered=asyncio.Event(),
-            ended=asyncio.Event(),
-        )
+        one = OpenedSession(incarnation=opening.incarnation, heard_ns=self._clock.now_ns())
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._watch(opening, one))]
                 await asyncio.sleep(0)  # the watch has begun, and only now LM is read (R5)
-                with _asking_the_store():
+                with reading_the_store():
                     status = await self._storage.status()
-                self._register(opening, one, status, leasing)
+                self._register(opening, one, status)
                 tasks += [
-                    group.create_task(self._receive(duplex, opening, leasing, one)),
+                    group.create_task(self._receive(duplex, opening, one)),
                     group.create_task(_forward(one, duplex)),
                     group.create_task(self._acknowledge_in_turn(one)),
                     group.create_task(self._finish_in_turn(one)),
@@ -157,7 +137,7 @@ class Sessions:
             if not isinstance(gravest_error, Unreachable):
                 one.how = "REFUSED"
                 raise gravest_error from errors
-            # Otherwise the node is gone or cut off: its lease runs out, and it comes back by itself.
+            # The node is gone or cut off: its lease ends, and it comes back by itself.
             if one.how != "SURRENDERED":
                 one.how = self._how_broken(one)
         finally:
@@ -166,23 +146,23 @@ class Sessions:
                 self._ended[opening.node] = EndedSession(one.incarnation, one.how, self._clock.now_ns())
 
     def _how_broken(self, one: OpenedSession) -> str:
-        """The transport tells no reason. The connection of a process that has ended breaks at once: its kernel closes
-        it. The keepalive breaks that of a silent one, not before KEEPALIVE_TIMEOUT_NS have passed without a message."""
+        """A guess, since the transport gives no reason. The kernel closes the connection of a process that has ended at
+        once. The keepalive breaks that of a silent one only after KEEPALIVE_TIMEOUT_NS."""
         silent_ns = self._clock.now_ns() - one.heard_ns
         return "GONE" if silent_ns < KEEPALIVE_TIMEOUT_NS else "NO_ANSWER"
 
-    async def _opening(self, duplex: Duplex) -> OpenSession:
+    async def _opening(self, duplex: Duplex) -> messages.OpenSession:
         """The first message of a stream, or the one after a challenge; within SESSION_OPENING_NS."""
         try:
             async with self._unopened.wait():
                 opening = await duplex.receive()
-                if isinstance(opening, ChallengeCoordinator):
+                if isinstance(opening, messages.ChallengeCoordinator):
                     await duplex.send(self._prove(opening))
                     opening = await duplex.receive()
         except TimeoutError as error:
             text = "the first message of the session did not arrive"
             raise Unreachable(text, code=ErrorCode.SILENT, hint="the node asks again") from error
-        if not isinstance(opening, OpenSession):
+        if not isinstance(opening, messages.OpenSession):
             raise Refused(
                 "the first message of a session must be OpenSession",
                 code=ErrorCode.BAD_MESSAGE,
@@ -190,8 +170,8 @@ class Sessions:
             )
         return opening
 
-    def _register(self, opening: OpenSession, one: OpenedSession, status: StorageStatus, leasing: Leasing) -> None:
-        """Nothing else runs meanwhile: no newer process can have come in between."""
+    def _register(self, opening: messages.OpenSession, one: OpenedSession, status: StorageStatus) -> None:
+        """Without an await, so that no newer process can come in between."""
         catalog = self._catalog()
         check_speaker(opening, catalog)
         if opening.watch_from > status.latest + 1:
@@ -206,7 +186,7 @@ class Sessions:
             older.ended.set()  # the same process has come back on a new stream
         self._retaining.followed(opening.node, opening.watch_from, status.latest)
         one.outbox.put(
-            SessionOpened(
+            messages.SessionOpened(
                 term=self._term,
                 renew_every_ns=RENEWAL_INTERVAL_NS,
                 latest=status.latest,
@@ -216,18 +196,18 @@ class Sessions:
                 member=catalog.nodes[opening.node].member,
             )
         )
-        leasing.seals.keys.learn(opening.node, opening.incarnation, opening.seal_key)
+        self._leasing.seals.keys.learn(opening.node, opening.incarnation, opening.seal_key)
         self._open[opening.node] = one
         one.opened.set()
 
     def end(self, node: NodeId, error: LeaseholdError) -> None:
-        """Ends the session of a node, if one is open; the node is told why."""
+        """Ends the session of a node, if one is open, with an error for the node."""
         one = self._open.get(node)
         if one is not None:
             one.error, one.how = error, "REFUSED"
             one.ended.set()
 
-    async def _receive(self, duplex: Duplex, opening: OpenSession, leasing: Leasing, one: OpenedSession) -> None:
+    async def _receive(self, duplex: Duplex, opening: messages.OpenSession, one: OpenedSession) -> None:
         while True:
             message = await duplex.receive()
             one.heard_ns = self._clock.now_ns()
@@ -236,45 +216,45 @@ class Sessions:
             if not isinstance(message, Spoken):
                 raise BadMessage(f"unexpected message on a session: {type(message).__name__}")
             _check_own(message, opening)
-            await self._take(message, leasing, one)
+            await self._take(message, one)
         one.ended.set()
 
-    async def _take(self, message: Spoken, leasing: Leasing, one: OpenedSession) -> None:
+    async def _take(self, message: Spoken, one: OpenedSession) -> None:
         match message:
-            case Renewal():
+            case messages.Renewal():
                 one.heard_full(message)
-                leasing.renew(message, one.reply)
-            case Surrender():
+                self._leasing.renew(message, one.reply)
+            case messages.Surrender():
                 one.how = "SURRENDERED"
-                leasing.step(SurrenderReceived(surrender=message), one.reply)
+                self._leasing.step(SurrenderReceived(surrender=message), one.reply)
                 self._topology.surrendered()
-            case RecoveryFinished():
+            case messages.RecoveryFinished():
                 one.finished = message
                 one.recovered.set()
-            case RecoveryProgress():
+            case messages.RecoveryProgress():
                 self._topology.progressed(message)
-            case SegmentsHeld() | SegmentsMissing() | TableCleaned():
-                if not isinstance(message, TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
+            case messages.SegmentsHeld() | messages.SegmentsMissing() | messages.TableCleaned():
+                if not isinstance(message, messages.TableCleaned) and len(message.segments) > SEGMENTS_PER_REPORT_MAX:
                     text = f"a report of {len(message.segments)} segments, over {SEGMENTS_PER_REPORT_MAX}"
                     raise BadMessage(text)
-                if leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
+                if self._leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
                     await one.reports.put(message)
             case _:
                 assert_never(message)
 
     async def _finish_in_turn(self, one: OpenedSession) -> None:
-        """Apart from the renewals, which must not wait for a disk."""
+        """In a task of its own, since renewals must not wait for a disk."""
         while True:
             await one.recovered.wait()
             one.recovered.clear()
-            # What it reported missing before it said so counts first (I7).
+            # Segments that it reported missing before count first (I7).
             await one.reports.all_done()
             assert one.finished is not None
             answer = await self._topology.finish(one.finished)
             if answer is not None:
                 one.reply(answer)
 
-    async def _end_if_silent(self, opening: OpenSession, one: OpenedSession) -> None:
+    async def _end_if_silent(self, opening: messages.OpenSession, one: OpenedSession) -> None:
         while (until_ns := one.heard_ns + SESSION_IDLE_NS) > self._clock.now_ns():
             await self._clock.sleep_until(until_ns)
         log.warning("closing the session of node %d: it was silent for too long", opening.node)
@@ -282,23 +262,22 @@ class Sessions:
         one.ended.set()
 
     async def _acknowledge_in_turn(self, one: OpenedSession) -> None:
-        """Apart from the renewals, which must not wait for a disk; what waits is taken together, so that it shares
-        transactions."""
+        """In a task of its own, since renewals must not wait for a disk. Waiting reports share transactions."""
         while True:
             waiting = await one.reports.get()
             await asyncio.gather(*map(self._acknowledge_whole, waiting))
             one.reports.done(waiting)
 
     async def _acknowledge_whole(self, message: Report) -> None:
-        """What the leader declines is no fault of the node's session: it is logged, and the node tells it again. Only
-        what it lacks is insisted on until it has entered, since that is to count before (I7)."""
+        """Acknowledges a report; halves one that is too large. A refusal does not end the session: the node will report
+        again. Missing segments are retried until the node has entered, since they have to count before that (I7)."""
         try:
             while True:
                 try:
                     await self._acknowledge(message)
                     return
                 except StoreDeclined as error:
-                    waits = isinstance(message, SegmentsMissing) and error.code != ErrorCode.TOO_LARGE
+                    waits = isinstance(message, messages.SegmentsMissing) and error.code != ErrorCode.TOO_LARGE
                     if not waits or self._topology.has_entered(message.node):
                         raise
                     log.warning(
@@ -310,7 +289,7 @@ class Sessions:
                     await self._clock.sleep_until(self._clock.now_ns() + LEADER_RETRY_NS)
         except Definite as error:
             if (
-                not isinstance(message, TableCleaned)
+                not isinstance(message, messages.TableCleaned)
                 and len(message.segments) > 1
                 and error.code == ErrorCode.TOO_LARGE
             ):
@@ -326,41 +305,30 @@ class Sessions:
                 error.code,
             )
 
-    async def _watch(self, opening: OpenSession, one: OpenedSession) -> None:
+    async def _watch(self, opening: messages.OpenSession, one: OpenedSession) -> None:
         position = opening.watch_from
         try:
             while True:
                 try:
-                    with _asking_the_store():
+                    with reading_the_store():
                         async with aclosing(self._storage.watch(keys.WATCH_START, keys.WATCH_END, position)) as batches:
                             async for batch in batches:
                                 await one.opened.wait()
-                                await one.outbox.put_in_turn(Watched(batch=batch))
+                                await one.outbox.put_in_turn(messages.Watched(batch=batch))
                                 position = Revision(batch.revision + 1)
                                 if self._open.get(opening.node) is one:
                                     self._retaining.delivered(opening.node, batch.revision)
                 except Compacted as compacted:
-                    with _asking_the_store():
+                    with reading_the_store():
                         position = await same_as(self._storage, Revision(position - 1), compacted)
         except (Compacted, FutureRevision) as error:
             await one.opened.wait()
-            with _asking_the_store():
+            with reading_the_store():
                 minimum = (await self._storage.status()).minimum
-            await one.outbox.put_in_turn(WatchFailed(code=error.code, minimum=minimum))
+            await one.outbox.put_in_turn(messages.WatchFailed(code=error.code, minimum=minimum))
 
 
-@contextmanager
-def _asking_the_store() -> Generator[None]:
-    """A store that is busy, closed or broken says so definitely, but that is not about this node, which would end."""
-    try:
-        yield
-    except (Compacted, FutureRevision):
-        raise
-    except Definite as error:
-        raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
-
-
-def _check_own(message: Spoken, opening: OpenSession) -> None:
+def _check_own(message: Spoken, opening: messages.OpenSession) -> None:
     speaker = (message.node, message.incarnation, message.session)
     if speaker != (opening.node, opening.incarnation, opening.session):
         raise BadMessage("the message is of another process than this session")

@@ -1,21 +1,21 @@
-"""Snapshots: all of the watched range at one revision, page by page, for nodes that can't replay (docs/recovery.md, c).
+"""Snapshots: the watched range at one revision, page by page, for nodes that can't replay (case c in docs/recovery.md).
 
-The revision is the newest one that this leader knows, held against compaction from the same step on. All pages are
-read at it, or where that is compacted at one that is the same, each from the key after the last one (R11), while
-writes go on. The count and the digest are made of what was sent.
+The revision is the newest one that this leader knows, held against compaction at once. All pages are read at it, or if
+it is compacted at a later one with the same contents, each from the key after the last one (R11). Writes go on
+meanwhile. The count and the digest are those of the items that were sent.
 """
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from leasehold.coordinator.upkeep.retention import Retaining, same_as
+from leasehold.coordinator.upkeep.retention import Retaining, reading_the_store, same_as
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.words import keys
 from leasehold.core.words.digest import digest_bytes, item_digest
 from leasehold.core.words.messages import AskSnapshot, Message, SnapshotBegin, SnapshotEnd, SnapshotPage
 from leasehold.core.words.operations import Change, Page
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Indefinite, Refused
+from leasehold.errors import Refused
 from leasehold.ids import LineageHash, NodeId, Revision
 from leasehold.limits.metastorage import CHANGE_FRAMING_BYTES, RANGE_PAGE_MAX, RETENTION_HOLD_NS
 from leasehold.limits.recovery import SNAPSHOT_PAGE_BYTES_MAX, SNAPSHOTS_AT_ONCE
@@ -23,15 +23,15 @@ from leasehold.metastorage.contract import Compacted, MetaStorage
 
 
 class _Place:
-    """What one node takes up; another snapshot may get it, and this one then ends."""
+    """One of the SNAPSHOTS_AT_ONCE places. A snapshot that has lost its place ends."""
 
     def __init__(self) -> None:
         self.sent_ns: int | None = None
-        """Since when a message waits to be taken, None while none does."""
+        """Since when a message waits for its node; None if none does."""
 
 
 class Snapshots:
-    """Of one leader, one for each node. `live_keys` tells about how many keys there are."""
+    """The snapshots of one leader, one for each node. `live_keys` tells about how many keys a snapshot has."""
 
     def __init__(
         self, storage: MetaStorage, retaining: Retaining, live_keys: Callable[[], int], now_ns: Callable[[], int]
@@ -43,7 +43,7 @@ class Snapshots:
         self._places: dict[NodeId, _Place] = {}
 
     async def serve(self, request: AskSnapshot, catalog: Catalog) -> AsyncGenerator[Message, None]:
-        """One snapshot of `catalog`'s revision, for a node whose request is valid. Raises `Refused` with code BUSY."""
+        """A snapshot of `catalog`'s revision, for a node whose request is valid. Raises `Refused` with code BUSY."""
         if request.node not in self._places and len(self._places) >= SNAPSHOTS_AT_ONCE:
             self._end_slow()
         if request.node not in self._places and len(self._places) >= SNAPSHOTS_AT_ONCE:
@@ -65,7 +65,7 @@ class Snapshots:
                 del self._places[request.node]
 
     def _end_slow(self) -> None:
-        """Whoever has not taken a page for as long as it holds the history for it has lost its place."""
+        """Takes their places from nodes that have not taken a page for RETENTION_HOLD_NS."""
         overdue_ns = self._now_ns() - RETENTION_HOLD_NS
         for node, place in list(self._places.items()):
             if place.sent_ns is not None and place.sent_ns <= overdue_ns:
@@ -108,17 +108,15 @@ class Snapshots:
             start = page.next_start
 
     async def _page(self, start: bytes, revision: Revision, at: Revision) -> Page:
-        """At `revision`, read at `at` or later."""
         try:
             while True:
                 try:
-                    return await self._storage.range(start, keys.WATCH_END, revision=at, limit=RANGE_PAGE_MAX)
+                    with reading_the_store():
+                        return await self._storage.range(start, keys.WATCH_END, revision=at, limit=RANGE_PAGE_MAX)
                 except Compacted as compacted:
-                    at = await same_as(self._storage, revision, compacted)
+                    with reading_the_store():
+                        at = await same_as(self._storage, revision, compacted)
         except Compacted as error:
-            # Another leader holds nothing for those of this one, or somebody compacts by hand.
+            # Compacted by another leader, or by hand.
             text = f"revision {revision} was compacted while it was sent: the oldest kept is {error.minimum}"
             raise Refused(text, code=ErrorCode.BUSY, hint="the node asks again") from error
-        except Definite as error:  # a store that has failed says so definitely, but not about this node
-            text = f"the meta storage can't be read: {error.text}"
-            raise Indefinite(text, hint="the node asks again") from error

@@ -1,34 +1,17 @@
-"""The logical topology at the leader: who enters it, who has to leave it (decided in `core/membership/topology.py`)."""
+"""The logical topology at the leader: nodes enter and leave it (decided in `core/membership/topology.py`)."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import assert_never
 
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.upkeep.receipts import insist
-from leasehold.coordinator.writer import Writer
+from leasehold.coordinator.writer import Writer, changed_nodes
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grantor import MemberEntered, MemberLeft
-from leasehold.core.membership.topology import (
-    Enter,
-    Entrance,
-    NotHeard,
-    Require,
-    TooFarBehind,
-    decide_entrance,
-    has_to_leave,
-    left,
-)
+from leasehold.core.lease.grants import MemberEntered, MemberLeft
+from leasehold.core.membership.topology import Enter, Entrance, decide_entrance, has_to_leave, left
 from leasehold.core.questions.nodes import reported_recovery
-from leasehold.core.words import keys
-from leasehold.core.words.messages import (
-    NodeRecovery,
-    RecoveryAccepted,
-    RecoveryBehind,
-    RecoveryFinished,
-    RecoveryProgress,
-)
+from leasehold.core.words import messages
 from leasehold.core.words.operations import Change, RevisionChanges
 from leasehold.core.words.records import NodeRecord
 from leasehold.errors import Definite
@@ -40,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Topology:
-    """Of one leader. It hears of each revision, and looks now and then for members that are gone. `absent_since_ns`
-    tells since when no session of a node is open, None while one is."""
+    """The logical topology of one leader. `absent_since_ns` tells since when no session of a node is open, None while
+    one is."""
 
     def __init__(
         self,
@@ -56,56 +39,43 @@ class Topology:
         self._clock = clock
         self._absent_since_ns = absent_since_ns
         self._is_being_removed = is_being_removed
-        self._progress: dict[NodeId, tuple[Incarnation, NodeRecovery]] = {}
+        self._progress: dict[NodeId, tuple[Incarnation, messages.NodeRecovery]] = {}
         self._due = asyncio.Event()
 
-    # ------------------------------------------------------------ entering
-
-    async def finish(self, message: RecoveryFinished) -> RecoveryAccepted | RecoveryBehind | None:
-        """A node has recovered. What the store declines is tried again; no answer if another lives by now, or this one
-        has given its lease back."""
+    async def finish(
+        self, message: messages.RecoveryFinished
+    ) -> messages.RecoveryAccepted | messages.RecoveryBehind | None:
+        """Lets a node in that has recovered, retrying while the store declines. No answer to a process that was
+        replaced or that has given its lease back."""
         decided: list[Entrance] = []
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             node = catalog.nodes.get(message.node)
             held = self._leasing.grantor.held(message.node)
             if node is None or self._is_being_removed(message.node):
-                decided.append(NotHeard())
+                decided.append(None)
                 return ()
             decision = decide_entrance(catalog, node, message.incarnation, message.applied, held)
             decided.append(decision)
-            if isinstance(decision, Require):
+            if isinstance(decision, messages.RecoveryAccepted):
                 self._enter(node, decision.required)
             return decision.changes if isinstance(decision, Enter) else ()
 
         revision = await insist(self._writer, self._clock, decide, f"the admission of node {message.node}")
         decision = decided[-1]
-        match decision:
-            case Enter():
-                return RecoveryAccepted(required=revision)
-            case Require(required=required):
-                return RecoveryAccepted(required=required)
-            case TooFarBehind(latest=latest, catch_up_difference=difference):
-                return RecoveryBehind(latest=latest, catch_up_difference=difference)
-            case NotHeard():
-                return None
-            case _:
-                assert_never(decision)
+        return messages.RecoveryAccepted(required=revision) if isinstance(decision, Enter) else decision
 
     def _enter(self, node: NodeRecord, required: Revision) -> None:
         self._leasing.step(MemberEntered(node=node.id, incarnation=node.incarnation, required=required))
 
     def has_entered(self, node: NodeId) -> bool:
-        """Whether its newest process is told what it needs for a lease."""
+        """Whether the newest process of a node may get a lease, once it has applied what is required."""
         held = self._leasing.grantor.held(node)
         return held is not None and held.required is not None
 
     def committed(self, batch: RevisionChanges, catalog: Catalog) -> None:
-        """Hears of a revision: whoever has entered with it needs it for a lease."""
-        for change in batch.changes:
-            if not change.key.startswith(keys.NODES):
-                continue
-            node = catalog.nodes[NodeId(int(change.key.removeprefix(keys.NODES)))]
+        """Tells the grantor which nodes have entered with a revision: they need it for a lease."""
+        for node in changed_nodes(batch, catalog):
             held = self._leasing.grantor.held(node.id)
             if self._is_being_removed(node.id):
                 continue
@@ -113,14 +83,12 @@ class Topology:
                 log.info("node %d (%s) enters the logical topology at revision %d", node.id, node.name, batch.revision)
                 self._enter(node, batch.revision)
 
-    # ------------------------------------------------------------ leaving
-
     def surrendered(self) -> None:
-        """Somebody has given a lease back: not only at the next look."""
+        """A node has given its lease back: checks now for members that are gone."""
         self._due.set()
 
     async def run(self) -> None:
-        """Looks until cancelled. What the store declines is due again at the next look."""
+        """Takes members that are gone out of the topology, until cancelled; each TOPOLOGY_LOOK_NS."""
         while True:
             timer = self._clock.call_at(self._clock.now_ns() + TOPOLOGY_LOOK_NS, self._due.set)
             await self._due.wait()
@@ -139,23 +107,21 @@ class Topology:
     async def _leave(self, node_id: NodeId) -> None:
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             node = catalog.nodes[node_id]
-            if not self._has_to_leave(node):  # it has come back meanwhile, or joined again
+            if not self._has_to_leave(node):
                 return ()
             log.info("node %d (%s) leaves the logical topology", node.id, node.name)
-            # In this same step, so that nothing is granted to it any more even if the write is unclear.
+            # Before the write, so that it gets no more grant even if the outcome of the write is unknown.
             self._leasing.step(MemberLeft(node=node.id, incarnation=node.incarnation))
             return left(node, catalog)
 
         await self._writer.submit(decide)
 
-    # ------------------------------------------------------------ what nodes tell of their recovery
-
-    def progressed(self, message: RecoveryProgress) -> None:
-        """Keeps what a node told last, for people."""
+    def progressed(self, message: messages.RecoveryProgress) -> None:
+        """Keeps the newest progress of a node's recovery, for people."""
         if self._leasing.live_incarnations([message.node]).get(message.node) == message.incarnation:
             self._progress[message.node] = (message.incarnation, reported_recovery(message))
 
-    def recovery(self, node: NodeRecord) -> NodeRecovery | None:
-        """What the newest process of a node told last, None if nothing to this leader."""
+    def recovery(self, node: NodeRecord) -> messages.NodeRecovery | None:
+        """The progress that the newest process of a node has reported to this leader, if any."""
         incarnation, told = self._progress.get(node.id, (Incarnation(0), None))
         return told if incarnation == node.incarnation else None

@@ -1,1 +1,1 @@
-"""What people ask of a leader: `logins`, and an `overview` of the cluster (SHOW, status, receipts)."""
+"""Requests of people to a leader: `logins`, and the `overview` of the cluster (SHOW, status)."""

@@ -1,8 +1,8 @@
 """Logging in: a password is exchanged for a token, whose hash every node knows once it has applied the login.
 
-`core.access.password_queue` decides which password is checked next. A wrong password is answered late, and later after
-each further wrong one of the same name; a right one is answered at once. A name without a user is answered like a wrong
-password. Counts are of this leader alone.
+`core.access.password_queue` decides which password is checked next. A right password is answered at once. A wrong one
+is answered late, and later after each further wrong one of the same name; so is a name without a user. Each leader
+counts anew.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX
 from leasehold.wire.ports import Clock, Entropy, Passwords
 
 _NEW_PASSWORD: Final = NameHash(b"")
-"""Stands for the name where no user is asked for: new passwords, which come from users who have logged in."""
+"""The name in the queue for new passwords, which come from users who have logged in."""
 
 
 class Logins:
-    """Passwords and logins of one leader."""
+    """Passwords and logins at one leader."""
 
     def __init__(self, writer: Writer, clock: Clock, passwords: Passwords, entropy: Entropy) -> None:
         self._writer = writer
@@ -39,17 +39,17 @@ class Logins:
         self._entropy = entropy
         self._queue = PasswordQueue()
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        """By ticket: done when the check may begin."""
+        """By ticket; done when the check may begin."""
         self._wrong = WrongPasswords()
         self._since: dict[bytes, int] = {}
-        """When this leader first saw each login: no clock reading outlives its process."""
+        """When this leader first saw each login."""
 
     def failed(self, user: str) -> int:
-        """How many wrong passwords were tried for the name of a user."""
+        """How many wrong passwords were tried for a user."""
         return self._wrong.count(_hash_name(user))
 
     async def hashed(self, password: str) -> str:
-        """What to store of a new password. Raises `Refused` with code BUSY, or BAD_PASSWORD if it is too long."""
+        """The hash of a new password. Raises `Refused` (BUSY, BAD_PASSWORD)."""
         if not 0 < len(password) <= PASSWORD_CHARACTERS_MAX:
             text = f"a password has 1 to {PASSWORD_CHARACTERS_MAX} characters"
             raise Refused(text, code=ErrorCode.BAD_PASSWORD, hint="choose another one")
@@ -57,11 +57,8 @@ class Logins:
             return await self._passwords.hashed(password)
 
     async def log_in(self, request: Login, peer: str = "") -> LoggedIn:
-        """A token for the right password, durable and known to nodes from the revision in the answer on. `peer` is the
-        address that asks, without its port.
-
-        Raises `WrongPassword`, `Refused` (NO_USERS, BUSY).
-        """
+        """Answers a token for the right password; nodes know it from the revision in the answer on. `peer` is the
+        client's address without its port. Raises `WrongPassword`, `Refused` (NO_USERS, BUSY)."""
         if not self._writer.catalog.users:
             text = "this cluster has no users: everybody may do everything"
             raise Refused(text, code=ErrorCode.NO_USERS, hint="connect without a user, or CREATE USER first")
@@ -81,12 +78,12 @@ class Logins:
         return LoggedIn(token=token, revision=revision)
 
     async def log_out(self, request: LogOut) -> LoggedOut:
-        """Ends a login, whose token is all that it takes; one that has ended already is as good."""
+        """Ends the login with this token; idempotent."""
         ended = [hash_secret(request.token)]
         return LoggedOut(revision=await self._writer.submit(lambda catalog: logins_ended(ended, catalog)))
 
     async def expire(self) -> None:
-        """Ends the logins that this leader has known for too long."""
+        """Ends the logins that this leader has known for LOGIN_TTL_NS."""
         now_ns = self._clock.now_ns()
         known = self._writer.catalog.logins
         self._since = {one: self._since.get(one, now_ns) for one in known}
@@ -94,10 +91,8 @@ class Logins:
         if old:
             await self._writer.submit(lambda catalog: logins_ended(old, catalog))
 
-    # ------------------------------------------------------------ a password
-
     async def _matches(self, user: PrincipalRecord | None, password: str) -> bool:
-        """Whether that is the user's password. It takes as long where there is no such user."""
+        """Whether this is the user's password. It takes the same time if there is no such user."""
         fits = len(password) <= PASSWORD_CHARACTERS_MAX
         stored = user.password_hash if user is not None and fits else None
         return await self._passwords.matches(stored, password[:PASSWORD_CHARACTERS_MAX])
@@ -124,7 +119,7 @@ class Logins:
     def _begin_checks(self) -> None:
         while (ticket := self._queue.next_ticket()) is not None:
             turn = self._waiting.pop(ticket)
-            if not turn.done():  # else its client has given up, and its task leaves the queue
+            if not turn.done():  # done if its client has given up
                 turn.set_result(None)
 
 

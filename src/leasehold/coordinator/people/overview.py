@@ -1,8 +1,7 @@
-"""What people ask a leader: SHOW, DESCRIBE, status, receipts (answered in `core/questions`). Changes nothing."""
+"""Answers to SHOW, DESCRIBE and status at a leader (built in `core/questions`)."""
 
 from collections.abc import Callable
 
-from leasehold.coordinator.nodes.lease_settings import published_bound_ns
 from leasehold.coordinator.nodes.leases import Leasing
 from leasehold.coordinator.nodes.sessions import Sessions
 from leasehold.coordinator.nodes.topology import Topology
@@ -17,50 +16,46 @@ from leasehold.ids import NodeId, Term
 
 
 class Overview:
-    """Looks at the catalog and the leases of one leader. `failed_logins` counts them by the name of a user.
-
-    `seen` says how the physical topology sees a node, by its name. It is shown, and goes nowhere else: what is decided
-    here goes by leases and sessions alone.
-    """
+    """Shows the catalog and the leases of one leader. `failed_logins` counts wrong passwords by user. `seen` tells the
+    state of a node, by its name, in the physical topology: it is only shown, and decides nothing."""
 
     def __init__(
         self,
         leasing: Leasing,
         sessions: Sessions,
         topology: Topology,
+        copies: Copies,
         term: Term,
-        failed_logins: Callable[[str], int] = lambda _: 0,
-        seen: Callable[[str], str] = lambda _: "",
         *,
-        join_wait_ns: Callable[[NodeId, int], int] = lambda _node, _now_ns: 0,
-        anybody_may_join: bool = False,
+        failed_logins: Callable[[str], int],
+        seen: Callable[[str], str],
+        join_wait_ns: Callable[[NodeId, int], int],
+        anybody_may_join: bool,
     ) -> None:
-        self._anybody_may_join = anybody_may_join
         self._leasing = leasing
         self._sessions = sessions
         self._topology = topology
+        self._copies = copies
         self._term = term
         self._failed_logins = failed_logins
         self._seen = seen
         self._join_wait_ns = join_wait_ns
-        self.copies: Copies | None = None
-        """What lacks copies, once somebody counts it."""
+        self._anybody_may_join = anybody_may_join
 
     def answer(self, question: CatalogQuestion | ShowNodes, catalog: Catalog, now_ns: int) -> Rows:
-        """The rows of a SHOW or DESCRIBE; only what `is_large` may take long, and may run on another thread."""
+        """The rows of a SHOW or DESCRIBE. A question that `is_large` may run on another thread."""
         if isinstance(question, ShowNodes):
             return nodes(self.status(catalog, now_ns), catalog)
         return answer(question, catalog, self._failed_logins)
 
     def status(self, catalog: Catalog, now_ns: int) -> ClusterStatus:
-        """The cluster as this leader sees it."""
         assert catalog.cluster is not None
-        found = None if self.copies is None else self.copies.shortfall
+        found = self._copies.shortfall
         return ClusterStatus(
             cluster_id=catalog.cluster.cluster_id,
             term=self._term,
             revision=catalog.revision,
-            bound_ns=published_bound_ns(self._leasing.grantor, now_ns),
+            bound_ns=self._leasing.published_bound_ns(),
             anybody_may_join=self._anybody_may_join,
             nodes=self._nodes(catalog, now_ns),
             segments_short=None if found is None else found.short,
@@ -72,11 +67,11 @@ class Overview:
         )
 
     def serving(self, catalog: Catalog, now_ns: int) -> list[NodeId]:
-        """The nodes whose lease has not ended, as far as this leader knows."""
+        """The nodes whose lease has not ended, by this leader."""
         return [one.id for one in self._nodes(catalog, now_ns) if one.state == "ACTIVE"]
 
     def _nodes(self, catalog: Catalog, now_ns: int) -> tuple[NodeStatus, ...]:
-        found = None if self.copies is None else self.copies.shortfall
+        found = self._copies.shortfall
         present = sorted((one for one in catalog.nodes.values() if not one.removed), key=lambda one: one.id)
         return tuple(node_status(one, self._known(one, now_ns), found, now_ns) for one in present)
 

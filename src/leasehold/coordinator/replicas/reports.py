@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class NodeReports:
-    """Of one leader: writes down what nodes report, of so many segments at once."""
+    """Writes down the reports of nodes, up to REPORTED_SEGMENTS_AT_ONCE_MAX segments at once."""
 
     def __init__(self, writer: Writer, leasing: Leasing) -> None:
         self.on_lacked: Callable[[NodeId, BucketKey, tuple[SegmentId, ...]], None] = lambda *_: None
-        """Hears of segments that only one node holds, by the manifest, and that it has no file of."""
+        """Hears of segments whose only holder, by the manifest, has no file of them."""
         self._writer = writer
         self._leasing = leasing
         self._reported = 0
@@ -30,15 +30,14 @@ class NodeReports:
         self._decided = asyncio.Event()
 
     async def acknowledge(self, message: Report) -> None:
-        """A node has fetched segments it lacked, lacks some that it is thought to hold, or has deleted a dropped
-        table's files. Raises `StoreDeclined`."""
+        """Takes a report: a node holds or lacks segments, or has deleted a dropped table. Raises `StoreDeclined`."""
         alone: tuple[SegmentId, ...] = ()
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
             nonlocal alone
             live = self._leasing.live_incarnations([message.node])
             if live.get(message.node) != message.incarnation:
-                return ()  # superseded while it waited: what it reported changes nothing (INV-ID-2)
+                return ()  # superseded while the report waited (INV-ID-2)
             changes, alone = after_report(message, catalog)
             return changes
 
@@ -56,8 +55,8 @@ class NodeReports:
 
     @asynccontextmanager
     async def _in_turn(self, segments: int) -> AsyncGenerator[None]:
-        """Waits until a report of so many segments can be decided: of all nodes together only so many at once, since
-        they may share a transaction, and no grant goes out while one is decided."""
+        """Waits until a report of so many segments may be decided. The reports of all nodes may share a transaction,
+        and no grant is sent while that is decided."""
         async with self._reporting:
             while self._reported and self._reported + segments > REPORTED_SEGMENTS_AT_ONCE_MAX:
                 self._decided.clear()

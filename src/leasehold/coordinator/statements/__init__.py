@@ -2,9 +2,9 @@
 
 | question | module |
 | --- | --- |
-| parsed, users in turn | `parse_queue`, `preparation` |
-| run | `procedures` drives `core/ddl/run.py`; `run_effects` does what it asks for |
-| in which order | `turns` |
-| shown while they run | `unfinished`, `progress` |
-| failed by a fault of ours | `faults` |
+| parsing, users in turn | `parse_queue`, `preparation` |
+| running | `procedures` drives `core/ddl/run.py`; `run_effects` carries out its effects |
+| order | `turns` |
+| what is shown of them | `unfinished`, `progress` |
+| unexpected errors | `faults` |
 """

@@ -1,4 +1,4 @@
-"""What comes of a statement that a client sends: parsed, authorised, run as a procedure or answered at once."""
+"""Executes the statements of clients: parses and authorises them, runs a procedure or answers at once."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -10,20 +10,14 @@ from leasehold.coordinator.statements.parse_queue import ParseQueue
 from leasehold.coordinator.statements.preparation import ParsedStatement
 from leasehold.coordinator.statements.procedures import Procedures
 from leasehold.core.access.request_rights import check_request
-from leasehold.core.access.rights import check_cancel, check_large_statement, check_question, check_statement
+from leasehold.core.access.rights import check_administrator, check_large_statement, check_question, check_statement
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.ddl.origin import Origin, check_same_asker, hears_text, other_statement
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.questions.catalog import CatalogQuestion, is_large
 from leasehold.core.questions.history import history
 from leasehold.core.questions.rows import pages
-from leasehold.core.words.messages import (
-    AskOutcome,
-    Execute,
-    Message,
-    Receipt,
-    Rows,
-)
+from leasehold.core.words.messages import AskOutcome, Execute, Message, Receipt, Rows
 from leasehold.core.words.records import PrincipalRecord
 from leasehold.core.words.statements import (
     AnyStatement,
@@ -43,7 +37,7 @@ from leasehold.wire.ports import Clock, Threads
 
 
 class Execution:
-    """The statements of one leader. `answer` answers a question that the catalog holds the answer to."""
+    """The statements of one leader. `answer` answers a question from the catalog."""
 
     def __init__(
         self,
@@ -61,7 +55,7 @@ class Execution:
         self._parsing = ParseQueue(threads)
 
     async def execute(self, request: Execute) -> AsyncIterator[Message]:
-        """Runs a statement, or answers a question; the messages that its client gets."""
+        """Runs a statement, or answers a question: the messages for the client."""
         asking = check_request(request, self._catalog())
         statement, text = await self._understood(request.text, asking)
         if isinstance(statement, Definition):
@@ -79,7 +73,7 @@ class Execution:
             yield page
 
     async def tell_again(self, request: Execute | AskOutcome, origin: Origin) -> AsyncIterator[Message]:
-        """What became of a statement that has been asked for before; raises `Refused` where that is not told."""
+        """The outcome of a statement that was sent before. Raises `Refused` if this client may not know it."""
         login, catalog, text_told = _login(request), self._catalog(), True
         if isinstance(request, AskOutcome):
             text_told = hears_text(origin, login, catalog)
@@ -95,11 +89,10 @@ class Execution:
         return redacted(text) if parses_at_once(text) else await self._threads.run(partial(redacted, text))
 
     async def _understood(self, text: str, asking: PrincipalRecord | None) -> tuple[AnyStatement, str]:
-        """The statement, and its text without a secret in it."""
         with ending_the_statement():
             if parses_at_once(text):
                 return _understood(text)
-            # Up to seconds: not on the loop that grants leases, and not for whoever may do nothing.
+            # Up to seconds: not on the loop that grants leases, and not for users without rights.
             check_large_statement(asking, self._catalog())
             user = "" if asking is None else asking.name
             return await self._parsing.run(user, len(text), partial(_understood, text))
@@ -120,12 +113,11 @@ class Execution:
 
 
 def _check_answer(statement: Question | Explain | CancelProcedure, catalog: Catalog, login: bytes | None) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
     match statement:
         case Explain(statement=definition):
             check_statement(definition, catalog, login)
         case CancelProcedure():
-            check_cancel(catalog, login)
+            check_administrator(catalog, login)
         case _:
             check_question(statement, catalog, login)
 

@@ -1,4 +1,4 @@
-"""Faults of this program while a statement is looked at: they end that statement, and not the leader."""
+"""Faults of this program that end a statement, and not the leader."""
 
 import logging
 from collections.abc import Generator
@@ -12,9 +12,8 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def ending_the_statement() -> Generator[None]:
-    """Around what looks at a statement and writes nothing, and only that: what was not foreseen there is raised as
-    `Refused` with code INTERNAL. Each further leader would fail on the same statement, and with it the whole cluster.
-    """
+    """Around code that reads a statement and writes nothing: an unexpected error becomes `Refused` (INTERNAL).
+    Otherwise each further leader would fail on the same statement."""
     try:
         yield
     except LeaseholdError:

@@ -1,4 +1,4 @@
-"""Statements that take long to parse, one at a time on a thread, users in turn."""
+"""Parses long statements on a thread, one at a time, users in turn."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class ParseQueue:
-    """For one leader. The thread serves others too, so only one statement is handed to it at a time."""
+    """The queue of one leader. Others use the thread too, so it gets only one statement at a time."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -20,14 +20,13 @@ class ParseQueue:
         self._is_busy = False
 
     async def run(self, user: str, characters: int, compute: Callable[[], T]) -> T:
-        """What `compute` answers of a text of so many characters, once it is this user's turn. Raises `Refused` with
-        code BUSY."""
+        """Runs `compute`, which parses so many characters, when it is this user's turn. Raises `Refused` (BUSY)."""
         if self._is_busy:
             await self._wait(user, characters)
         self._is_busy = True
         computing = asyncio.get_running_loop().create_task(self._threads.run(compute))
         computing.add_done_callback(self._has_computed)
-        # A caller that gives up ends no thread: the turn is over when the statement has been read.
+        # A caller that gives up does not stop the thread: the turn ends when the statement is parsed.
         return await asyncio.shield(computing)
 
     async def _wait(self, user: str, characters: int) -> None:
@@ -45,11 +44,11 @@ class ParseQueue:
 
     def _has_computed(self, computing: "asyncio.Task[Any]") -> None:
         if not computing.cancelled():
-            computing.exception()  # the caller may be gone: nobody else needs it
+            computing.exception()  # the caller may be gone
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """The turn goes to the next one without a moment in which somebody else could take it."""
+        """Passes the turn to the next statement, so that no other one can take it in between."""
         ticket = self._queue.next_ticket()
         if ticket is None:
             self._is_busy = False

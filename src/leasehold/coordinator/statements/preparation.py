@@ -1,4 +1,4 @@
-"""What the plan of a statement needs besides the catalog, found out before it is decided."""
+"""What the plan of a statement needs besides the catalog."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,12 +18,11 @@ from leasehold.core.words.statements import (
 )
 from leasehold.ids import NodeId, StatementId
 from leasehold.sql.views import resolve
-from leasehold.wire.ports import Clock, Threads
+from leasehold.wire.ports import Threads
 
 
 class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement as a client asks for it, parsed; `login` is the hash of the one it came with. No secret is left in
-    `text`."""
+    """A parsed statement of a client. `login` is the hash of its login token; `text` contains no secret."""
 
     id: StatementId
     text: str
@@ -33,55 +32,49 @@ class ParsedStatement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preparing:
-    """For one leader. `serving` tells which nodes hold a lease, and `leaving` which are about to be removed, to place
-    new tables; `hashed` makes of a password what is stored of it."""
+    """Prepares the statements of one leader. `wall_us` reads the believed wall clock. New tables are placed on nodes
+    that are `serving`, and not `leaving`; `hashed` hashes a password."""
 
     def __init__(
         self,
         writer: Writer,
-        clock: Clock,
         threads: Threads,
         *,
+        wall_us: Callable[[], int],
         serving: Callable[[], list[NodeId]],
         leaving: Callable[[], frozenset[NodeId]],
         hashed: Callable[[str], Awaitable[str]],
     ) -> None:
         self._writer = writer
-        self._clock = clock
         self._threads = threads
+        self._wall_us = wall_us
         self._serving = serving
         self._leaving = leaving
         self._hashed = hashed
 
-    async def context(self, asked: ParsedStatement) -> Context:
-        """What takes a while; what the statement uses must stay as it is until it is decided."""
-        if isinstance(asked.statement, CreateUser | SetPassword):
-            # Before any work is done for it.
-            check_statement(asked.statement, self._writer.catalog, asked.login)
-            hashed = await self._hashed(asked.statement.password)
-            return Context(login=asked.login, password_hash=hashed)
-        return await self.context_to_explain(asked)
-
-    async def context_to_explain(self, asked: ParsedStatement) -> Context:
-        """As `context`, where the statement won't be run: no password is hashed for it."""
-        statement, catalog = asked.statement, self._writer.catalog
+    async def context(self, asked: ParsedStatement, *, explains: bool = False) -> Context:
+        """The slow part. The objects that the statement uses must not change until it is decided. A statement that is
+        only explained needs no password hash."""
+        statement, catalog, login = asked.statement, self._writer.catalog, asked.login
         match statement:
+            case CreateUser() | SetPassword() if explains:
+                return Context(login=login, password_hash="")
             case CreateUser() | SetPassword():
-                return Context(login=asked.login, password_hash="")
+                check_statement(statement, catalog, login)  # before the work of hashing
+                return Context(login=login, password_hash=await self._hashed(statement.password))
             case CreateView():
-                check_statement(statement, catalog, asked.login)
-                # Not on the loop that grants leases: a short text may take long.
-                view = await self._threads.run(partial(resolve, statement, catalog))
-                return Context(login=asked.login, view=view)
+                check_statement(statement, catalog, login)
+                # Not on the loop that grants leases: even a short text may take long.
+                return Context(login=login, view=await self._threads.run(partial(resolve, statement, catalog)))
             case _:
-                return Context(login=asked.login)
+                return Context(login=login)
 
     def as_of_now(self, context: Context, statement: Definition) -> Context:
-        """With what may change from one moment to the next."""
+        """Adds to the context what may change at any moment."""
         match statement:
             case CreateTable():
                 return msgspec.structs.replace(context, serving=tuple(self._serving()), leaving=self._leaving())
             case AlterProperties():
-                return msgspec.structs.replace(context, wall_us=self._clock.wall_us())
+                return msgspec.structs.replace(context, wall_us=self._wall_us())
             case _:
                 return context

@@ -1,4 +1,4 @@
-"""Procedures at the leader: drives the run of each statement (`core/ddl/run.py`), even after its client has gone."""
+"""Procedures at the leader: drives the run of each statement (`core/ddl/run.py`), even if its client has gone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -26,6 +26,7 @@ from leasehold.core.ddl.run import StatementRun
 from leasehold.core.words.messages import Receipt, Rows, WaitingFor
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Claim, Outcome
+from leasehold.core.words.statements import Growing
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadStatement, Indefinite, NotFound, NotLeader, Refused
 from leasehold.ids import NodeId, Revision, StatementId, is_hex_128
@@ -36,7 +37,7 @@ from leasehold.wire.ports import Clock, Threads
 
 
 class Procedures:
-    """All statements of one leader; `serving`, `hashed` and `leaving` as of `Preparing`."""
+    """All statements of one leader; `wall_us`, `serving`, `hashed` and `leaving` as in `Preparing`."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Procedures:
         group: asyncio.TaskGroup,
         threads: Threads,
         *,
+        wall_us: Callable[[], int],
         serving: Callable[[], list[NodeId]],
         hashed: Callable[[str], Awaitable[str]],
         leaving: Callable[[], frozenset[NodeId]] = frozenset,
@@ -55,7 +57,7 @@ class Procedures:
         self._leasing = leasing
         self._clock = clock
         self._group = group
-        self._preparing = Preparing(writer, clock, threads, serving=serving, leaving=leaving, hashed=hashed)
+        self._preparing = Preparing(writer, threads, wall_us=wall_us, serving=serving, leaving=leaving, hashed=hashed)
         self._elected = writer.catalog.revision
         self._turns = ObjectTurns(leasing, clock, self._elected)
         self._running: dict[StatementId, LiveStatement] = {}
@@ -72,10 +74,8 @@ class Procedures:
             unrecorded=self._unrecorded,
         )
 
-    # ------------------------------------------------------------ what clients call
-
     async def execute(self, asked: ParsedStatement) -> AsyncIterator[WaitingFor | Receipt]:
-        """Runs a statement; progress first, its receipt last. The same id again joins or repeats the answer."""
+        """Runs a statement: progress first, its receipt last. The same id again joins it, or repeats the answer."""
         if not is_hex_128(asked.id):
             raise BadStatement("a statement id is 128 bits in hex", hint="draw a random one per statement")
         if asked.timeout_ns is not None and asked.timeout_ns <= 0:
@@ -95,7 +95,7 @@ class Procedures:
             yield message
 
     async def outcome(self, statement: StatementId) -> AsyncIterator[WaitingFor | Receipt]:
-        """Waits for a statement that runs, or repeats the receipt of one that has ended."""
+        """Waits for a running statement, or repeats the receipt of one that has ended."""
         running = self._running.get(statement)
         while running is not None and not running.answer.done():
             await asyncio.wait([running.answer], timeout=PROGRESS_INTERVAL_NS / SECOND_NS)
@@ -124,10 +124,8 @@ class Procedures:
         yield receipt(record, self._writer.catalog)
 
     async def cancel(self, number: int) -> AsyncIterator[WaitingFor | Rows]:
-        """Rolls a statement back, unless its change is committed; who asked for it hears so as well. Progress first.
-
-        Raises `NotFound` (NO_PROCEDURE) and `Refused` (PAST_RETURN).
-        """
+        """Rolls a statement back, unless its change is committed: progress first, then a row. The client that sent the
+        statement gets ROLLED_BACK. Raises `NotFound` (NO_PROCEDURE) and `Refused` (PAST_RETURN)."""
         claimed: dict[str, Claim] = {}
 
         def decide(catalog: Catalog) -> tuple[Change, ...]:
@@ -137,7 +135,7 @@ class Procedures:
                 return ()
             claimed = procedure.claims
             running = self._running.get(procedure.statement)
-            waiting, elapsed_ns = None, 0  # if it could not go on, nobody runs it any more
+            waiting, elapsed_ns = None, 0  # not running here if it could not go on
             if running is not None:
                 waiting, elapsed_ns = running.waiting(self._leasing), running.run.elapsed_ns(self._clock.now_ns())
             return ddl.roll_back(
@@ -150,7 +148,7 @@ class Procedures:
 
         revision = await self._writer.submit(decide)
         self._turns.touch(claimed, revision)
-        self._leasing.ask(revision)  # begun now, so that the next statement on the object waits the less for it
+        self._leasing.ask(revision)  # now, so that the next statement on the object waits less
         catalog = self._writer.catalog
         record = ddl.record_of(number, catalog)
         running = self._running.get(record.id)
@@ -162,11 +160,11 @@ class Procedures:
         yield Rows(columns=("procedure", "statement", "text", "outcome"), rows=(row,), revision=catalog.revision)
 
     async def explain(self, asked: ParsedStatement) -> Rows:
-        """How the statement would run now; refused as it would be."""
-        used = claims(asked.statement)
-        context = await self._preparing.context_to_explain(asked)
+        """How the statement would run now; raises what it would raise."""
+        used = self._claims(asked)
+        context = await self._preparing.context(asked, explains=True)
         catalog, now_ns = self._writer.catalog, self._clock.now_ns()
-        bound_ns = self._effects.published_bound_ns()
+        bound_ns = self._leasing.published_bound_ns()
         request = ddl.Request(
             id=asked.id,
             text=asked.text,
@@ -186,11 +184,10 @@ class Procedures:
         return explained(begun.procedure, len(begun.changes), met, catalog.changed(begun.changes))
 
     def rows(self, catalog: Catalog) -> Rows:
-        """SHOW PROCEDURES."""
         return procedure_rows(self._running.values(), self._leasing, catalog)
 
     def origin(self, statement: StatementId) -> Origin | None:
-        """Whose a statement is that has been asked for before, if what became of it can be told."""
+        """The origin of a statement that was sent before, if its outcome is still known."""
         running = self._running.get(statement)
         if running is not None:
             return running.origin
@@ -198,26 +195,24 @@ class Procedures:
         return self._unrecorded.origin(statement) if record is None else Origin.of(record)
 
     def resume(self) -> None:
-        """Takes up what earlier leaders left, exactly where its record says it stands."""
+        """Continues the statements of earlier leaders from where their records stand."""
         for _, procedure in sorted(self._writer.catalog.procedures.items()):
             record = self._writer.catalog.statements[procedure.statement]
             running = self._start(procedure.statement, Origin.of(record), asked=None)
-            # At once: whatever clients ask for comes behind it.
+            # Before any statement of a client.
             awaited = self._step(running, ProcedureFound(procedure=procedure, elected=self._elected))
             self._spawn(running, self._drive(running, awaited))
 
     async def close_behind(self) -> None:
-        """Writes the receipts of statements that have been answered."""
+        """Writes the receipts of answered statements, until cancelled."""
         await self._closings.run()
 
     def done(self, catalog: Catalog) -> Catalog:
-        """As it will be once every receipt is written."""
+        """The catalog as it will be once every receipt is written."""
         return self._closings.done(catalog)
 
-    # ------------------------------------------------------------ one statement
-
     def _admit(self, asked: ParsedStatement) -> tuple[Origin, dict[str, Claim]]:
-        """Who asks, and what the statement uses; raises why it is not even queued."""
+        """The origin of a statement, and the objects that it uses; raises why it is not queued."""
         user = user_by(asked.login, self._writer.catalog)
         origin = Origin(
             user=None if user is None else user.name,
@@ -228,7 +223,7 @@ class Procedures:
         try:
             with ending_the_statement():
                 check_statement(asked.statement, self._writer.catalog, asked.login)
-                used = claims(asked.statement)
+                used = self._claims(asked)
             if len(self._running) >= STATEMENTS_RUNNING_MAX:
                 text = f"{STATEMENTS_RUNNING_MAX} statements are running or waiting"
                 raise Refused(text, code=ErrorCode.BUSY, hint="try again in a moment")
@@ -236,6 +231,12 @@ class Procedures:
             self._unrecorded.refused(asked.id, origin, error)
             raise
         return origin, used
+
+    def _claims(self, asked: ParsedStatement) -> dict[str, Claim]:
+        """The objects that a statement uses; raises why it can't run now, whatever they are."""
+        if isinstance(asked.statement, Growing):
+            self._writer.check_room()
+        return claims(asked.statement)
 
     def _start(self, statement: StatementId, origin: Origin, asked: ParsedStatement | None) -> LiveStatement:
         loop = asyncio.get_running_loop()
@@ -261,11 +262,11 @@ class Procedures:
             raise NotLeader(
                 "this coordinator is ending its leadership", hint="ask another coordinator, or try again in a moment"
             ) from error
-        # A task that is cancelled before its first step runs nothing of its own, not even what should end it.
+        # A task that is cancelled before its first step does not even run its `finally`.
         task.add_done_callback(lambda _: running.answer.cancel())
 
     def _step(self, running: LiveStatement, event: RunEvent) -> Awaited | None:
-        """What it has to wait for next; None at its end."""
+        """Feeds an event; returns what the run waits for next, None at its end."""
         for effect in running.run.step(event, self._writer.catalog, self._clock.now_ns()):
             if isinstance(effect, Awaited):
                 return effect
@@ -291,7 +292,7 @@ class Procedures:
             self._turns.leave(running.turn)
 
     async def _shown_again(self, revision: Revision, statement: StatementId) -> AsyncIterator[WaitingFor]:
-        """Until no node hides what a rollback at `revision` brought back; whom that waits for meanwhile."""
+        """Waits until no node hides what a rollback at `revision` brought back; yields progress."""
         barrier = self._leasing.ask(revision)
         while not barrier.verdict.done():
             await asyncio.wait((barrier.verdict,), timeout=PROGRESS_INTERVAL_NS / SECOND_NS)

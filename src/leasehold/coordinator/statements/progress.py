@@ -1,4 +1,4 @@
-"""What people see of statements that have not ended, or not begun: SHOW PROCEDURES and the circumstances of EXPLAIN."""
+"""What people see of statements before they end: their progress, SHOW PROCEDURES, and EXPLAIN."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from leasehold.ids import NodeId, Revision, StatementId
 
 
 def procedure_rows(running: Iterable[LiveStatement], leasing: Leasing, catalog: Catalog) -> Rows:
-    """SHOW PROCEDURES; what is answered already, and is only being closed, has ended for those who ask."""
+    """The rows of SHOW PROCEDURES, without statements that are answered and only being closed."""
     return procedures((_known(one, one.waiting(leasing)) for one in running if not one.run.is_closing), catalog)
 
 
@@ -21,8 +21,8 @@ def _known(running: LiveStatement, waiting: Waiting | None) -> RunningStatement:
     return RunningStatement(
         id=running.id,
         number=running.run.number,
-        user=running.user,
-        text=running.text,
+        user=running.origin.user,
+        text=running.origin.text,
         has_begun=running.run.has_begun,
         waits_for=None if waiting is None else waiting.nodes,
         waits_ns=0 if waiting is None else waiting.at_most_ns,
@@ -36,7 +36,6 @@ def waiting_for(running: LiveStatement, leasing: Leasing, catalog: Catalog) -> W
 
 
 def told_of(waiting: Waiting, statement: StatementId, catalog: Catalog) -> WaitingFor:
-    """The same as a message."""
     names = tuple(node_name(node, catalog) for node in waiting.nodes)
     return WaitingFor(statement_id=statement, nodes=names, at_most_ns=waiting.at_most_ns)
 
@@ -44,7 +43,7 @@ def told_of(waiting: Waiting, statement: StatementId, catalog: Catalog) -> Waiti
 def unsettled(
     revision: Revision, nodes: Iterable[NodeId], leasing: Leasing, catalog: Catalog, now_ns: int
 ) -> tuple[NodeWait, ...]:
-    """The nodes that may still serve what is older than `revision`."""
+    """The nodes that may still serve a revision older than `revision`."""
     if revision <= leasing.settled:
         return ()
     behind = [one for one in nodes if (held := leasing.grantor.held(one)) and (held.applied or 0) < revision]

@@ -1,4 +1,4 @@
-"""Whose turn it is: statements that touch one object run in the order in which they came (`core/ddl/queue.py`)."""
+"""Turns: statements that use the same object run in the order in which they came (`core/ddl/queue.py`)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,8 +14,7 @@ from leasehold.wire.ports import Clock
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A statement's place, or several; `reached` says True once it is at the head, False once its time is over before
-    that."""
+    """The places of a statement in the queues. `reached` is True once it is at the head, False if its time is over."""
 
     places: list[int]
     statement: StatementId
@@ -35,7 +34,7 @@ class ObjectTurns:
         self._touched: dict[str, Revision] = {}
 
     def enter(self, statement: StatementId, claims: Mapping[str, Claim]) -> Turn:
-        """Takes a place behind all that came before."""
+        """Takes a place behind all statements that came before."""
         place, admitted = self._queues.enter(claims)
         reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         turn = self._turns[place] = Turn(places=[place], statement=statement, claims=dict(claims), reached=reached)
@@ -43,7 +42,7 @@ class ObjectTurns:
         return turn
 
     def widen(self, turn: Turn, claims: Mapping[str, Claim]) -> None:
-        """What it turned out to use as well: who comes for that from here on waits behind it."""
+        """Adds objects that a statement turned out to use: later statements on them wait behind it."""
         more = {name: claim for name, claim in claims.items() if name not in turn.claims}
         if more:
             place, admitted = self._queues.enter(more)
@@ -53,7 +52,7 @@ class ObjectTurns:
             self._admit(admitted)
 
     async def reach(self, turn: Turn, give_up_ns: int | None) -> bool:
-        """Waits until it is at the head; False if the time is over before."""
+        """Waits until a statement is at the head; False if its time is over before."""
         if give_up_ns is None or turn.reached.done():
             return await turn.reached
         timer = self._clock.call_at(give_up_ns, lambda: _settle(turn.reached, at_head=False))
@@ -63,23 +62,23 @@ class ObjectTurns:
             timer.cancel()
 
     def leave(self, turn: Turn) -> None:
-        """Gives its places back, wherever they are."""
+        """Gives all places of a statement back."""
         for place in turn.places:
             del self._turns[place]
             self._admit(self._queues.leave(place))
 
     def ahead(self, claims: Mapping[str, Claim]) -> list[StatementId]:
-        """The statements that one with these claims would wait for, were it asked for now."""
+        """The statements that a new one with these claims would wait for."""
         turns = (turn for _, turn in sorted(self._turns.items()))
         return list(dict.fromkeys(turn.statement for turn in turns if _conflict(turn.claims, claims)))
 
     def last_change(self, claims: Mapping[str, Claim]) -> Revision:
-        """The newest revision that changed any of these: two versions of an object at most are ever in use, so the next
-        statement waits for its barrier."""
+        """The newest revision that changed one of these objects. The next statement waits for its barrier, so that at
+        most two versions of an object are in use."""
         return max((self._touched.get(name, self._elected) for name in claims), default=Revision(0))
 
     def touch(self, claims: Mapping[str, Claim], revision: Revision) -> None:
-        """What a statement uses alone was changed at `revision`."""
+        """Notes that the objects that a statement uses exclusively were changed at `revision`."""
         for name, claim in claims.items():
             if claim is Claim.EXCLUSIVE:
                 self._touched[name] = revision

@@ -1,10 +1,10 @@
-"""What a leader does behind all statements.
+"""Work of a leader in the background.
 
 | question | module |
 | --- | --- |
-| expiry, buckets, leftovers | `housekeeping` |
-| how much history stays | `retention` |
+| expiry and leftovers | `housekeeping` |
+| how much history is kept | `retention` |
 | receipts of answered statements | `receipts` |
-| records that nobody has decoded | `scrub` |
+| check of records that were not decoded | `scrub` |
 | how far the wall clock is believed | `wallclock` |
 """

@@ -1,12 +1,13 @@
-"""What a leader puts in order now and then, behind all statements: none of it may hold up the leases that it grants.
+"""Housekeeping of a leader: it must not delay the leases that the leader grants.
 
-It goes in slices, a transaction each. What takes long to find is found on a thread, on a catalog that may be older by
-the time it is used: so only what stays true is looked for there.
+It writes in slices, a transaction each. A long search runs on a thread, on a catalog that may be out of date when the
+result is used. So it looks only for facts that stay true.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from leasehold.coordinator.upkeep.wallclock import BelievedClock
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.horizons import horizons
@@ -18,13 +19,13 @@ from leasehold.core.words.records import TableRecord
 from leasehold.errors import Definite
 from leasehold.ids import ObjectId
 from leasehold.limits.upkeep import FOUND_INLINE_MAX, HORIZONS_AT_ONCE, LEFTOVERS_AT_ONCE, REPLACED_KEPT_NS
-from leasehold.wire.ports import Clock, Threads
+from leasehold.wire.ports import Threads
 
 T = TypeVar("T")
 
 
 class HousekeepingLimits(NamedTuple):
-    """Bounds of one transaction, and of what is looked for on the loop that grants leases."""
+    """Limits of one transaction, and of a search on the loop that grants leases."""
 
     leftovers_at_once: int = LEFTOVERS_AT_ONCE
     horizons_at_once: int = HORIZONS_AT_ONCE
@@ -35,10 +36,10 @@ HOUSEKEEPING_LIMITS: Final = HousekeepingLimits()
 
 
 class Housekeeping:
-    """Of one leader. It hears of each revision, so that it need not look through what has not changed."""
+    """The housekeeping of one leader. It hears of each revision, so that it looks only at what has changed."""
 
     def __init__(
-        self, writer: Writer, clock: Clock, threads: Threads, limits: HousekeepingLimits = HOUSEKEEPING_LIMITS
+        self, writer: Writer, clock: BelievedClock, threads: Threads, limits: HousekeepingLimits = HOUSEKEEPING_LIMITS
     ) -> None:
         self._writer = writer
         self._clock = clock
@@ -50,14 +51,14 @@ class Housekeeping:
             for table, bucket in sorted(catalog.replaced)
             for name in sorted(catalog.replaced.names((table, bucket)))
         }
-        """The segments that are replaced, and since when this leader has known that, in the order of that."""
+        """The segments that were replaced, and when this leader first saw that, the oldest first."""
         self._deleted: dict[ObjectId, None] = dict.fromkeys(sorted(catalog.deletes))
-        """The tables of which a DELETE may concern no segment any more."""
+        """The tables with a DELETE that may concern no segment any more."""
         self._expiring = Catalog().expiring
         self._expiring_tables: list[ObjectId] = []
 
     def committed(self, batch: RevisionChanges) -> None:
-        """Hears of a revision."""
+        """Notes what a revision makes due."""
         for change in batch.changes:
             if change.key.startswith(keys.REPLACED):
                 if change.value is not None:
@@ -69,19 +70,19 @@ class Housekeeping:
                 self._deleted[keys.table_of(change.key)] = None
 
     async def keep(self) -> None:
-        """Does all that is due. Raises `Definite` where the meta storage declines; the rest is due again then."""
+        """Does all that is due. Raises `Definite` if the meta storage declines; then it is due again."""
         await self._advance_horizons()
         await self._remove_leftovers()
         await self._release()
         await self._forget_deletes()
 
     async def _advance_horizons(self) -> None:
-        """Moves each table's expiry horizon on with the wall clock. A clock set back moves none."""
+        """Advances each table's expiry horizon with the wall clock. A clock that was set back moves none."""
         wall_us, expiring = self._clock.wall_us(), self._writer.catalog.expiring
         if expiring is not self._expiring:
             self._expiring_tables = await self._found(lambda: sorted(expiring), len(expiring))
             self._expiring = expiring
-        for part in _slices(self._expiring_tables, self._limits.horizons_at_once):
+        for part in slices(self._expiring_tables, self._limits.horizons_at_once):
             await self._writer.submit(lambda catalog, part=part: horizons(part, catalog, wall_us))
 
     async def _remove_leftovers(self) -> None:
@@ -89,10 +90,8 @@ class Housekeeping:
         await self._remove(await self._found(lambda: leftovers(catalog), count(catalog)))
 
     async def _release(self) -> None:
-        """Forgets what was replaced REPLACED_KEPT_NS ago; nodes delete the files then.
-
-        A new leader restarts the count of what it finds: scans read it for longer.
-        """
+        """Forgets segments that were replaced REPLACED_KEPT_NS ago, so that nodes delete the files. A new leader counts
+        anew."""
         until_ns = self._clock.now_ns() - REPLACED_KEPT_NS
         due: list[bytes] = []
         for key, since_ns in self._replaced.items():
@@ -102,14 +101,14 @@ class Housekeeping:
         await self._remove(due)
 
     async def _remove(self, gone: Sequence[bytes]) -> None:
-        """Nobody else removes these: what was there when they were found is there still."""
-        for part in _slices(gone, self._limits.leftovers_at_once):
+        """Removes records that nothing else removes, so they are still there."""
+        for part in slices(gone, self._limits.leftovers_at_once):
             await self._writer.submit(lambda _, part=part: tuple(Change(key, None) for key in part))
 
     async def _forget_deletes(self) -> None:
-        """Forgets the DELETEs that concern no segment any more: whether one does never turns back."""
+        """Forgets DELETEs that concern no segment any more: they never will again."""
         for table in list(self._deleted):
-            del self._deleted[table]  # before anything is awaited: what changes meanwhile makes it due again
+            del self._deleted[table]  # before any await: changes meanwhile make it due again
             record = self._writer.catalog.tables.get(table)
             if record is not None:
                 try:
@@ -130,9 +129,14 @@ class Housekeeping:
             await self._writer.submit(decide)
 
     async def _found(self, find: Callable[[], T], size: int) -> T:
-        """What `find` finds among so many records."""
-        return find() if size <= self._limits.found_inline_max else await self._threads.run(find)
+        return await found(find, size, self._threads, inline_max=self._limits.found_inline_max)
 
 
-def _slices(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+async def found(find: Callable[[], T], size: int, threads: Threads, *, inline_max: int = FOUND_INLINE_MAX) -> T:
+    """Runs `find` over `size` records, on a thread if they are more than `inline_max`."""
+    return find() if size <= inline_max else await threads.run(find)
+
+
+def slices(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The parts of `whole` that one transaction each takes."""
     return (whole[start : start + size] for start in range(0, len(whole), size))

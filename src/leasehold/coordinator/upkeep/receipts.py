@@ -1,4 +1,4 @@
-"""Receipts of statements that have been answered, written out of the way of those that have not."""
+"""Receipts of answered statements, written in the background."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Closings:
-    """All of one leader; `on_closed` hears of each statement whose receipt is durable."""
+    """The receipts that one leader has to write. `on_closed` hears of each that is durable."""
 
     def __init__(self, writer: Writer, clock: Clock, on_closed: Callable[[StatementId], object]) -> None:
         self._writer = writer
@@ -30,25 +30,25 @@ class Closings:
         self._ended = Ended(writer.catalog, clock.now_ns())
 
     async def add(self, closing: QueueReceipt) -> None:
-        """To be written soon; waits while too many are."""
+        """Queues a receipt; waits while the queue is full."""
         self._open[closing.procedure.statement] = closing
         self._ended.note(closing.procedure.statement, self._clock.now_ns())
         await self._waiting.put(closing)
 
     def forgetting(self, statement: StatementId, catalog: Catalog) -> tuple[StatementId, ...]:
-        """What may be forgotten by the transaction that ends a statement which is not closed behind its answer."""
+        """The old statements that the transaction that ends `statement` may forget."""
         now_ns = self._clock.now_ns()
         self._ended.note(statement, now_ns)
         return self._ended.forgettable(catalog, now_ns)
 
     def done(self, catalog: Catalog) -> Catalog:
-        """As it will be once every receipt is written: what people ask for, who have been answered already."""
+        """The catalog as it will be once every receipt is written."""
         for one in self._open.values():
             catalog = catalog.changed(_closing_changes(one, catalog))
         return catalog
 
     async def run(self) -> None:
-        """Writes until cancelled: what has ended within a short while is closed in one transaction."""
+        """Writes until cancelled; receipts that come within CLOSE_GATHER_NS share a transaction."""
         while True:
             closings = [await self._waiting.get()]
             await self._clock.sleep_until(self._clock.now_ns() + CLOSE_GATHER_NS)
@@ -68,7 +68,6 @@ class Closings:
 
 
 def _closing_changes(one: QueueReceipt, catalog: Catalog, forget: tuple[StatementId, ...] = ()) -> tuple[Change, ...]:
-    """What closes a statement that has been answered, and forgets others."""
     return ddl.close(
         one.procedure,
         catalog,

@@ -1,22 +1,25 @@
-"""What a leader keeps of the meta storage's history; the rest it compacts (decided in `core/recovery/retention.py`)."""
+"""Compacts the history of the meta storage (`core/recovery/retention.py` decides how much is kept)."""
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.recovery.retention import Retention
 from leasehold.core.words import keys
+from leasehold.core.words.operations import RevisionChanges
 from leasehold.errors import Definite, Indefinite
 from leasehold.ids import NodeId, Revision
 from leasehold.limits.metastorage import COMPACTION_INTERVAL_NS
-from leasehold.metastorage.contract import Compacted, Leadership, MetaStorage
+from leasehold.metastorage.contract import Compacted, FutureRevision, Leadership, MetaStorage
+from leasehold.metastorage.transaction import bytes_of_changes
 from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
 
 
 class Retaining:
-    """Of one leader. A compaction is no transaction, and compares no term: what a leader that is over asks for late is
-    older than every revision that its successor knows, so it forgets nothing that anybody holds there."""
+    """The retention of one leader."""
 
     def __init__(self, storage: MetaStorage, leadership: Leadership, writer: Writer, clock: Clock) -> None:
         self._storage = storage
@@ -25,39 +28,39 @@ class Retaining:
         self._clock = clock
         self._retention = Retention(clock.now_ns())
         self._compacted = Revision(1)
+        self._counts = False
+        """Whether the bytes of the history that this leader found are known."""
         self._sample()
 
-    # ------------------------------------------------------------ holds
-
     def hold(self, node: NodeId, revision: Revision) -> None:
-        """A node takes a snapshot at `revision`."""
         self._retention.hold(node, revision, self._clock.now_ns())
 
     def renew(self, node: NodeId) -> None:
-        """It has been sent a page."""
         self._retention.renew(node, self._clock.now_ns())
 
     def followed(self, node: NodeId, watch_from: Revision, latest: Revision) -> None:
-        """A session of it watches from there on; `latest` is LM."""
+        """A session of a node watches from a revision on; `latest` is LM."""
         self._retention.followed(node, watch_from, latest, self._clock.now_ns())
 
     def delivered(self, node: NodeId, revision: Revision) -> None:
-        """That session has taken a revision from the store."""
         self._retention.delivered(node, revision, self._clock.now_ns())
 
-    # ------------------------------------------------------------ compaction
+    def committed(self, batch: RevisionChanges) -> None:
+        self._retention.wrote(bytes_of_changes(batch.changes))
 
     async def run(self) -> None:
-        """Compacts now and then, until cancelled. A store that declines is asked again; one that is gone ends it."""
+        """Compacts each COMPACTION_INTERVAL_NS, until cancelled. A store that is gone ends the leader."""
         while True:
             await self._clock.sleep_until(self._clock.now_ns() + COMPACTION_INTERVAL_NS)
             self._sample()
             try:
+                if not self._counts:
+                    await self._count()
                 await self._compact()
             except Definite as error:
                 log.warning("the history can't be compacted now: %s", error)
             except Indefinite as error:
-                # Where machines share the store, an answer may be lost; the term has an end of its own.
+                # In a shared store an answer may be lost, and the term ends by its deadline.
                 if self._leadership.deadline_ns() is None:
                     raise
                 log.warning("it is not known whether the history was compacted: %s", error)
@@ -67,26 +70,41 @@ class Retaining:
         assert catalog.settings is not None
         self._retention.sample(catalog.revision, catalog.settings, self._clock.now_ns())
 
+    async def _count(self) -> None:
+        """Looks at the history that an earlier leader left."""
+        minimum = (await self._storage.status()).minimum
+        self._retention.found(minimum, await self._storage.history_bytes())
+        self._counts = True
+
     async def _compact(self) -> None:
         catalog = self._writer.catalog
         assert catalog.settings is not None
         before = self._retention.allowed(catalog.revision, catalog.settings, self._clock.now_ns())
         if before <= self._compacted:
             return
-        minimum = (await self._storage.status()).minimum  # of an earlier leader, or of an answer that was lost
+        minimum = (await self._storage.status()).minimum  # an earlier leader may have compacted further
         if before > minimum:
-            # What was asked for meanwhile holds revisions that are newer than `before`.
-            await self._storage.compact(before)
+            # Snapshots that begin meanwhile hold revisions that are newer than `before`.
+            await self._storage.compact(before, self._leadership.fence())
             log.info("compacted the history before revision %d", before)
         self._compacted = max(before, minimum)
 
 
-async def same_as(storage: MetaStorage, revision: Revision, compacted: Compacted) -> Revision:
-    """The oldest revision that can be read still and has all that `revision` had, in the watched range.
+@contextmanager
+def reading_the_store() -> Generator[None]:
+    """Around a read for a node: turns definite errors of the store into `Indefinite`, except `Compacted` and
+    `FutureRevision`. They are definite about the store, but would end the node."""
+    try:
+        yield
+    except (Compacted, FutureRevision):
+        raise
+    except Definite as error:
+        raise Indefinite(f"the meta storage can't be read: {error.text}", hint="the node asks again") from error
 
-    Beats and elections take revisions too. So where others compact, as a period of etcd's own does, MM comes to lie
-    beyond LM while nothing is written, and would go on doing so. Raises `Compacted` where something has changed.
-    """
+
+async def same_as(storage: MetaStorage, revision: Revision, compacted: Compacted) -> Revision:
+    """The oldest readable revision with the same watched range as `revision`. Raises `Compacted` if there is none.
+    Beats and elections take revisions too, so MM may pass LM if others compact, as etcd does by itself."""
     while True:
         try:
             found = await storage.get(keys.LINEAGE, compacted.minimum)

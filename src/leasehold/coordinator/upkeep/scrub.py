@@ -1,9 +1,7 @@
-"""The check of what a leader has read and not decoded: segments, which are most of a large catalog
-(`core/catalog/shelf.py`).
+"""The check of segments, which a leader reads without decoding them (`core/catalog/shelf.py`).
 
-A record that can't be decoded would end a start that decodes everything. So it ends the leader that finds it, with the
-same `Corrupt`. This goes through all of them once, slowly, on a thread, and keeps nothing; whoever asks for a damaged
-bucket before that is refused with it.
+It decodes all of them once, slowly, on a thread, and keeps nothing. A damaged record ends the leader, as it would end a
+start that decodes everything. Before that, a request for a damaged bucket is refused.
 """
 
 from collections import deque

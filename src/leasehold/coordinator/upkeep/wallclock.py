@@ -1,19 +1,18 @@
-"""The clock of a leader, whose wall clock is believed within bounds (`core/data/wallclock.py`)."""
+"""The wall clock of a leader, believed within bounds (`core/data/wallclock.py`)."""
 
 import logging
-from collections.abc import Callable
 
 from leasehold.coordinator.writer import Writer
 from leasehold.core.data.wallclock import WallClock, shown_by_horizons
 from leasehold.core.words.durations import render_duration
 from leasehold.limits.units import SECOND_NS
-from leasehold.wire.ports import Clock, Timer
+from leasehold.wire.ports import Clock
 
 log = logging.getLogger(__name__)
 
 
 class BelievedClock:
-    """Implements `wire.ports.Clock` for one leader."""
+    """The clock of one leader, for the expiry of rows."""
 
     def __init__(self, clock: Clock, writer: Writer) -> None:
         self._clock = clock
@@ -28,11 +27,9 @@ class BelievedClock:
         return self._wall.ahead_us * 1_000
 
     def now_ns(self) -> int:
-        """As `Clock.now_ns`."""
         return self._clock.now_ns()
 
     def wall_us(self) -> int:
-        """The wall clock as far as it is believed."""
         believed_us = self._wall.believe(self._clock.wall_us(), self._clock.now_ns(), self._writer.catalog)
         is_ahead = self._wall.ahead_us > 0
         if is_ahead and not self._was_ahead:
@@ -45,11 +42,3 @@ class BelievedClock:
             log.warning("the wall clock of this machine is trusted again")
         self._was_ahead = is_ahead
         return believed_us
-
-    async def sleep_until(self, deadline_ns: int) -> None:
-        """As `Clock.sleep_until`."""
-        await self._clock.sleep_until(deadline_ns)
-
-    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """As `Clock.call_at`."""
-        return self._clock.call_at(deadline_ns, callback)

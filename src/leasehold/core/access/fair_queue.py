@@ -34,7 +34,7 @@ class FairQueue:
         return len(self._characters)
 
     def enter(self, user: str, characters: int) -> int:
-        """A ticket that waits, for a text of so many characters. Raises `Refused` with code BUSY."""
+        """A ticket for a text of `characters`. Raises `Refused` with code BUSY."""
         mine = self._waiting.get(user, ())
         counted = max(characters, PARSE_COUNTED_CHARACTERS)
         whole = counted + sum(self._characters[one] for one in mine)
@@ -48,7 +48,7 @@ class FairQueue:
         return self._last
 
     def next_ticket(self) -> int | None:
-        """Whose turn it is, taken out of the queue; None if nobody waits."""
+        """The next ticket, taken out of the queue; None if none waits."""
         if not self._waiting:
             return None
         user, tickets = self._waiting.popitem(last=False)

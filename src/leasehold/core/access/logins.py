@@ -17,7 +17,7 @@ from leasehold.limits.statements import IDENTIFIER_CHARACTERS_MAX, PURGE_BATCH
 
 
 def wrong_password() -> WrongPassword:
-    """The same for a user who does not exist."""
+    """The error for a wrong password, and for a user who does not exist."""
     return WrongPassword(
         "the user does not exist, or the password is wrong", hint="check LEASEHOLD_USER and LEASEHOLD_PASSWORD"
     )
@@ -32,8 +32,10 @@ def find_user(name: str, catalog: Catalog) -> PrincipalRecord | None:
 
 
 def record_login(token: LoginToken, user: PrincipalRecord, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes the login of a user whose password was checked, unless that has changed since; ends the oldest ones that
-    are too many. Raises `WrongPassword`."""
+    """Writes the login of a user whose password was checked; ends the oldest ones that are too many.
+
+    Raises `WrongPassword` if the password has changed since.
+    """
     standing = catalog.principals.get(user.id)
     if standing is None or (standing.state, standing.password_hash) != (user.state, user.password_hash):
         raise wrong_password()
@@ -47,8 +49,7 @@ def record_login(token: LoginToken, user: PrincipalRecord, catalog: Catalog) -> 
 
 
 def _too_many(user: PrincipalId, catalog: Catalog) -> set[bytes]:
-    """The oldest logins of the user, so that one more leaves as many as there may be; of all the oldest at once, so
-    that finding them costs little each."""
+    """The oldest logins of the user beyond the limit, and a batch of the oldest of all: one search finds many."""
     his = catalog.logins_of.get(user, ())
     going = {token_hash for _, token_hash in his[: max(0, len(his) + 1 - LOGINS_PER_USER_MAX)]}
     if len(catalog.logins) >= LOGINS_MAX:

@@ -142,7 +142,6 @@ class PasswordQueue:
 
 
 def too_many_passwords() -> Refused:
-    """Why a password was not looked at."""
     return Refused("too many passwords are being checked", code=ErrorCode.BUSY, hint="try again in a moment")
 
 
@@ -171,7 +170,6 @@ class WrongPasswords:
         return 0 if found is None else found.in_all
 
     def lane(self, name: NameHash, *, is_user: bool, now_ns: int) -> Lane:
-        """Where a password for that name waits."""
         if not is_user:
             return Lane.STRANGER
         found = self._users.get(name)

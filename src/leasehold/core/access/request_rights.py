@@ -3,74 +3,52 @@
 from leasehold.core.access.rights import CLUSTER, holds, need, path_of, user_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.reads import all_read
-from leasehold.core.words.messages import (
-    AbortTransaction,
-    AgreeCutoff,
-    AskOutcome,
-    AskReceipts,
-    AskStatus,
-    AskTable,
-    AskView,
-    ClientRequest,
-    CommitTransaction,
-    Execute,
-    OpenTransaction,
-    PlanQuery,
-    PlanScan,
-    RemoveNode,
-)
-from leasehold.core.words.records import (
-    PrincipalRecord,
-    Right,
-    TableRecord,
-    ViewRecord,
-)
-from leasehold.core.words.statements import (
-    TableName,
-)
+from leasehold.core.words import messages
+from leasehold.core.words.records import PrincipalRecord, Right, TableRecord, ViewRecord
+from leasehold.core.words.statements import TableName
 from leasehold.errors import BadMessage
 from leasehold.ids import LoginToken, ObjectId
 from leasehold.limits.statements import QUERY_TABLES_MAX
 
 
-def check_request(request: ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
-    """The user who asks; raises `Unauthenticated` or `Forbidden` unless he may.
+def check_request(request: messages.ClientRequest, catalog: Catalog) -> PrincipalRecord | None:  # noqa: C901 - a case each
+    """The user who asks; raises `Unauthenticated` or `Forbidden`.
 
-    What a statement needs is decided once it has been parsed, and again when its turn comes.
+    A statement's rights are checked once it has been parsed, and again when its turn comes.
     """
-    if isinstance(request, AskStatus):
+    if isinstance(request, messages.AskStatus):
         return None
     user = user_of(request.login, catalog)
     if user is None:
         return None
     match request:
-        case AskTable(name=name):
+        case messages.AskTable(name=name):
             _check_table(user, _find(name, catalog), catalog)
-        case AskView(name=name):
+        case messages.AskView(name=name):
             _check_selected(user, _find(name, catalog), catalog)
-        case PlanScan(name=name, through=through):
+        case messages.PlanScan(name=name, through=through):
             _check_selected(user, _find(name, catalog), catalog)
             _check_through(user, through, catalog)
-        case PlanQuery(names=names):
+        case messages.PlanQuery(names=names):
             # More of them are refused later, without a look at any.
             found = (_find(name, catalog) for name in names[:QUERY_TABLES_MAX])
             reads = all_read(filter(None, found), catalog)
             for one in (*reads.views, *reads.tables):
                 _check_selected(user, one, catalog)
-        case AgreeCutoff(table=table, through=through):
+        case messages.AgreeCutoff(table=table, through=through):
             _check_selected(user, catalog.tables.get(table), catalog)
             _check_through(user, through, catalog)
-        case OpenTransaction(table=table):
+        case messages.OpenTransaction(table=table):
             _check_appended(user, table, catalog)
-        case CommitTransaction(transaction=transaction, replaces=replaces):
+        case messages.CommitTransaction(transaction=transaction, replaces=replaces):
             record = catalog.transactions.get(transaction)
             if record is not None:
                 _check_appended(user, record.table, catalog)
                 if replaces and record.table in catalog.tables:
                     need(user, Right.DROP, path_of(catalog.tables[record.table]), catalog)
-        case RemoveNode() | AskReceipts():
+        case messages.RemoveNode() | messages.TransferLeadership() | messages.AskReceipts():
             need(user, Right.ALTER, (CLUSTER,), catalog)
-        case Execute() | AskOutcome() | AbortTransaction():
+        case messages.Execute() | messages.AskOutcome() | messages.AbortTransaction():
             pass
         case _:
             raise BadMessage(f"not a request: {type(request).__name__}")
@@ -93,14 +71,14 @@ def check_append(login: LoginToken | None, table: ObjectId, catalog: Catalog) ->
 
 
 def _find(name: str, catalog: Catalog) -> TableRecord | ViewRecord | None:
-    """By its qualified name; None for what is no name, as for what is not there."""
+    """The table or view of that qualified name; None for what is no name."""
     database, _, table = name.partition(".")
     qualified = TableName(database, table)
     return catalog.find_table(qualified) or catalog.find_view(qualified)
 
 
 def _check_table(user: PrincipalRecord, found: TableRecord | ViewRecord | None, catalog: Catalog) -> None:
-    """Who may write a table has to know its columns."""
+    """INSERT suffices as well: a writer has to know the columns."""
     if found is not None and not holds(user, Right.INSERT, path_of(found), catalog):
         _check_selected(user, found, catalog)
 

@@ -12,7 +12,7 @@ Nothing that is being taken away counts: a user or role in PRE_DELETE, rights an
 | ALTER, COMMENT | ALTER on the object; RENAME TO also CREATE on the database |
 | DROP | DROP on the object; with CASCADE on all that goes |
 | DELETE FROM, a shorter TTL | DROP on the table; for the TTL also ALTER |
-| users, roles, rights, settings, CANCEL PROCEDURE, removing a node | ALTER on the cluster |
+| users, roles, rights, settings, CANCEL PROCEDURE, removing a node, moving the leadership | ALTER on the cluster |
 | SHOW HISTORY of all, the barriers of all statements (`leasehold verify`) | ALTER on the cluster |
 | a statement's receipt once more, by its id and the same text | to be the user who ran it |
 | a statement's outcome by its id alone | to be the user who ran it, or ALTER on the cluster |
@@ -29,52 +29,9 @@ from typing import assert_never
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
-from leasehold.core.words.records import (
-    ExpiredRows,
-    Hidden,
-    HiddenDatabase,
-    HiddenRows,
-    HiddenTable,
-    HiddenView,
-    PrincipalRecord,
-    Right,
-    TableRecord,
-    UseState,
-    ViewRecord,
-)
-from leasehold.core.words.statements import (
-    AddColumns,
-    AlterCluster,
-    AlterDatabase,
-    AlterProperties,
-    Comment,
-    CreateDatabase,
-    CreateTable,
-    CreateView,
-    Definition,
-    DeleteRows,
-    DropColumn,
-    DropDatabase,
-    DropTable,
-    DropView,
-    MoveColumn,
-    OfPrincipals,
-    On,
-    OnCluster,
-    OnDatabase,
-    OnTable,
-    OnView,
-    Question,
-    RenameColumn,
-    RenameTable,
-    RenameView,
-    SetDefault,
-    SetPassword,
-    ShowHistory,
-    TableName,
-    WidenColumn,
-    fold,
-)
+from leasehold.core.words import records, statements
+from leasehold.core.words.records import Hidden, PrincipalRecord, Right, TableRecord, UseState, ViewRecord
+from leasehold.core.words.statements import Definition, On, Question, TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.ids import LoginToken, ObjectId, PrincipalId
@@ -90,13 +47,13 @@ Path = tuple[ObjectId, ...]
 def object_of(on: On, catalog: Catalog) -> ObjectId:
     """What a right is on, among the grants; raises `NotFound`."""
     match on:
-        case OnCluster():
+        case statements.OnCluster():
             return CLUSTER
-        case OnDatabase(name=name):
+        case statements.OnDatabase(name=name):
             return catalog.database(name).id
-        case OnTable(table=table):
+        case statements.OnTable(table=table):
             return catalog.table(table).id
-        case OnView(view=view):
+        case statements.OnView(view=view):
             return catalog.view(view).id
         case _:
             assert_never(on)
@@ -106,12 +63,11 @@ def object_of(on: On, catalog: Catalog) -> ObjectId:
 
 
 def user_of(login: LoginToken | None, catalog: Catalog) -> PrincipalRecord | None:
-    """The user who has logged in so; None where nobody has to say who he is. Raises `Unauthenticated`."""
+    """The user of a login; None in a cluster without users. Raises `Unauthenticated`."""
     return user_by(None if login is None else hash_secret(login), catalog)
 
 
 def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
-    """As `user_of`, by the hash of the login's token: what a statement is asked for with, however long it waits."""
     if not catalog.users:
         return None
     if login is None:
@@ -129,7 +85,7 @@ def user_by(login: bytes | None, catalog: Catalog) -> PrincipalRecord | None:
 
 
 def holds(user: PrincipalRecord, right: Right, path: Path, catalog: Catalog) -> bool:
-    """Whether the user, or one of his roles, has the right on the object or on what it lies in."""
+    """Whether the user or one of the user's roles has the right on any object of the path."""
     for target in path:
         granted = catalog.grants.get(target)
         if granted is None:
@@ -142,15 +98,14 @@ def holds(user: PrincipalRecord, right: Right, path: Path, catalog: Catalog) -> 
 
 
 def _counting(user: PrincipalRecord, catalog: Catalog) -> list[PrincipalId]:
-    """The user, and the roles that he has and that nobody is taking away."""
+    """The user, and the user's roles that are not being revoked."""
     return [user.id, *(role for role in user.roles if role not in user.leaving and _is_in_use(role, catalog))]
 
 
 def keeps_administrator(catalog: Catalog, *, dropped: PrincipalId | None = None) -> None:
     """Raises `Refused` (LAST_ADMINISTRATOR) if there are users and none of them could give rights any more.
 
-    The user who is being `dropped` may be the last of all. Others count whatever their state: one who is being dropped
-    too may come back.
+    The last user of all may be `dropped`. Others count whatever their state: their DROP may be rolled back.
     """
     if any(one != dropped for one in catalog.users) and not _has_administrator(catalog):
         raise Refused(
@@ -161,7 +116,7 @@ def keeps_administrator(catalog: Catalog, *, dropped: PrincipalId | None = None)
 
 
 def _has_administrator(catalog: Catalog) -> bool:
-    """Whether a user in use holds ALTER on the cluster: starts from those who were granted it, since few are."""
+    """Whether a user in use holds ALTER on the cluster. Starts from the few grants of it."""
     having = {
         one
         for one, record in catalog.grants.get(CLUSTER, {}).items()
@@ -180,10 +135,10 @@ def _is_in_use(principal: PrincipalId, catalog: Catalog) -> bool:
 
 
 def need(user: PrincipalRecord | None, right: Right, path: Path, catalog: Catalog) -> None:
-    """Raises `Forbidden` unless he has it."""
+    """Raises `Forbidden` unless the user has the right; None has all."""
     if user is None or holds(user, right, path, catalog):
         return
-    on = _named(path[0], catalog)
+    on = " ".join(object_named(path[0], catalog)).rstrip()
     raise Forbidden(
         f"{user.name} lacks {right} ON {on}",
         hint=f"ask a user who has ALTER ON CLUSTER to GRANT {right} ON {on} TO {user.name}",
@@ -195,28 +150,28 @@ def path_of(relation: TableRecord | ViewRecord) -> Path:
     return (relation.id, relation.database, CLUSTER)
 
 
-def _named(target: ObjectId, catalog: Catalog) -> str:
-    """An object as GRANT names it."""
+def object_named(target: ObjectId, catalog: Catalog) -> tuple[str, str]:
+    """The kind and the name of an object, as GRANT writes them; the cluster has no name."""
     if target in catalog.databases:
-        return f"DATABASE {catalog.databases[target].name}"
+        return "DATABASE", catalog.databases[target].name
     if target in catalog.tables:
-        return f"TABLE {catalog.table_name(catalog.tables[target])}"
+        return "TABLE", str(catalog.table_name(catalog.tables[target]))
     if target in catalog.views:
-        return f"VIEW {catalog.table_name(catalog.views[target])}"
-    return "CLUSTER"
+        return "VIEW", str(catalog.table_name(catalog.views[target]))
+    return "CLUSTER", ""
 
 
 # ---------------------------------------------------------------- statements
 
 
 def check_statement(statement: Definition, catalog: Catalog, login: bytes | None) -> PrincipalRecord | None:
-    """The user who asks for it so; raises `Unauthenticated` or `Forbidden` unless he may run it on this catalog.
+    """The user who asks; raises `Unauthenticated` or `Forbidden` unless that user may run it on this catalog.
 
-    What else goes with it (CASCADE, rows), only its plan tells: see `check_hidden`. An object that is not there needs
-    no right: the plan says so.
+    Only its plan tells what else goes with it (CASCADE, rows): see `check_hidden`. An object that is not there needs no
+    right: the plan refuses it.
     """
     asking = user_by(login, catalog)
-    if asking is None or (isinstance(statement, SetPassword) and fold(statement.name) == fold(asking.name)):
+    if asking is None or (isinstance(statement, statements.SetPassword) and fold(statement.name) == fold(asking.name)):
         return asking
     for right, path in _needs(statement, catalog):
         need(asking, right, path, catalog)
@@ -224,14 +179,16 @@ def check_statement(statement: Definition, catalog: Catalog, login: bytes | None
 
 
 def check_hidden(hides: tuple[Hidden, ...], catalog: Catalog, asking: PrincipalRecord | None) -> None:
-    """Raises `Forbidden` unless whoever asks may take away what the plan of his statement hides."""
+    """Raises `Forbidden` unless the user may remove what the plan hides."""
     for hidden in hides:
         match hidden:
-            case HiddenDatabase(database=target):
+            case records.HiddenDatabase(database=target):
                 need(asking, Right.DROP, (target, CLUSTER), catalog)
-            case HiddenTable(table=target) | HiddenRows(table=target) | ExpiredRows(table=target):
+            case (
+                records.HiddenTable(table=target) | records.HiddenRows(table=target) | records.ExpiredRows(table=target)
+            ):
                 need(asking, Right.DROP, path_of(catalog.tables[target]), catalog)
-            case HiddenView(view=target):
+            case records.HiddenView(view=target):
                 need(asking, Right.DROP, path_of(catalog.views[target]), catalog)
             case _:
                 pass  # a column is its table's, and who may take rights away may do all
@@ -242,38 +199,38 @@ Needs = list[tuple[Right, Path]]
 
 def _needs(statement: Definition, catalog: Catalog) -> Needs:
     match statement:
-        case CreateDatabase():
+        case statements.CreateDatabase():
             return [(Right.CREATE, (CLUSTER,))]
-        case CreateTable(name=name):
+        case statements.CreateTable(name=name):
             return _in_database(Right.CREATE, name.database, catalog)
-        case CreateView(view=view, reads=reads):
+        case statements.CreateView(view=view, reads=reads):
             reading = [need for name in reads for need in _relation(Right.SELECT, name, catalog)]
             replaced = _relation(Right.ALTER, view, catalog) if statement.or_replace else []
             return [*_in_database(Right.CREATE, view.database, catalog), *replaced, *reading]
-        case AlterDatabase(name=name) | Comment(on=OnDatabase(name=name)):
+        case statements.AlterDatabase(name=name) | statements.Comment(on=statements.OnDatabase(name=name)):
             return _in_database(Right.ALTER, name, catalog)
-        case DropDatabase(name=name):
+        case statements.DropDatabase(name=name):
             return _in_database(Right.DROP, name, catalog)
         case (
-            AlterProperties(table=name)
-            | AddColumns(table=name)
-            | RenameColumn(table=name)
-            | MoveColumn(table=name)
-            | WidenColumn(table=name)
-            | SetDefault(table=name)
-            | DropColumn(table=name)
-            | Comment(on=OnTable(table=name) | OnView(view=name))
+            statements.AlterProperties(table=name)
+            | statements.AddColumns(table=name)
+            | statements.RenameColumn(table=name)
+            | statements.MoveColumn(table=name)
+            | statements.WidenColumn(table=name)
+            | statements.SetDefault(table=name)
+            | statements.DropColumn(table=name)
+            | statements.Comment(on=statements.OnTable(table=name) | statements.OnView(view=name))
         ):
             return _relation(Right.ALTER, name, catalog)
-        case RenameTable(table=name) | RenameView(view=name):
+        case statements.RenameTable(table=name) | statements.RenameView(view=name):
             return [*_relation(Right.ALTER, name, catalog), *_in_database(Right.CREATE, name.database, catalog)]
-        case DropTable(table=name) | DropView(view=name) | DeleteRows(table=name):
+        case statements.DropTable(table=name) | statements.DropView(view=name) | statements.DeleteRows(table=name):
             return _relation(Right.DROP, name, catalog)
         case _:
             return _needs_of_cluster(statement)
 
 
-def _needs_of_cluster(_statement: AlterCluster | Comment | OfPrincipals) -> Needs:
+def _needs_of_cluster(_statement: statements.AlterCluster | statements.Comment | statements.OfPrincipals) -> Needs:
     return [(Right.ALTER, (CLUSTER,))]
 
 
@@ -288,16 +245,15 @@ def _relation(right: Right, name: TableName, catalog: Catalog) -> Needs:
 
 
 def check_question(question: Question, catalog: Catalog, login: bytes | None) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless who asks so may be answered."""
-    if isinstance(question, ShowHistory) and question.of is None:
-        check_history(catalog, login)
+    """Raises `Unauthenticated` or `Forbidden` unless the login may be answered."""
+    if isinstance(question, statements.ShowHistory) and question.of is None:
+        check_administrator(catalog, login)
     else:
         user_by(login, catalog)
 
 
 def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> None:
-    """Raises `Forbidden` for a user without any right, before a statement that takes long to parse is parsed: whatever
-    it is, that user may not run it."""
+    """Raises `Forbidden` for a user without any right, before a statement is parsed that takes long to parse."""
     if asking is None:
         return
     counting = set(_counting(asking, catalog))
@@ -309,11 +265,6 @@ def check_large_statement(asking: PrincipalRecord | None, catalog: Catalog) -> N
     raise Forbidden(f"{asking.name} has no right at all, and the statement is large", hint=hint)
 
 
-def check_history(catalog: Catalog, login: bytes | None) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless who asks so may hear of everybody's statements."""
-    need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)
-
-
-def check_cancel(catalog: Catalog, login: bytes | None) -> None:
-    """Raises `Unauthenticated` or `Forbidden` unless who asks so may cancel procedures."""
+def check_administrator(catalog: Catalog, login: bytes | None) -> None:
+    """Raises `Unauthenticated` or `Forbidden` unless the login may hear of all statements and cancel procedures."""
     need(user_by(login, catalog), Right.ALTER, (CLUSTER,), catalog)

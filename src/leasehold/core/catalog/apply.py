@@ -1,43 +1,19 @@
-"""How a catalog follows changes: by the prefix of its key, each change moves a map, and the indices made from it.
+"""How a catalog follows changes: the prefix of a change's key tells which map and which indices it moves.
 
-An index is what can be told from the records alone, so that a catalog restored from them equals one that followed.
+An index depends on the records alone, so a catalog restored from them equals one that followed.
 """
 
 from bisect import bisect_left
-from typing import Any
+from typing import Any, TypeAlias
 
 from rpds import HashTrieMap
 
-from leasehold.core.catalog.shelf import Shelf
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.codec import decode_record
-from leasehold.core.words.records import (
-    BucketRecord,
-    ClusterRecord,
-    CountersRecord,
-    DatabaseRecord,
-    DeleteRecord,
-    DroppedRecord,
-    GrantRecord,
-    HorizonRecord,
-    LargestLeaseRecord,
-    LoginRecord,
-    NodeRecord,
-    PrincipalKind,
-    PrincipalRecord,
-    ProcedureRecord,
-    QueryRecord,
-    Record,
-    ReplacedRecord,
-    SegmentRecord,
-    SettingsRecord,
-    StatementRecord,
-    TableRecord,
-    TransactionRecord,
-    ViewRecord,
-)
 from leasehold.core.words.statements import fold
 from leasehold.ids import BucketNumber, NodeId, ObjectId, PrincipalId, SegmentId
+
+Relation: TypeAlias = records.TableRecord | records.ViewRecord
 
 
 class Draft:
@@ -47,16 +23,10 @@ class Draft:
         self.before = before
         self.fields = fields
 
-    def __getitem__(self, name: str) -> "HashTrieMap[Any, Any]":
+    def __getitem__(self, name: str) -> Any:
         return self.fields[name] if name in self.fields else getattr(self.before, name)
 
-    def shelf(self, name: str) -> Shelf[Any]:
-        """A map of segments."""
-        shelf: Any = self[name]
-        return shelf
-
     def put(self, name: str, key: object, record: object) -> None:
-        """Sets a key of the map `name`."""
         self.fields[name] = self[name].insert(key, record)
 
     def drop(self, name: str, key: object) -> None:
@@ -68,7 +38,6 @@ class Draft:
         return self[name].get(key) or HashTrieMap()
 
     def put_inner(self, name: str, key: object, inner_key: object, value: object) -> None:
-        """Sets a key of the map under `key`."""
         self.put(name, key, self.inner(name, key).insert(inner_key, value))
 
     def drop_inner(self, name: str, key: object, inner_key: object) -> None:
@@ -80,7 +49,7 @@ class Draft:
             self.drop(name, key)
 
 
-def _simple(name: str, kind: type[Record], *, number: bool) -> Any:
+def _simple(name: str, kind: type[records.Record], *, number: bool) -> Any:
     """Keeps a map keyed by what follows the prefix, as a number or as text."""
 
     def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
@@ -101,20 +70,20 @@ def _forget_name(draft: Draft, names: str, name: object, owner: int) -> None:
 
 def _database(draft: Draft, rest: bytes, value: bytes | None) -> None:
     key = ObjectId(int(rest))
-    old: DatabaseRecord | None = draft["databases"].get(key)
+    old: records.DatabaseRecord | None = draft["databases"].get(key)
     if old is not None:
         _forget_name(draft, "database_names", fold(old.name), key)
         draft.drop("databases", key)
     if value is not None:
-        record = decode_record(DatabaseRecord, value)
+        record = decode_record(records.DatabaseRecord, value)
         draft.put("databases", key, record)
         draft.put("database_names", fold(record.name), key)
 
 
 def _table(draft: Draft, rest: bytes, value: bytes | None) -> None:
     key = ObjectId(int(rest))
-    old: TableRecord | None = draft["tables"].get(key)
-    record = None if value is None else decode_record(TableRecord, value)
+    old: records.TableRecord | None = draft["tables"].get(key)
+    record = None if value is None else decode_record(records.TableRecord, value)
     _name_relation(draft, old, record)
     if old is not None and old.ttl_ns is not None:
         draft.drop("expiring", key)
@@ -126,12 +95,12 @@ def _table(draft: Draft, rest: bytes, value: bytes | None) -> None:
             draft.drop("leftovers", key)
     elif old is not None:
         draft.drop("tables", key)
-        if draft.shelf("segments").is_whole:
+        if draft["segments"].is_whole:
             for number in range(old.buckets):
                 _leave(draft, (key, BucketNumber(number)))
 
 
-def _name_relation(draft: Draft, old: TableRecord | ViewRecord | None, record: TableRecord | ViewRecord | None) -> None:
+def _name_relation(draft: Draft, old: Relation | None, record: Relation | None) -> None:
     """Its name in its database; one that belongs to another object by now stays with that."""
     before = None if old is None else (old.database, fold(old.name))
     after = None if record is None else (record.database, fold(record.name))
@@ -153,8 +122,8 @@ def _leave(draft: Draft, key: tuple[ObjectId, BucketNumber]) -> None:
 
 def _view(draft: Draft, rest: bytes, value: bytes | None) -> None:
     key = ObjectId(int(rest))
-    old: ViewRecord | None = draft["views"].get(key)
-    record = None if value is None else decode_record(ViewRecord, value)
+    old: records.ViewRecord | None = draft["views"].get(key)
+    record = None if value is None else decode_record(records.ViewRecord, value)
     _name_relation(draft, old, record)
     if old is not None:
         for need in old.needs:
@@ -169,7 +138,7 @@ def _view(draft: Draft, rest: bytes, value: bytes | None) -> None:
 
 def _principal(draft: Draft, rest: bytes, value: bytes | None) -> None:
     key = PrincipalId(int(rest))
-    old: PrincipalRecord | None = draft["principals"].get(key)
+    old: records.PrincipalRecord | None = draft["principals"].get(key)
     if old is not None:
         _forget_name(draft, "principal_names", fold(old.name), key)
         draft.drop("principals", key)
@@ -178,15 +147,15 @@ def _principal(draft: Draft, rest: bytes, value: bytes | None) -> None:
         if key in draft["rights_of"]:
             draft.put("ownerless", key, None)
     else:
-        record = decode_record(PrincipalRecord, value)
+        record = decode_record(records.PrincipalRecord, value)
         draft.put("principals", key, record)
         draft.drop("ownerless", key)
         draft.put("principal_names", fold(record.name), key)
-        if record.kind is PrincipalKind.USER:
+        if record.kind is records.PrincipalKind.USER:
             draft.put("users", key, record.name)
 
 
-def _nested(name: str, kind: type[Record]) -> Any:
+def _nested(name: str, kind: type[records.Record]) -> Any:
     """Keeps a map of maps keyed by the two numbers that follow the prefix."""
 
     def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
@@ -206,7 +175,7 @@ def _grant(draft: Draft, rest: bytes, value: bytes | None) -> None:
         draft.drop_inner("grants", key, principal)
         draft.drop_inner("rights_of", principal, key)
     else:
-        draft.put_inner("grants", key, principal, decode_record(GrantRecord, value))
+        draft.put_inner("grants", key, principal, decode_record(records.GrantRecord, value))
         draft.put_inner("rights_of", principal, key, None)
     if principal not in draft["principals"]:
         if principal in draft["rights_of"]:
@@ -217,7 +186,7 @@ def _grant(draft: Draft, rest: bytes, value: bytes | None) -> None:
 
 def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
     key = bytes.fromhex(rest.decode())
-    old: LoginRecord | None = draft["logins"].get(key)
+    old: records.LoginRecord | None = draft["logins"].get(key)
     if old is not None:
         draft.drop("logins", key)
         his = draft["logins_of"][old.user]
@@ -228,7 +197,7 @@ def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
         else:
             draft.drop("logins_of", old.user)
     if value is not None:
-        record = decode_record(LoginRecord, value)
+        record = decode_record(records.LoginRecord, value)
         draft.put("logins", key, record)
         before = draft["logins_of"].get(record.user, ())
         draft.put("logins_of", record.user, tuple(sorted((*before, (record.order, key)))))
@@ -237,8 +206,8 @@ def _login(draft: Draft, rest: bytes, value: bytes | None) -> None:
 def _bucket(draft: Draft, rest: bytes, value: bytes | None) -> None:
     table, _, number = rest.partition(b"/")
     key = (ObjectId(int(table)), BucketNumber(int(number)))
-    old: BucketRecord | None = draft["buckets"].get(key)
-    record = None if value is None else decode_record(BucketRecord, value)
+    old: records.BucketRecord | None = draft["buckets"].get(key)
+    record = None if value is None else decode_record(records.BucketRecord, value)
     if record is None:
         draft.drop("buckets", key)
     else:
@@ -259,45 +228,44 @@ def _load(draft: Draft, nodes: tuple[NodeId, ...], by: int) -> None:
             draft.drop("loads", node)
 
 
-def _by_bucket(name: str, kind: type[Record]) -> Any:
-    """Keeps a map of maps keyed by table and bucket, then by segment; a map that is empty is dropped, and what is there
-    of a table that is not is noted as left behind."""
+def _by_bucket(name: str, kind: type[records.Record]) -> Any:
+    """Keeps a map of segments by table and bucket; notes those of a dropped table as left behind."""
 
     def apply(draft: Draft, rest: bytes, value: bytes | None) -> None:
         table, number, segment = rest.split(b"/")
         key = (ObjectId(int(table)), BucketNumber(int(number)))
-        is_gone = draft.shelf(name).is_whole and key[0] not in draft["tables"]
+        is_gone = draft[name].is_whole and key[0] not in draft["tables"]
         had = is_gone and key in draft[name]
         record = None if value is None else decode_record(kind, value)
-        draft.fields[name] = draft.shelf(name).setting(key, SegmentId(segment.decode()), record)
+        draft.fields[name] = draft[name].setting(key, SegmentId(segment.decode()), record)
         if is_gone and (key in draft[name]) != had:
             _leave(draft, key)
 
     return apply
 
 
-SINGLES: dict[bytes, tuple[str, type[Record]]] = {
-    keys.CLUSTER: ("cluster", ClusterRecord),
-    keys.SETTINGS: ("settings", SettingsRecord),
-    keys.COUNTERS: ("counters", CountersRecord),
-    keys.LARGEST_LEASE: ("largest_lease", LargestLeaseRecord),
+SINGLES: dict[bytes, tuple[str, type[records.Record]]] = {
+    keys.CLUSTER: ("cluster", records.ClusterRecord),
+    keys.SETTINGS: ("settings", records.SettingsRecord),
+    keys.COUNTERS: ("counters", records.CountersRecord),
+    keys.LARGEST_LEASE: ("largest_lease", records.LargestLeaseRecord),
 }
 
 COLLECTIONS: dict[bytes, Any] = {
-    b"node": _simple("nodes", NodeRecord, number=True),
+    b"node": _simple("nodes", records.NodeRecord, number=True),
     b"database": _database,
     b"table": _table,
     b"view": _view,
     b"bucket": _bucket,
-    b"segment": _by_bucket("segments", SegmentRecord),
-    b"replaced": _by_bucket("replaced", ReplacedRecord),
-    b"query": _simple("queries", QueryRecord, number=False),
-    b"transaction": _simple("transactions", TransactionRecord, number=False),
-    b"procedure": _simple("procedures", ProcedureRecord, number=True),
-    b"statement": _simple("statements", StatementRecord, number=False),
-    b"dropped": _simple("dropped", DroppedRecord, number=True),
-    b"horizon": _simple("horizons", HorizonRecord, number=True),
-    b"delete": _nested("deletes", DeleteRecord),
+    b"segment": _by_bucket("segments", records.SegmentRecord),
+    b"replaced": _by_bucket("replaced", records.ReplacedRecord),
+    b"query": _simple("queries", records.QueryRecord, number=False),
+    b"transaction": _simple("transactions", records.TransactionRecord, number=False),
+    b"procedure": _simple("procedures", records.ProcedureRecord, number=True),
+    b"statement": _simple("statements", records.StatementRecord, number=False),
+    b"dropped": _simple("dropped", records.DroppedRecord, number=True),
+    b"horizon": _simple("horizons", records.HorizonRecord, number=True),
+    b"delete": _nested("deletes", records.DeleteRecord),
     b"principal": _principal,
     b"grant": _grant,
     b"login": _login,

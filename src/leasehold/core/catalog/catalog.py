@@ -6,6 +6,7 @@ the order inside a map means nothing.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,35 +15,11 @@ from rpds import HashTrieMap
 from leasehold.core.catalog.apply import COLLECTIONS, SINGLES, Draft
 from leasehold.core.catalog.shelf import BucketKey, Holding, Shelf, on_demand
 from leasehold.core.catalog.stored_shelf import StoredShelf
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.codec import decode_record
 from leasehold.core.words.lineage import GENESIS, next_lineage
 from leasehold.core.words.operations import Change, RevisionChanges, StoredProjection
-from leasehold.core.words.records import (
-    BucketRecord,
-    ClusterRecord,
-    CountersRecord,
-    DatabaseRecord,
-    DeleteRecord,
-    DroppedRecord,
-    Field,
-    GrantRecord,
-    HorizonRecord,
-    LargestLeaseRecord,
-    LoginRecord,
-    NodeRecord,
-    PrincipalRecord,
-    ProcedureRecord,
-    QueryRecord,
-    ReplacedRecord,
-    SegmentRecord,
-    SettingsRecord,
-    StatementRecord,
-    TableRecord,
-    TransactionRecord,
-    UseState,
-    ViewRecord,
-)
+from leasehold.core.words.records import Field, ReplacedRecord, SegmentRecord, TableRecord, UseState, ViewRecord
 from leasehold.core.words.statements import TableName, fold
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Corrupt, NotFound
@@ -60,12 +37,12 @@ from leasehold.ids import (
 )
 
 SegmentMap: TypeAlias = "HashTrieMap[SegmentId, SegmentRecord]"
-DeleteMap: TypeAlias = "HashTrieMap[int, DeleteRecord]"
-GrantMap: TypeAlias = "HashTrieMap[PrincipalId, GrantRecord]"
+DeleteMap: TypeAlias = "HashTrieMap[int, records.DeleteRecord]"
+GrantMap: TypeAlias = "HashTrieMap[PrincipalId, records.GrantRecord]"
 
 
 class Diverged(Corrupt):
-    """A revision whose lineage does not follow from ours: an event was lost, doubled or changed."""
+    """A revision whose lineage does not follow: an event was lost, doubled or changed."""
 
     default_code = ErrorCode.DIVERGED
 
@@ -75,65 +52,63 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
     revision: Revision = Revision(0)
     lineage: LineageHash = GENESIS
-    cluster: ClusterRecord | None = None
-    settings: SettingsRecord | None = None
-    counters: CountersRecord | None = None
-    largest_lease: LargestLeaseRecord | None = None
-    nodes: "HashTrieMap[NodeId, NodeRecord]" = HashTrieMap()
-    databases: "HashTrieMap[ObjectId, DatabaseRecord]" = HashTrieMap()
+    cluster: records.ClusterRecord | None = None
+    settings: records.SettingsRecord | None = None
+    counters: records.CountersRecord | None = None
+    largest_lease: records.LargestLeaseRecord | None = None
+    nodes: "HashTrieMap[NodeId, records.NodeRecord]" = HashTrieMap()
+    databases: "HashTrieMap[ObjectId, records.DatabaseRecord]" = HashTrieMap()
     database_names: "HashTrieMap[str, ObjectId]" = HashTrieMap()
     tables: "HashTrieMap[ObjectId, TableRecord]" = HashTrieMap()
     views: "HashTrieMap[ObjectId, ViewRecord]" = HashTrieMap()
     relation_names: "HashTrieMap[ObjectId, HashTrieMap[str, ObjectId]]" = HashTrieMap()
     """Of tables and views, which share their names, by database; without databases that are empty."""
-    buckets: "HashTrieMap[BucketKey, BucketRecord]" = HashTrieMap()
+    buckets: "HashTrieMap[BucketKey, records.BucketRecord]" = HashTrieMap()
     segments: Shelf[SegmentRecord] = Shelf()
     replaced: Shelf[ReplacedRecord] = Shelf()
-    queries: "HashTrieMap[str, QueryRecord]" = HashTrieMap()
+    queries: "HashTrieMap[str, records.QueryRecord]" = HashTrieMap()
     """By `keys.query_name`."""
-    transactions: "HashTrieMap[TransactionId, TransactionRecord]" = HashTrieMap()
-    procedures: "HashTrieMap[int, ProcedureRecord]" = HashTrieMap()
-    statements: "HashTrieMap[StatementId, StatementRecord]" = HashTrieMap()
-    dropped: "HashTrieMap[ObjectId, DroppedRecord]" = HashTrieMap()
-    horizons: "HashTrieMap[ObjectId, HorizonRecord]" = HashTrieMap()
+    transactions: "HashTrieMap[TransactionId, records.TransactionRecord]" = HashTrieMap()
+    procedures: "HashTrieMap[int, records.ProcedureRecord]" = HashTrieMap()
+    statements: "HashTrieMap[StatementId, records.StatementRecord]" = HashTrieMap()
+    dropped: "HashTrieMap[ObjectId, records.DroppedRecord]" = HashTrieMap()
+    horizons: "HashTrieMap[ObjectId, records.HorizonRecord]" = HashTrieMap()
     deletes: "HashTrieMap[ObjectId, DeleteMap]" = HashTrieMap()
-    principals: "HashTrieMap[PrincipalId, PrincipalRecord]" = HashTrieMap()
+    principals: "HashTrieMap[PrincipalId, records.PrincipalRecord]" = HashTrieMap()
     principal_names: "HashTrieMap[str, PrincipalId]" = HashTrieMap()
     grants: "HashTrieMap[ObjectId, GrantMap]" = HashTrieMap()
-    logins: "HashTrieMap[bytes, LoginRecord]" = HashTrieMap()
+    logins: "HashTrieMap[bytes, records.LoginRecord]" = HashTrieMap()
     """By the hash of the token."""
 
     # Indices: what can be told from the records above, so that nobody has to go through all of them
     # (`core.catalog.apply`).
     loads: "HashTrieMap[NodeId, int]" = HashTrieMap()
-    """How many buckets each node is assigned; none for nodes without any."""
+    """How many buckets each node is assigned."""
     expiring: "HashTrieMap[ObjectId, int]" = HashTrieMap()
     """The tables with a TTL, and how long it is in nanoseconds."""
     users: "HashTrieMap[PrincipalId, str]" = HashTrieMap()
-    """The users by name, whatever their state: while there are none, everybody may do everything."""
+    """The names of all users, whatever their state: while there are none, everybody may do everything."""
     logins_of: "HashTrieMap[PrincipalId, tuple[tuple[int, bytes], ...]]" = HashTrieMap()
     """The logins of each user, as their order and the hash of the token, the oldest first."""
     leftovers: "HashTrieMap[ObjectId, HashTrieMap[BucketNumber, None]]" = HashTrieMap()
-    """Of tables that are gone: the buckets that have segments still, in the manifest or replaced. For the leader, which
-    removes them: a node, whose catalog holds no segments, does not know them."""
+    """Of tables that are gone: the buckets that still have segments, in the manifest or replaced. Only leaders know."""
     rights_of: "HashTrieMap[PrincipalId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
-    """What each user or role has rights on; some that are gone have theirs still, see `ownerless`."""
+    """What each user or role has rights on."""
     ownerless: "HashTrieMap[PrincipalId, None]" = HashTrieMap()
-    """Those of `rights_of` who are gone."""
+    """Those of `rights_of` that are gone."""
     readers: "HashTrieMap[ObjectId, HashTrieMap[ObjectId, None]]" = HashTrieMap()
     """The views that name a table or view."""
 
     # ------------------------------------------------------------ looking up
 
-    def database(self, name: str) -> DatabaseRecord:
+    def database(self, name: str) -> records.DatabaseRecord:
         """The database in use under `name`; raises `NotFound`."""
         found = self.find_database(name)
         if found is None:
             raise NotFound(f"no database {name}", hint="SHOW DATABASES lists them")
         return found
 
-    def find_database(self, name: str) -> DatabaseRecord | None:
-        """The database in use under `name`."""
+    def find_database(self, name: str) -> records.DatabaseRecord | None:
         object_id = self.database_names.get(fold(name))
         record = None if object_id is None else self.databases[object_id]
         return record if record is not None and record.state is UseState.IN_USE else None
@@ -151,7 +126,6 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def find_table(self, name: TableName) -> TableRecord | None:
-        """The table in use under `name`."""
         object_id = self._relation(name)
         record = None if object_id is None else self.tables.get(object_id)
         return record if record is not None and record.state is UseState.IN_USE else None
@@ -169,7 +143,6 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def find_view(self, name: TableName) -> ViewRecord | None:
-        """The view in use under `name`."""
         object_id = self._relation(name)
         record = None if object_id is None else self.views.get(object_id)
         return record if record is not None and record.state is UseState.IN_USE else None
@@ -180,27 +153,24 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
     def relation_named(self, database: ObjectId, name: str) -> ObjectId | None:
         """The table or view that has that name, whatever its state."""
-        names = self.relation_names.get(database)
-        return None if names is None else names.get(fold(name))
+        return self.relation_names.get(database, {}).get(fold(name))
 
     def relations(self, database: ObjectId) -> list[ObjectId]:
         """The tables and views of a database, whatever their state, in the order of their ids."""
         return sorted(self.relation_names.get(database, {}).values())
 
-    def find_principal(self, name: str) -> PrincipalRecord | None:
+    def find_principal(self, name: str) -> records.PrincipalRecord | None:
         """The user or role in use under `name`."""
         principal_id = self.principal_names.get(fold(name))
         record = None if principal_id is None else self.principals[principal_id]
         return record if record is not None and record.state is UseState.IN_USE else None
 
     def table_name(self, relation: TableRecord | ViewRecord) -> TableName:
-        """The qualified name of a table or view."""
         return TableName(self.databases[relation.database].name, relation.name)
 
     def bucket_segments(self, table: ObjectId, bucket: BucketNumber) -> list[SegmentRecord]:
         """The visible segments of a bucket, in the order of their ids."""
-        found = self.segments.get((table, bucket))
-        return [] if found is None else sorted(found.values(), key=lambda one: one.id)
+        return sorted(self.segments.get((table, bucket), {}).values(), key=lambda one: one.id)
 
     # ------------------------------------------------------------ moving on
 
@@ -217,15 +187,15 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.changed(batch.changes), revision=batch.revision, lineage=lineage)
 
     def leaping(self, revision: Revision, lineage: LineageHash, changes: Iterable[Change]) -> "Catalog":
-        """The catalog of a later revision of a node, by all that differs there: the revisions between are not seen, so
-        their chain can't be followed. The vault has compared the items themselves, and has leapt (`Vault.leap`)."""
+        """A node's catalog at a later revision, by all that differs there. No chain of hashes is checked: the vault has
+        compared the items (`Vault.leap`)."""
         assert revision > self.revision, "a leap leads forward"
         before = msgspec.structs.replace(self, segments=StoredShelf(), replaced=StoredShelf())
         after = before.changed(one for one in changes if not on_demand(one.key))
         return msgspec.structs.replace(after, revision=revision, lineage=lineage)
 
     def trimmed(self, durable: "Catalog") -> "Catalog":
-        """The same, without what needs not be remembered of segments once the vault holds `durable`."""
+        """Without the changes of segments that need not be remembered once the vault holds `durable`."""
         segments, replaced = self.segments.trimmed(durable.segments), self.replaced.trimmed(durable.replaced)
         if segments is self.segments and replaced is self.replaced:
             return self
@@ -239,11 +209,11 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **fields) if fields else self
 
     def holding(self, segments: Shelf[SegmentRecord], replaced: Shelf[ReplacedRecord]) -> "Catalog":
-        """With these segments, where there are none yet; what tables that are gone have left of them is noted."""
+        """With these segments, where there are none yet; also notes what dropped tables have left of them."""
         fields: dict[str, Any] = {"segments": segments, "replaced": replaced}
-        for shelf in (segments, replaced):
-            for bucket in shelf.beside(self.tables):
-                Draft(self, fields).put_inner("leftovers", *bucket, None)
+        for table, bucket in chain(segments, replaced):
+            if table not in self.tables:
+                Draft(self, fields).put_inner("leftovers", table, bucket, None)
         return msgspec.structs.replace(self, **fields)
 
     @classmethod
@@ -295,7 +265,6 @@ def field_named(table: TableRecord, name: str) -> Field:
 
 
 def field_by_id(table: TableRecord, field_id: FieldId) -> Field | None:
-    """The column with that id, whatever its state."""
     return next((field for field in table.fields if field.id == field_id), None)
 
 

@@ -1,4 +1,4 @@
-"""How many keys the watched range has, as a snapshot would show them. Counted once, then kept up by each revision."""
+"""How many keys the watched range has, as a snapshot would show them: counted once, then kept up by each revision."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
@@ -7,7 +7,6 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
-from leasehold.ids import BucketNumber
 
 _SINGLES: Final = ("cluster", "settings", "counters", "largest_lease")
 _FLAT: Final = (
@@ -16,6 +15,7 @@ _FLAT: Final = (
     "tables",
     "views",
     "buckets",
+    "queries",
     "transactions",
     "procedures",
     "statements",
@@ -25,14 +25,9 @@ _FLAT: Final = (
     "logins",
 )
 
-
-def _bucket(key: bytes) -> Hashable:
-    return keys.table_of(key), BucketNumber(int(key.split(b"/")[3]))
-
-
 _NESTED: Final[dict[str, tuple[bytes, Callable[[bytes], Hashable]]]] = {
-    "segments": (keys.SEGMENTS, _bucket),
-    "replaced": (keys.REPLACED, _bucket),
+    "segments": (keys.SEGMENTS, keys.bucket_of),
+    "replaced": (keys.REPLACED, keys.bucket_of),
     "deletes": (keys.DELETES, keys.table_of),
     "grants": (keys.GRANTS, keys.table_of),
 }
@@ -51,11 +46,10 @@ class LiveKeys:
         """As of the newest revision, the lineage included."""
         catalog = self._catalog
         singles = sum(getattr(catalog, name) is not None for name in _SINGLES)
-        lineage = int(catalog.revision > 0)
-        return singles + lineage + sum(len(getattr(catalog, name)) for name in _FLAT) + self._nested
+        flat = sum(len(getattr(catalog, name)) for name in _FLAT)
+        return singles + int(catalog.revision > 0) + flat + self._nested
 
     def committed(self, changes: Iterable[Change], catalog: Catalog) -> None:
-        """Hears of a revision, which led to `catalog`."""
         touched: dict[str, set[Hashable]] = {name: set() for name in _NESTED}
         for change in changes:
             for name, (prefix, inner) in _NESTED.items():
@@ -68,5 +62,4 @@ class LiveKeys:
 
 
 def _size(collection: Any, inner: Any) -> int:
-    """Of segments without decoding them."""
     return collection.count(inner) if isinstance(collection, Shelf) else len(collection.get(inner, ()))

@@ -1,23 +1,14 @@
 """What a statement is about to write: the plan of its first transaction, and what the plans of all kinds share."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.words import records
 from leasehold.core.words.codec import encode
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    AnyRecord,
-    CountersRecord,
-    DatabaseRecord,
-    Hidden,
-    Need,
-    TableRecord,
-    ViewColumn,
-    ViewRecord,
-)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import NodeId, ObjectId
@@ -31,16 +22,15 @@ class ResolvedView(msgspec.Struct, frozen=True, kw_only=True):
 
     body: str
     """The SELECT with every name qualified and `*` written out."""
-    columns: tuple[ViewColumn, ...]
-    needs: tuple[Need, ...]
+    columns: tuple[records.ViewColumn, ...]
+    needs: tuple[records.Need, ...]
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan needs besides the catalog: the leader finds it out before it decides."""
 
     login: bytes | None = None
-    """The hash of the login that it was asked for with: who asks is decided with the plan. A name may change hands, and
-    a login may end, while a statement waits."""
+    """The hash of the login that asked. The plan looks the user up: a login may end while a statement waits."""
     serving: tuple[NodeId, ...] = ()
     """The nodes that hold a lease, to place new tables."""
     leaving: frozenset[NodeId] = frozenset()
@@ -52,26 +42,20 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of the first transaction; what it hides goes, or comes back, with the second."""
+    """The changes of the first transaction. What a destructive one `hides` goes, or comes back, with the second."""
 
     changes: tuple[Change, ...]
-    counters: CountersRecord
-    hides: tuple[Hidden, ...] = ()
+    counters: records.CountersRecord
+    hides: tuple[records.Hidden, ...] = ()
     notes: tuple[str, ...] = ()
     """What people should know of it besides its outcome, a sentence each."""
 
-    @property
-    def kind(self) -> Literal["additive", "destructive"]:
-        """Destructive is what hides something: it has a point of no return."""
-        return "destructive" if self.hides else "additive"
 
-
-def put(key: bytes, record: AnyRecord) -> Change:
-    """The change that writes a record under its key."""
+def put(key: bytes, record: records.AnyRecord) -> Change:
     return Change(key, encode(record))
 
 
-def put_bounded(key: bytes, record: DatabaseRecord | TableRecord | ViewRecord) -> Change:
+def put_bounded(key: bytes, record: records.DatabaseRecord | records.TableRecord | records.ViewRecord) -> Change:
     """The same for what people describe at length; raises `Refused` (TOO_LARGE) where it is too long."""
     change = put(key, record)
     size = len(change.value or b"")
@@ -81,13 +65,12 @@ def put_bounded(key: bytes, record: DatabaseRecord | TableRecord | ViewRecord) -
     return change
 
 
-def counters(catalog: Catalog) -> CountersRecord:
-    """The next numbers."""
+def counters(catalog: Catalog) -> records.CountersRecord:
     assert catalog.counters is not None, "the cluster is initialised"
     return catalog.counters
 
 
-def next_object(catalog: Catalog) -> tuple[ObjectId, CountersRecord]:
+def next_object(catalog: Catalog) -> tuple[ObjectId, records.CountersRecord]:
     """A number for a new object, and the counters after it."""
     now = counters(catalog)
     return now.next_object, msgspec.structs.replace(now, next_object=ObjectId(now.next_object + 1))

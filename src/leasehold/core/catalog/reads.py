@@ -1,4 +1,4 @@
-"""What is read for a SELECT: the tables and views that it names, and all that those views read, down to the tables."""
+"""What a SELECT reads: the tables and views that it names, and all that those views read."""
 
 from collections.abc import Iterable
 

@@ -1,13 +1,12 @@
 """A map of maps whose records are decoded when somebody asks for them.
 
-Segments are what grows with a cluster: of the million keys of a large one nearly all are segment records, and a process
-that starts needs few of them soon. So the maps of segments and of replaced segments are `Shelf`s: a persistent map of
-buckets. What was read of a bucket is held as bytes (`Held`) and decoded when the bucket is asked for. A change decodes
-nothing but itself: it lies over a bucket that is still bytes (`Patch`), until somebody asks for the whole bucket.
+Nearly all keys of a large cluster are segment records, and a process that starts needs few of them soon. So the maps of
+segments and of replaced segments are `Shelf`s: persistent maps of buckets. What was read of a bucket is held as bytes
+(`Held`) and decoded when the bucket is asked for. A change lies over a bucket that is still bytes (`Patch`), until
+somebody asks for the whole bucket.
 
-Everything here is in memory. What is decoded is remembered by a single assignment of a value that does not depend on
-who asks: two threads that ask at once decode twice and find the same. A node holds no segments, they stay in its vault:
-its catalog has a `StoredShelf` instead (`core/catalog/stored_shelf.py`).
+What is decoded is kept by a single assignment: two threads that ask at once decode twice and find the same. The
+segments of a node stay in its vault: its catalog has a `StoredShelf` instead (`core/catalog/stored_shelf.py`).
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -25,26 +24,25 @@ from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.limits.vault import BUCKET_PATCH_KEYS_MAX
 
 BucketKey = tuple[ObjectId, BucketNumber]
+_EMPTY: "HashTrieMap[SegmentId, Any]" = HashTrieMap()
 R = TypeVar("R", SegmentRecord, ReplacedRecord)
 
 
 class Held(Generic[R]):
-    """One bucket as it was read, by the values of its keys: decoded when it is asked for, on whatever thread."""
+    """One bucket as it was read, by the values of its keys; not empty."""
 
     __slots__ = ("_family", "_found")
 
     def __init__(self, family: "Family[R]", values: dict[SegmentId, bytes]) -> None:
         self._family = family
         self._found: dict[SegmentId, bytes] | HashTrieMap[SegmentId, R] = values
-        """At least one. The values go once they are decoded, by a single assignment."""
 
     @property
     def names(self) -> Collection[SegmentId]:
-        """Its segments, of which it decodes none."""
+        """Its segments; decodes none."""
         return self._found
 
     def whole(self) -> "HashTrieMap[SegmentId, R]":
-        """All of it."""
         found = self._found
         if isinstance(found, dict):
             decoded = {name: decode_record(self._family.kind, value) for name, value in found.items()}
@@ -52,12 +50,12 @@ class Held(Generic[R]):
         return found
 
     def one(self, segment: SegmentId) -> R | None:
-        """One record; what is decoded for that is not kept."""
+        """One record; decodes no other, and keeps nothing decoded."""
         value = self._found.get(segment)
         return decode_record(self._family.kind, value) if isinstance(value, bytes) else value
 
     def passing(self, but: Container[SegmentId]) -> Iterator[R]:
-        """The records of all `but` these; what is decoded for that is not kept."""
+        """The records of all `but` these; keeps nothing decoded."""
         found = self._found
         for name in found:
             if name not in but:
@@ -66,9 +64,7 @@ class Held(Generic[R]):
 
 
 class Patch(Generic[R]):
-    """What has changed of a bucket that nobody has asked for since; None stands for a key that is gone.
-
-    The map of the whole bucket is made when it is asked for, and kept: on whatever thread, it comes out the same."""
+    """A bucket that was read, and what has changed of it since; None stands for a key that is gone."""
 
     __slots__ = ("_changed", "_count", "_held", "_whole")
 
@@ -79,7 +75,7 @@ class Patch(Generic[R]):
         self._whole: HashTrieMap[SegmentId, R] | None = None
 
     def whole(self) -> "HashTrieMap[SegmentId, R]":
-        """The bucket; it may be empty."""
+        """The bucket, which may be empty; kept once it was made."""
         whole = self._whole
         if whole is None:
             whole = self._held.whole()
@@ -92,20 +88,19 @@ class Patch(Generic[R]):
         return self._count
 
     def names(self) -> Collection[SegmentId]:
-        """Which segments it has."""
         if self._whole is not None:
             return self._whole
         kept = {one for one in self._held.names if one not in self._changed}
         return kept.union(one for one, record in self._changed.items() if record is not None)
 
     def one(self, segment: SegmentId) -> R | None:
-        """One of its records, without decoding another."""
+        """One of its records; decodes no other."""
         if self._whole is not None:
             return self._whole.get(segment)
         return self._changed[segment] if segment in self._changed else self._held.one(segment)
 
     def passing(self) -> Iterator[R]:
-        """Its records, without keeping what is decoded for it."""
+        """Its records; keeps nothing decoded."""
         if self._whole is not None:
             yield from self._whole.values()
         else:
@@ -113,8 +108,7 @@ class Patch(Generic[R]):
             yield from (record for record in self._changed.values() if record is not None)
 
     def setting(self, segment: SegmentId, record: R | None) -> "Patch[R] | None":
-        """With this key too; None where the whole is to be changed instead: it is there, or it is time to make it, so
-        that keys which come and go do not add up."""
+        """With this key too; None where the whole is to be changed instead: it is there, or too many keys changed."""
         if self._whole is not None or len(self._changed) >= BUCKET_PATCH_KEYS_MAX:
             return None
         before = self._changed[segment] is not None if segment in self._changed else segment in self._held.names
@@ -135,7 +129,7 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
 
     @classmethod
     def held(cls, family: "Family[R]", values: Mapping[BucketKey, dict[SegmentId, bytes]]) -> "Shelf[R]":
-        """Of buckets that were read, by their values, which nobody else changes; none is empty."""
+        """Of buckets that were read, none of them empty, by their values."""
         none: HashTrieMap[SegmentId, R | None] = HashTrieMap()
         return Shelf(HashTrieMap({key: Patch(Held(family, some), none, len(some)) for key, some in values.items()}))
 
@@ -152,32 +146,25 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
 
     def count(self, key: BucketKey) -> int:
         """How many segments a bucket has; decodes none."""
-        found = self._buckets.get(key)
-        return 0 if found is None else len(found)
+        return len(self._buckets.get(key, _EMPTY))
 
     def names(self, key: BucketKey) -> Collection[SegmentId]:
         """Which segments a bucket has; decodes none."""
-        found = self._buckets.get(key)
-        if found is None:
-            return ()
+        found = self._buckets.get(key, _EMPTY)
         return found.names() if isinstance(found, Patch) else found
 
     def passing(self, key: BucketKey) -> Iterable[R]:
-        """The records of a bucket, for a caller that looks at each once: keeps nothing of what is decoded for it."""
-        found = self._buckets.get(key)
-        if found is None:
-            return ()
+        """The records of a bucket; keeps nothing decoded."""
+        found = self._buckets.get(key, _EMPTY)
         return found.passing() if isinstance(found, Patch) else found.values()
 
     def one(self, key: BucketKey, segment: SegmentId) -> R | None:
         """One record of a bucket; decodes no other."""
-        found = self._buckets.get(key)
-        if found is None:
-            return None
+        found = self._buckets.get(key, _EMPTY)
         return found.one(segment) if isinstance(found, Patch) else found.get(segment)
 
     def mark(self, key: BucketKey) -> object:
-        """An object that is the same one for as long as the bucket is: to see whether it has changed, undecoded."""
+        """An object that stays the same one until the bucket changes."""
         return self._buckets.get(key)
 
     def over(self, key: BucketKey, segment: SegmentId, stored: R | None) -> R | None:  # noqa: ARG002 all is here
@@ -185,7 +172,7 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
         return self.one(key, segment)
 
     def trimmed(self, durable: "Shelf[R]") -> "Shelf[R]":  # noqa: ARG002
-        """Without what a vault holds that holds `durable`: all of it, as no vault is asked."""
+        """Without the changes in `durable`, which a vault holds; this shelf has no vault."""
         return self
 
     def __getitem__(self, key: BucketKey) -> "HashTrieMap[SegmentId, R]":
@@ -200,16 +187,8 @@ class Shelf(Mapping[BucketKey, "HashTrieMap[SegmentId, R]"], Generic[R]):  # noq
     def __iter__(self) -> Iterator[BucketKey]:
         return iter(self._buckets)
 
-    def beside(self, tables: Container[ObjectId]) -> Iterator[BucketKey]:
-        """The buckets of all tables but these."""
-        return (key for key in self._buckets if key[0] not in tables)
-
     def __len__(self) -> int:
         return len(self._buckets)
-
-    def insert(self, key: BucketKey, value: "HashTrieMap[SegmentId, R]") -> "Shelf[R]":
-        """With this map for a bucket."""
-        return Shelf(self._buckets.insert(key, value))
 
     def setting(self, key: BucketKey, segment: SegmentId, record: R | None) -> "Shelf[R]":
         """With this record in a bucket, or without that segment; decodes nothing of what is there."""
@@ -247,11 +226,6 @@ class Family(msgspec.Struct, Generic[R], frozen=True):
         except ValueError as error:
             raise Corrupt(f"a key that names no bucket: {key!r}") from error
 
-    def decoded(self, items: Iterable[tuple[bytes, bytes]]) -> "HashTrieMap[SegmentId, R] | None":
-        """The map of one bucket from its keys and values; None rather than an empty one."""
-        found = {segment_of(key): decode_record(self.kind, value) for key, value in items}
-        return HashTrieMap(found) if found else None
-
 
 SEGMENTS = Family(keys.SEGMENTS, SegmentRecord)
 REPLACED = Family(keys.REPLACED, ReplacedRecord)
@@ -281,8 +255,7 @@ class Holding:
         self._replaced: dict[BucketKey, dict[SegmentId, bytes]] = {}
 
     def taking(self, items: Iterable[Change | KeyValue]) -> list[Change]:
-        """Takes what is read on demand; answers the rest of these items, which have values all. Raises `Corrupt` for a
-        key that names no bucket."""
+        """Takes what is read on demand; answers the rest. Raises `Corrupt` for a key that names no bucket."""
         rest: list[Change] = []
         prefix, values = b"", dict[SegmentId, bytes]()
         for item in items:
@@ -308,5 +281,4 @@ class Holding:
 
     @property
     def replaced(self) -> Shelf[ReplacedRecord]:
-        """What was replaced, likewise."""
         return Shelf.held(REPLACED, self._replaced)

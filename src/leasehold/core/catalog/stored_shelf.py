@@ -2,14 +2,13 @@
 
 A catalog is a value, so nothing that decides on one reads a disk. A node's catalog holds only the changes of segments
 that the vault may lack (`StoredShelf`). A step that decides on a segment reads the vault first
-(`core/data/manifest.py`), and lays over the result what the view remembers. The vault keeps no undo for that. The
-result is exact for the view unless the vault had applied a later revision.
+(`core/data/manifest.py`), and lays over the result what the view remembers.
 
-Why that is exact. Let the vault have applied A when it was read, and the view show V. A `StoredShelf` forgets nothing
-but what was durable before (`trimmed`), so it remembers each key that changed after some P <= A. If A <= V, a key of
-which it remembers a change is at V what it remembers; any other key has not changed between P and V, so it is at V as
-it was at A. A view is ahead of its vault but for a leap, and for a view that was taken a while ago: then A > V, and the
-reader takes a newer view.
+The result is exact for the view unless the vault had applied a later revision. Let the vault have applied A when it was
+read, and the view show V. A `StoredShelf` forgets only what was durable before (`trimmed`), so it remembers each key
+that changed after some P <= A. If A <= V, a key of which it remembers a change is at V what it remembers. Any other key
+has not changed between P and V, so it is at V as it was at A. A > V only after a leap, or for a view that was taken a
+while ago: then the reader takes a newer view.
 """
 
 from collections.abc import Iterator, Mapping
@@ -72,18 +71,15 @@ class StoredShelf(Shelf[R]):
         raise NotHere("the segments of a node are in its vault")
 
     def setting(self, key: BucketKey, segment: SegmentId, record: R | None) -> "StoredShelf[R]":
-        """With this record in a bucket, or without that segment."""
         number = self._number + 1
         changes = (self._recent.get(key) or HashTrieMap()).insert(segment, _Change(number, record))
         recent, marks = self._recent.insert(key, changes), self._marks.insert(key, object())
         return StoredShelf(number, recent, marks, self._origin)
 
     def mark(self, key: BucketKey) -> object:
-        """An object that is the same one for as long as the bucket is."""
         return self._marks.get(key, self._origin)
 
     def over(self, key: BucketKey, segment: SegmentId, stored: R | None) -> R | None:
-        """One record of a bucket, of which a vault holds `stored`."""
         changes = self._recent.get(key)
         change = None if changes is None else changes.get(segment)
         return stored if change is None else change.record
@@ -94,7 +90,7 @@ class StoredShelf(Shelf[R]):
             yield from ((key, segment, change.record) for segment, change in changes.items())
 
     def trimmed(self, durable: Shelf[R]) -> Shelf[R]:
-        """Without the changes that a vault holds that holds `durable`, of which this is a later state."""
+        """Without the changes in `durable`, an earlier state of this shelf, which the vault holds."""
         assert isinstance(durable, StoredShelf), "of a node's catalog"
         assert durable._origin is self._origin, "a leap comes after all that was shown before it"
         recent = self._recent

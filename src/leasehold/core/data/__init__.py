@@ -1,8 +1,7 @@
 """The data plane: how a write, a copy and a scan proceed, written once for production and for the simulator.
 
-Each of them is a coroutine: its steps in their order, without I/O of its own. What it needs of the world comes in
-through ports: `runtime` for time and for what runs beside it, `segment_files` for disks, and those that its module
-names for peers and replicas.
+Each is a coroutine without I/O of its own. The ports are `runtime` for time and tasks, `segment_files` for disks, and
+those that its module names for peers and replicas.
 
 | question | file |
 | --- | --- |

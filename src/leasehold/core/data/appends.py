@@ -1,7 +1,7 @@
 """Appends: rows of one bucket become one segment, here and on the bucket's other replicas (docs/design.md, "Data").
 
-Rows are encoded once. The bytes go to this disk and, at the same time, to the peers, so all replicas are identical
-under one hash. Nothing of it is visible: the commit compares what the answer says with the catalog of that moment.
+Rows are encoded once. The bytes go to this disk and to the peers at the same time, so all replicas are identical. The
+commit makes them visible, after it has compared what the answer says with the catalog of that moment.
 
 | step                                   | if it fails |
 | guard, then admit the ticket           | refused, nothing was written |
@@ -12,9 +12,8 @@ under one hash. Nothing of it is visible: the commit compares what the answer sa
 | guard and admit again, then answer     | no answer: the file goes when the transaction ends |
 
 Each step decides on the view of a guard of its own, by the rules of `core/data/write_access.py`. Between them nothing
-is decided and nothing is released: a fence that begins and ends while rows come costs nothing. The schema that the rows
-were made to fit and the peers that they went to stay those of the first view: the commit compares both with the catalog
-of its moment. Columns are told by their field ids: a column that was renamed since the writer looked gets its rows.
+is decided: a fence that begins and ends while rows come does no harm. The schema and the peers stay those of the first
+view, and the commit compares both. Columns go by their field ids: one that was renamed meanwhile gets its rows.
 """
 
 import hashlib
@@ -86,7 +85,7 @@ class Encoder(Protocol[B_contra]):
         ...
 
     async def finish(self) -> EncodedSegment:
-        """Hands on the rest of the file and tells what it holds."""
+        """Hands on the rest of the file; describes the segment."""
         ...
 
     def abort(self) -> None:
@@ -119,8 +118,6 @@ class Appends(Generic[B]):
         # Apart, or nodes that forward to each other could wait for each other.
         self._writing = Slots(requests.runtime, "writes", writes_max)
         self._accepting = Slots(requests.runtime, "forwarded writes", writes_max)
-
-    # ------------------------------------------------------------ from a client
 
     async def write(self, ticket: WriteTicket, incoming: RowStream[B]) -> StagedSegment:
         """Takes the rows of one segment.
@@ -168,17 +165,13 @@ class Appends(Generic[B]):
         return msgspec.structs.replace(segment, holders=holders)
 
     def _admit(self, ticket: WriteTicket) -> AdmittedWrite:
-        """Decides on a view that has passed the guard."""
         passed = self._requests.guarded((ticket.table, ticket.bucket))
         return admit_write(ticket, passed.view, self._serving.node)
-
-    # ------------------------------------------------------------ from a peer
 
     async def accept(
         self, ticket: ForwardTicket, chunks: AsyncGenerator[Chunk | BytesEnd, None]
     ) -> AsyncGenerator[ForwardAdmitted | SegmentStored, None]:
-        """Takes the bytes of a segment as they lie on the sender's disk. Answers `ForwardAdmitted`, then
-        `SegmentStored`."""
+        """Takes a segment's bytes from the sender's disk. Answers `ForwardAdmitted`, then `SegmentStored`."""
         check_cluster(self._serving, ticket.cluster_id)
         await self._requests.until_shown(ticket.revision, (ticket.table, ticket.bucket))
         self._admit_forward(ticket)

@@ -1,7 +1,6 @@
-"""For how long a client asks again while nobody answers who could, and who is told so.
+"""How long a client retries while nobody answers: one rule for all that it asks of coordinators and nodes.
 
-One rule for all that a client asks of coordinators and nodes: a deadline that the caller gives, counted from the last
-answer.
+The caller gives the deadline, counted from the last answer.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from leasehold.limits.statements import DURATION_NS_MAX
 from leasehold.limits.units import SECOND_NS
 
 Told: TypeAlias = Callable[[LeaseholdError | None, float], None]
-"""Is told what was answered and for how many seconds it is asked yet; None once an answer has come."""
+"""Gets the last error and for how many seconds it is still asked; None once an answer has come."""
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -35,13 +34,12 @@ class Asking(msgspec.Struct, frozen=True):
         return cls(max(1, round(timeout * SECOND_NS)), tell)
 
     def seconds(self, late_ns: int = 0) -> str:
-        """How long that is, and `late_ns` more, for people."""
+        """The deadline and `late_ns` more, for people."""
         return f"{(self.for_ns + late_ns) / SECOND_NS:g} s"
 
     def again(self, error: LeaseholdError, left_ns: int) -> None:
-        """It is asked again, for so long yet."""
+        """Reports that it is asked again after `error`."""
         self.tell(error, left_ns / SECOND_NS)
 
     def answered(self) -> None:
-        """Somebody has answered."""
         self.tell(None, 0)

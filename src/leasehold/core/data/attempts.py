@@ -1,4 +1,4 @@
-"""One request of a scan to one replica, beside its reader, and the inbox of a segment that its batches go to."""
+"""One request of a scan to one replica, and the inbox of a segment that its batches go to."""
 
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -8,19 +8,15 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from leasehold.core.data.places import Places
 from leasehold.core.data.runtime import Runtime
+from leasehold.core.data.segment_files import RowBatch
 from leasehold.core.words.messages import BatchMark, ReadTicket
 from leasehold.errors import LeaseholdError
 from leasehold.ids import NodeId
 from leasehold.limits.clients import SCAN_AHEAD_BYTES_MAX
 
 
-class Batch(Protocol):
+class Batch(RowBatch, Protocol):
     """Rows that came in one message."""
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows it has."""
-        ...
 
     @property
     def nbytes(self) -> int:
@@ -59,8 +55,7 @@ class Replicas(Protocol[B_co]):
 
 @dataclass(eq=False)
 class Attempt(Generic[B]):
-    """One request for a segment's rows. It holds nothing of the reader that it is made for: one that is not read to its
-    end goes, and what it has started ends."""
+    """One request for a segment's rows. It does not hold its reader: if that is abandoned, the request ends."""
 
     node: NodeId
     request: ReadTicket
@@ -77,8 +72,8 @@ class Attempt(Generic[B]):
         self.stream.cancel()
 
     async def run(self) -> None:
-        """Puts what comes into the inbox, and how it ended. What it learns of the node is known to the whole client at
-        once."""
+        """Puts what comes into the inbox, and how it ended. Marks the node as serving or failed for the whole
+        client."""
         ended_by: Exception | None = None
         try:
             async with aclosing(self.stream.batches()) as batches:
@@ -109,7 +104,7 @@ class Inbox(Generic[B]):
         self._is_closed = False
 
     async def put(self, attempt: Attempt[B], what: Marked[B] | Exception | None) -> bool:
-        """Waits for room, which a batch alone always has. False if nobody wants it any more."""
+        """Waits for room; a single batch always fits. False if it is not wanted any more."""
         size_bytes = _size_of(what)
         with self._condition:
             while self._size_bytes and self._size_bytes + size_bytes > SCAN_AHEAD_BYTES_MAX and not self._is_closed:
@@ -136,7 +131,7 @@ class Inbox(Generic[B]):
             return attempt, what
 
     def close(self) -> None:
-        """Nothing is taken any more, and nobody waits for room."""
+        """Takes nothing any more, and ends all waits for room."""
         with self._condition:
             self._is_closed = True
             self._arrived.clear()

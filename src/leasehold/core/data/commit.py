@@ -1,11 +1,10 @@
 """Write transactions: OPEN, then COMMITTED or ABORTED, once (docs/design.md, "Data").
 
-Theory of operation. Nodes stage segments; nothing of them is visible. The commit is one transaction of the leader
-that ends the record and writes the manifest, after comparing all that could have changed since the rows were
-encoded: the table is in use, every column that was written is alive and unchanged in type, each holder is still the
-incarnation that wrote. What is said of a segment counts only under the seals of its holders (`core/data/seals.py`): the
-client that brings it can neither make it up nor change it. No clock takes part: reads are protected by leases, writes
-by this comparison. A transaction that is asked for again by its id is told what became of it (INV-WRITE-2).
+Theory of operation. Nodes stage segments that nobody sees. The commit is one transaction of the leader, which ends the
+record and writes the manifest. First it compares all that could have changed since the rows were encoded: the table is
+in use, every column that was written is alive and has its type, each holder is still the incarnation that wrote. The
+holders have sealed the description of a segment (`core/data/seals.py`), so the client can't change it. No clock takes
+part. A repeated request gets the outcome by the transaction's id (INV-WRITE-2).
 
 | state     | event                | next      |
 | (none)    | open                 | OPEN      |
@@ -27,18 +26,11 @@ from leasehold.core.membership.generations import check_generation
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.replicas.replication import after_commit, after_replacement, holders_needed
 from leasehold.core.replicas.rewrite import replacing
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.bounds import soundness
 from leasehold.core.words.messages import CommitTransaction, OpenTransaction, SegmentHolder, StagedSegment
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    BucketRecord,
-    SegmentRecord,
-    TableRecord,
-    TransactionRecord,
-    TransactionState,
-    UseState,
-)
+from leasehold.core.words.records import SegmentRecord, TableRecord, TransactionRecord, TransactionState, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, OutcomeUnknown, Refused, SealUnknown
 from leasehold.ids import (
@@ -59,11 +51,10 @@ SHA256_BYTES = 32
 
 
 def open_transaction(request: OpenTransaction, catalog: Catalog, statement: Origin | None = None) -> tuple[Change, ...]:
-    """Opens it, or nothing if it is known already. Raises `Refused` where the table can't be written so, or where the
-    id is that of another INSERT, or of another `statement`, if there is one of this id.
+    """Opens it; nothing if it is known already. Raises `Refused` if the table can't be written so, or if the id is that
+    of another INSERT or of another statement; `statement` is the one that has this id, if any.
 
-    One that is known was opened before the state that a new generation began from, so the facts that its writer goes
-    by are of the history that was kept: it goes on, and no ticket to write needs a generation of its own.
+    A known transaction goes on in a new generation: it was opened in the history that was kept.
     """
     if not is_hex_128(request.transaction):
         raise Refused("a transaction id is 128 bits in hex", code=ErrorCode.BAD_TRANSACTION, hint="draw a random one")
@@ -114,10 +105,10 @@ def commit_transaction(
     incarnations: Mapping[NodeId, Incarnation],
     seal_keys: Mapping[NodeId, bytes],
 ) -> tuple[Change, ...]:
-    """Makes all segments visible in place of those that they replace, or nothing if it is committed already.
+    """Makes all segments visible in place of those that they replace; nothing if it is committed already.
 
-    `incarnations` are the live ones, `seal_keys` theirs, as far as this leader has heard of them. Raises `SealUnknown`
-    if it may be committed once it has heard of more, and `Refused`: ABORTED, or why it can't be committed.
+    `incarnations` are the live ones, `seal_keys` the keys of theirs that this leader knows. Raises `SealUnknown` if
+    more keys are needed, and `Refused`: ABORTED, or why it can't be committed.
     """
     record = _known(request.transaction, catalog)
     if record.state is TransactionState.COMMITTED:
@@ -198,10 +189,9 @@ def _known(transaction: TransactionId, catalog: Catalog) -> TransactionRecord:
 
 
 def _writable(table_id: ObjectId, schema_version: SchemaVersion, catalog: Catalog) -> TableRecord:
-    """The table if rows encoded under `schema_version` still fit it (INV-WRITE-1).
+    """The table if rows encoded under `schema_version` may still fit it (INV-WRITE-1).
 
-    Columns are written by field id, so adding or renaming a column since then does no harm: the version may be an
-    older one. What does harm is a column that went away, and that is found per segment.
+    Columns are written by field id, so an older version does no harm. A column that went away is found per segment.
     """
     table = catalog.tables.get(table_id)
     if table is None or table.state is not UseState.IN_USE:
@@ -253,8 +243,7 @@ def _check_segments(segments: Iterable[StagedSegment], record: TransactionRecord
 
 
 def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
-    """Raises `Refused` (TOO_MANY_SEGMENTS) where no plan could name all segments any more. A commit that adds none may
-    have any number."""
+    """Raises `Refused` (TOO_MANY_SEGMENTS) if no plan could name all segments any more."""
     if added <= 0:
         return
     count = sum(catalog.segments.count((table.id, BucketNumber(number))) for number in range(table.buckets))
@@ -268,7 +257,7 @@ def _check_room(added: int, table: TableRecord, catalog: Catalog) -> None:
 
 
 def _living_holders(
-    segment: StagedSegment, bucket: BucketRecord, incarnations: Mapping[NodeId, Incarnation]
+    segment: StagedSegment, bucket: records.BucketRecord, incarnations: Mapping[NodeId, Incarnation]
 ) -> dict[NodeId, SegmentHolder]:
     """Distinct assigned nodes whose incarnation is still the one that wrote (I15, I17), in the order of the bucket."""
     living = {
@@ -285,7 +274,7 @@ def _proven_holders(
     named: Mapping[NodeId, SegmentHolder],
     seal_keys: Mapping[NodeId, bytes],
 ) -> tuple[NodeId, ...]:
-    """Those that have sealed just this; of a node whose key is not known that can't be told."""
+    """The holders that have sealed just this, of those whose key is known."""
     heard = [node for node in named if node in seal_keys]
     for node in heard:
         if not is_sealed(named[node], seal_keys[node], segment, record.order):
@@ -306,7 +295,6 @@ def _seal_unknown(segment: StagedSegment, unheard: list[NodeId]) -> SealUnknown:
 
 
 def _purge(catalog: Catalog) -> tuple[Change, ...]:
-    """Forgets the oldest ended transactions beyond what is kept."""
     if len(catalog.transactions) <= TRANSACTIONS_KEPT + PURGE_BATCH:
         return ()
     ended = (one for one in catalog.transactions.values() if one.state is not TransactionState.OPEN)

@@ -1,7 +1,6 @@
 """Calls to coordinators: the port that carries them, and the login that they show.
 
-Where nobody has to say who asks, nothing is sent. A login is made once a coordinator asks for it. One that has ended
-(another password, a day's age) is made again where the password is known.
+A login is made once a coordinator asks for one, and again when it has ended, if the password is known.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -12,7 +11,7 @@ import msgspec
 
 from leasehold.core.data.runtime import Runtime
 from leasehold.core.words.messages import ClientRequest, LoggedIn, Login, Message
-from leasehold.errors import BadMessage, Unauthenticated
+from leasehold.errors import Unauthenticated, unexpected_answer
 from leasehold.ids import LoginToken
 from leasehold.limits.clients import CALL_TIMEOUT_NS
 
@@ -33,14 +32,13 @@ class CoordinatorCalls(Protocol):
 
 
 Credentials: TypeAlias = Callable[[], tuple[str, str] | None]
-"""The user and the password to log in with; None if nobody was named. May wait for a person."""
+"""The user and the password to log in with, if any. May wait for a person."""
 
 
 class LoginCalls:
-    """The calls of one client, by several steps at once: their requests say who asks.
+    """The calls of one client, with its login; several steps at once may use it.
 
-    `token` is of a login that was made elsewhere. `on_login` is told of each login that is made here, and of the
-    coordinator that made it.
+    `token` is of a login that was made elsewhere. `on_login` gets each new login and the coordinator that made it.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class LoginCalls:
         self._lock = runtime.condition()
         self._is_logging_in = False
         self.token = token
-        """Of the last login, None before the first; a secret."""
+        """Of the last login; a secret."""
 
     async def call(self, address: str, request: Message, timeout_ns: int) -> Message:
         """As `CoordinatorCalls.call`; raises `Unauthenticated` too."""
@@ -86,7 +84,7 @@ class LoginCalls:
                 yield message
 
     async def _log_in(self, address: str, refused: LoginToken | None, error: Unauthenticated, timeout_ns: int) -> None:
-        """Makes another login than the one that was refused; raises `error` where nobody is named."""
+        """Replaces the login that was refused; raises `error` without credentials."""
         with self._lock:
             while self._is_logging_in:
                 await self._lock.wait(None)
@@ -108,7 +106,7 @@ class LoginCalls:
         login = Login(cluster_id=None, user=user, password=password)
         answer = await self._calls.call(address, login, min(CALL_TIMEOUT_NS, timeout_ns))
         if not isinstance(answer, LoggedIn):
-            raise BadMessage(f"unexpected answer: {type(answer).__name__}")
+            raise unexpected_answer(answer)
         self.token = answer.token
         self._on_login(address, answer.token)
 

@@ -2,17 +2,19 @@
 
 | an attempt ends with | it is asked again | the next attempt asks |
 | --- | --- | --- |
-| `Unreachable`, `NotLeader` | yes | the next coordinator |
+| `Unreachable` | yes | the next coordinator |
+| `NotLeader` | yes | the leader that it names, if its address is one of `addresses`, else the next coordinator |
 | another `Indefinite`, `NotInitialised` | if it changes something | the next coordinator |
 | `SealUnknown` | if it changes something | the same coordinator |
 | any other error, and code TRANSACTION_FORGOTTEN | no: it is raised | the same coordinator |
 
-A request that changes something may be repeated: it carries an id, by which it happens once. At the deadline such a
-request ends as `OutcomeUnknown`, since an attempt without an answer may have been carried out; as `SealUnknown` if that
-was the last error, and each attempt was answered. A question changes nothing: it ends as `Unreachable`.
+A request that changes something carries an id, by which it happens once. At the deadline it ends as `OutcomeUnknown`,
+since an attempt without an answer may have been carried out; as `SealUnknown` if that was the last error and each
+attempt was answered. A question ends as `Unreachable`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -20,20 +22,11 @@ from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_calls import LoginCalls
 from leasehold.core.data.known import Known
 from leasehold.core.data.runtime import Runtime
-from leasehold.core.words.messages import (
-    AbortTransaction,
-    AgreeCutoff,
-    AskTable,
-    CommitTransaction,
-    Cutoff,
-    Message,
-    OpenTransaction,
-    TableFacts,
-    TransactionFacts,
-)
+from leasehold.core.membership.turns import Turns
+from leasehold.core.words import messages
+from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
-    BadMessage,
     Indefinite,
     LeaseholdError,
     NotInitialised,
@@ -41,9 +34,10 @@ from leasehold.errors import (
     OutcomeUnknown,
     SealUnknown,
     Unreachable,
+    unexpected_answer,
 )
 from leasehold.ids import ClusterId
-from leasehold.limits.clients import CALL_TIMEOUT_NS, PLACES_TIMEOUT_NS, RETRY_PAUSE_NS
+from leasehold.limits.clients import CALL_TIMEOUT_NS, PLACES_TIMEOUT_NS, RETRY_PAUSE_NS, ROLE_TIMEOUT_NS
 
 A = TypeVar("A")
 M = TypeVar("M", bound=Message)
@@ -72,7 +66,7 @@ class Deadline:
         self.at_ns = now_ns() + for_ns
 
     def renew(self) -> None:
-        """Counts anew: somebody has answered."""
+        """Counts anew, after an answer."""
         self.at_ns = self._now_ns() + self._for_ns
 
     def left_ns(self) -> int:
@@ -86,6 +80,15 @@ class Deadline:
 
 Attempt: TypeAlias = Callable[[str, Deadline], Awaitable[A]]
 """Asks the coordinator at an address, within the deadline."""
+
+
+class CoordinatorRole(StrEnum):
+    """What a coordinator is at the moment."""
+
+    LEADER = "LEADER"
+    FOLLOWER = "FOLLOWER"
+    SILENT = "SILENT"
+    """It does not answer."""
 
 
 class CoordinatorClient:
@@ -104,12 +107,13 @@ class CoordinatorClient:
         self._runtime = runtime
         self._lock = runtime.condition()
         self._turn = 0
+        self._turns = Turns()
+
+    def now_ns(self) -> int:
+        return self._runtime.now_ns()
 
     def deadline(self, for_ns: int) -> Deadline:
-        """That passes `for_ns` from now."""
         return Deadline(self._runtime.now_ns, for_ns)
-
-    # ------------------------------------------------------------ attempts
 
     async def until_answered(
         self,
@@ -120,9 +124,8 @@ class CoordinatorClient:
         again: Errors = CHANGE_AGAIN,
         late_ns: int = 0,
     ) -> A:
-        """The answer of `attempt`, which is made again after an error of the kinds in `again`. As long and `late_ns`
-        after that as `asking` says; then it raises what `unanswered` makes of the last error, or `SealUnknown` if that
-        was the last and no answer was lost.
+        """The answer of `attempt`, which is repeated after the errors in `again` until the deadline of `asking` and
+        `late_ns` more. Then it raises what `unanswered` makes of the last error, or `SealUnknown`.
         """
         deadline, unsure = self.deadline(asking.for_ns + late_ns), False
         while True:
@@ -149,10 +152,10 @@ class CoordinatorClient:
         turn = self._turn
         try:
             return await attempt(self._addresses[turn % len(self._addresses)], deadline)
-        except ELSEWHERE:
+        except ELSEWHERE as error:
             with self._lock:
                 if self._turn == turn:  # else another step has met the same
-                    self._turn += 1
+                    self._turn = self._turns.after(turn, self._addresses, error)
             raise
 
     def question(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> Attempt[M]:
@@ -161,36 +164,69 @@ class CoordinatorClient:
         async def ask(address: str, deadline: Deadline) -> M:
             answer = await self.calls.call(address, request, deadline.within(timeout_ns))
             if not isinstance(answer, kind):
-                raise BadMessage(f"unexpected answer: {type(answer).__name__}")
+                raise unexpected_answer(answer)
             self.known.heard(answer)
             return answer
 
         return ask
 
-    # ------------------------------------------------------------ requests
-
     async def ask_once(self, request: Message, kind: type[M], timeout_ns: int = CALL_TIMEOUT_NS) -> M:
-        """The answer of one attempt, or its error."""
-        return await self._attempt(self.question(request, kind), self.deadline(timeout_ns))
+        """Asks each coordinator once at most, until one answers."""
+        return await self._in_turn(self.question(request, kind), timeout_ns)
+
+    async def whoami(self, timeout_ns: int) -> messages.ClusterFacts:
+        """As `leader`, of the first coordinator that leads; asks each once at most."""
+        return await self._in_turn(self.leader, timeout_ns)
+
+    async def _in_turn(self, attempt: Attempt[A], timeout_ns: int) -> A:
+        deadline = self.deadline(timeout_ns)
+        for _ in self._addresses[1:]:
+            try:
+                return await self._attempt(attempt, deadline)
+            except QUESTION_AGAIN:
+                if deadline.left_ns() <= 0:
+                    raise
+        return await self._attempt(attempt, deadline)
+
+    async def roles(self) -> dict[str, CoordinatorRole]:
+        """What each coordinator says of itself, by its address; each is asked once."""
+        roles: dict[str, CoordinatorRole] = {}
+        for address in self._addresses:
+            try:
+                ask = self.question(messages.WhoAreYou(), messages.ClusterFacts)
+                facts = await ask(address, self.deadline(ROLE_TIMEOUT_NS))
+                roles[address] = CoordinatorRole.LEADER if facts.leader else CoordinatorRole.FOLLOWER
+            except (NotLeader, NotInitialised):
+                roles[address] = CoordinatorRole.FOLLOWER
+            except Unreachable:
+                roles[address] = CoordinatorRole.SILENT
+        return roles
+
+    async def leader(self, address: str, deadline: Deadline) -> messages.ClusterFacts:
+        """What the coordinator at an address says of the cluster; raises `NotLeader` unless it leads."""
+        facts = await self.question(messages.WhoAreYou(), messages.ClusterFacts, ROLE_TIMEOUT_NS)(address, deadline)
+        if not facts.leader:
+            raise NotLeader(f"{address} follows term {facts.term}", hint="ask another coordinator")
+        return facts
 
     async def look_up(self, request: Message, kind: type[M], asking: Asking) -> M:
         """Asks until a coordinator answers: a question changes nothing."""
         return await self.until_answered(self.question(request, kind), unreachable, asking, again=QUESTION_AGAIN)
 
-    async def look_again(self, facts: TableFacts) -> TableFacts:
-        """For readers and writers under way: the table as of now. Asks once, for PLACES_TIMEOUT_NS at most."""
-        request = AskTable(cluster_id=facts.cluster_id, name=facts.name)
-        return await self.ask_once(request, TableFacts, PLACES_TIMEOUT_NS)
+    async def look_again(self, facts: messages.TableFacts) -> messages.TableFacts:
+        """The table as of now, for readers and writers under way. Asks once, for PLACES_TIMEOUT_NS at most."""
+        request = messages.AskTable(cluster_id=facts.cluster_id, name=facts.name)
+        return await self.ask_once(request, messages.TableFacts, PLACES_TIMEOUT_NS)
 
-    async def agree_cutoff(self, request: AgreeCutoff, asking: Asking) -> Cutoff:
-        """Asks until a cutoff is agreed: the same for all who ask for one query."""
+    async def agree_cutoff(self, request: messages.AgreeCutoff, asking: Asking) -> messages.Cutoff:
+        """Asks until a cutoff is agreed: the same for all processes of one query."""
         unanswered = partial(Unreachable, hint="run the query again")
-        return await self.until_answered(self.question(request, Cutoff), unanswered, asking)
+        return await self.until_answered(self.question(request, messages.Cutoff), unanswered, asking)
 
     async def resolve(
-        self, request: OpenTransaction | CommitTransaction | AbortTransaction, asking: Asking
-    ) -> TransactionFacts:
+        self, request: messages.OpenTransaction | messages.CommitTransaction | messages.AbortTransaction, asking: Asking
+    ) -> messages.TransactionFacts:
         """Asks until the answer is known: each of these is harmless to repeat, by its transaction id."""
         hint = f"ask again for write transaction {request.transaction} before you write the rows again"
         unanswered = partial(OutcomeUnknown, hint=hint)
-        return await self.until_answered(self.question(request, TransactionFacts), unanswered, asking)
+        return await self.until_answered(self.question(request, messages.TransactionFacts), unanswered, asking)

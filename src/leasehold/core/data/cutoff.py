@@ -1,10 +1,9 @@
-"""Which rows are gone for one query: all of what a DELETE or a TTL takes, or nothing of it (INV-SCAN-1).
+"""Which rows are gone for one query: all that a DELETE or a TTL takes, or nothing of it (INV-SCAN-1).
 
 Theory of operation. The leader fixes a query's cutoff when it plans the query, at one revision. Every ticket of the
-query carries it, and every node leaves out the rows that are gone by the cutoff, and no others. A node never releases a
-row that the view of its guard hides (INV-SERVE-1), so a batch that has such a row beyond the cutoff ends the query with
-ROWS_TAKEN_AWAY: other batches of the query may have had rows of the same DELETE. A batch without such a row is the same
-before and after, so the query goes on.
+query carries it, and every node leaves out just the rows that are gone by it. A node never releases a row that the view
+of its guard hides (INV-SERVE-1). So a batch with such a row that is not gone by the cutoff ends the query with
+ROWS_TAKEN_AWAY: other batches may have had rows of the same DELETE.
 
 | what changed since the cutoff                   | a batch that it concerns | a batch that it does not |
 | a DELETE began                                  | ROWS_TAKEN_AWAY          | released                 |
@@ -12,11 +11,8 @@ before and after, so the query goes on.
 | a first or shorter TTL                          | ROWS_TAKEN_AWAY          | released                 |
 | the horizon moved on with time                  | released, rows and all   | released                 |
 
-A query that several processes run has one cutoff for each table, which the first of them has written down
-(`record_cutoff`). Its frame may be older: the cutoff says what is gone, the plan which files are read.
-
-A shorter TTL that is rolled back after the cutoff needs no rule: the cutoff has the horizon as an instant, which hides
-the same rows to the end of the query.
+If several processes run a query, the first of them has one cutoff written down for each table (`record_cutoff`). A
+shorter TTL that is rolled back needs no rule: the cutoff has the horizon as an instant.
 """
 
 from collections.abc import Collection
@@ -36,7 +32,6 @@ from leasehold.limits.units import SECOND_NS
 
 
 def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:
-    """What is gone of a table for a query that is planned on this catalog."""
     undecided = [one for one in catalog.deletes.get(table.id, {}).values() if one.state is not UseState.IN_USE]
     horizon = catalog.horizons.get(table.id)
     return Cutoff(
@@ -49,7 +44,7 @@ def cutoff(table: TableRecord, catalog: Catalog) -> Cutoff:
 
 
 def record_cutoff(request: AgreeCutoff, catalog: Catalog) -> tuple[Change, ...]:
-    """Writes down what is gone of a table for a query from here on; nothing if that has been done.
+    """Writes down the cutoff of a table for a query; nothing if that has been done.
 
     Raises `NotFound` with code TABLE_DROPPED, `Refused` (BAD_MESSAGE, BUSY).
     """
@@ -88,8 +83,7 @@ def cutoff_of(request: AgreeCutoff, catalog: Catalog) -> Cutoff:
 
 
 def check_decided(gone: Cutoff, deletes: Collection[int], table: str) -> None:
-    """Raises `Refused` (ROWS_TAKEN_AWAY) if a DELETE that the query's rows lack was rolled back; `deletes` are those
-    that a view has."""
+    """Raises `Refused` (ROWS_TAKEN_AWAY) if a DELETE of the cutoff was rolled back; `deletes` are those of a view."""
     if any(number not in deletes for number in gone.undecided):
         raise rows_taken_away(table, "a DELETE was rolled back")
 
@@ -103,7 +97,7 @@ def expiry(gone: Cutoff | None, horizon: HorizonRecord | None) -> tuple[int | No
 
 
 def rows_taken_away(table: str, what: str) -> Refused:
-    """The error of a query that would otherwise show a part of what was taken away."""
+    """The error of a query that might show a part of what was taken away."""
     return Refused(
         f"{what} while table {table} was read, and the query may have shown some of those rows",
         code=ErrorCode.ROWS_TAKEN_AWAY,

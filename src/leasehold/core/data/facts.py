@@ -1,4 +1,4 @@
-"""Facts about tables and views, which a leader tells to those who read and write them."""
+"""Facts about tables and views, for clients that read and write them."""
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.catalog.reads import Reads, all_read
@@ -22,7 +22,7 @@ def parse_name(name: str) -> TableName:
 
 
 def relation_named(name: TableName, catalog: Catalog) -> TableRecord | ViewRecord:
-    """The table or view in use under `name`; raises `NotFound`, which tells names like it."""
+    """The table or view in use under `name`; raises `NotFound`, which suggests similar names."""
     found = catalog.find_table(name) or catalog.find_view(name)
     if found is not None:
         return found
@@ -37,7 +37,6 @@ def relation_named(name: TableName, catalog: Catalog) -> TableRecord | ViewRecor
 
 
 def table_facts(table: TableRecord, catalog: Catalog) -> TableFacts:
-    """The schema of a table, and where its buckets are."""
     buckets: list[BucketPlaces] = []
     members: set[int] = set()
     for number in range(table.buckets):
@@ -83,7 +82,6 @@ def view_facts(name: TableName, catalog: Catalog) -> ViewFacts:
 
 
 def view_bodies(reads: Reads, catalog: Catalog) -> tuple[ViewBody, ...]:
-    """The views that are read, as clients make them anew."""
     return tuple(
         ViewBody(view=one.id, name=str(catalog.table_name(one)), body=one.body, columns=one.columns)
         for one in reads.views
@@ -91,7 +89,6 @@ def view_bodies(reads: Reads, catalog: Catalog) -> tuple[ViewBody, ...]:
 
 
 def tables_needed(reads: Reads, catalog: Catalog) -> tuple[TableNeeded, ...]:
-    """The tables that views read, with those columns."""
     return tuple(_needed(table, reads.fields[table.id], catalog) for table in reads.tables if table.id in reads.fields)
 
 

@@ -1,8 +1,7 @@
 """Fetching: whole segments from one node to another, when a replica lacks what its bucket should hold.
 
-Segments are immutable and named once, and the manifest says what each byte of them must be, so a copy is right or
-wrong, whoever sent it and whenever. So a node without a lease may give one and take one. No right covers a whole
-segment: the asking process proves by its session that it is a node of the cluster, as last known here.
+Segments are immutable, and the manifest has the hash of each. So a node without a lease may give and take copies. No
+right covers a whole segment: the asking process proves by its session that it is a node, as last known here.
 """
 
 import hashlib
@@ -28,9 +27,6 @@ from leasehold.limits.units import SECOND_NS
 SHA256_BYTES: Final = 32
 
 
-# ---------------------------------------------------------------- giving
-
-
 class Fetches:
     """Serves fetch tickets."""
 
@@ -40,11 +36,11 @@ class Fetches:
         self._reading = Slots(requests.runtime, "fetches", FLIGHT_READS_MAX)
         self._counting = requests.runtime.condition()
         self.segments_given = 0
-        """Copies that were given to their end, and the bytes of all, for people."""
+        """Whole copies; `bytes_given` counts those that broke off too. For people."""
         self.bytes_given = 0
 
     def open(self, request: FetchTicket) -> None:
-        """Raises what stands against it. No guard: see above. Raises `Forbidden` for who is no node."""
+        """Raises what stands against a request, without a guard; `Forbidden` unless a node asks."""
         check_cluster(self._serving, request.cluster_id)
         check_node(request.node, request.session, self._serving.view)
         if not self._files.exists(file_of(request)):
@@ -60,9 +56,6 @@ class Fetches:
                     yield chunk
             with self._counting:
                 self.segments_given += 1
-
-
-# ---------------------------------------------------------------- taking
 
 
 class GetsCopies(Protocol):
@@ -108,10 +101,9 @@ async def fetch_segment(
 ) -> bool:
     """Copies a segment from the first of `places` that has it whole; whether this disk holds it now, verified.
 
-    A copy that differs from the manifest is thrown away and the next place asked. A file that is there already is never
-    replaced. `on_asked` gets each place that was asked, and what was wrong with its copy: None if it was whole.
-    Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR for this node's own disk, and `Refused` with
-    code BAD_SEGMENT_RECORD or BAD_SEGMENT_NAME for a record that describes no segment.
+    A file that is there already is never replaced. `on_asked` gets each place that was asked, and what was wrong with
+    its copy: None if it was whole. Raises `Refused` (DISK_FULL) and `Definite` (DISK_ERROR) for this node's own disk,
+    and `Refused` (BAD_SEGMENT_RECORD, BAD_SEGMENT_NAME) for a record that describes no segment.
     """
     check_record(record)
     here = OnDisk(record.table, record.bucket, record.id)

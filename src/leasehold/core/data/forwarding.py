@@ -1,13 +1,11 @@
 """Forwarding: a segment's bytes to the other replicas of its bucket, while they are being encoded.
 
-Each peer has steps and a bounded queue of its own. A peer counts as a holder only by its own word that the same number
-of bytes with the same hash is synced on its disk. A peer that refuses, fails or hangs is left out, and the write goes
-on without it.
+Each peer has steps and a bounded queue of its own. A peer counts as a holder once it answers that the same number of
+bytes with the same hash is synced on its disk. A peer that refuses, fails or hangs is left out, and the write goes on.
 
-The node that takes a client's rows decides which peers a segment counts on: the commit takes those that lack it out of
-the sync-state set, and they fetch it later. So a peer that hangs need not be waited for, while a peer that works, only
-slowly, should be: a copy that is fetched later protects nothing until then. A probe tells the two apart. A peer that
-has not yet said that it takes the file can take it only with a lease and at the revision of the ticket.
+A peer that is left out fetches the segment later, and until then that copy protects nothing. So a peer that is only
+slow should be waited for, while one that hangs need not be. A probe tells the two apart. A peer that has not yet said
+that it takes the file can take it only with a lease and at the revision of the ticket.
 
 | the peer                                            | after the probe | at the last |
 | is needed for `min_in_sync`                         | waited for      | left out    |
@@ -54,9 +52,6 @@ class ForwardLimits(NamedTuple):
 FORWARD_LIMITS: Final = ForwardLimits()
 
 
-# ---------------------------------------------------------------- how long a late peer is waited for
-
-
 class Judgement(Enum):
     """What to do about a peer that is late."""
 
@@ -67,7 +62,7 @@ class Judgement(Enum):
 
 
 def patience_ns(own_ns: int) -> int:
-    """How long a peer may be later than this node, whose own sync took so long: on a machine that is slow, longer."""
+    """How long a peer may be later than this node, whose own sync took `own_ns`."""
     return min(max(FORWARD_PATIENCE_MIN_NS, FORWARD_SLOWER * own_ns), FORWARD_PATIENCE_MAX_NS)
 
 
@@ -77,8 +72,8 @@ def probe_delay_ns(patient_ns: int, *, admitted: bool) -> int:
 
 
 def judge(*, others: int, min_in_sync: int, expired: bool) -> Judgement:
-    """About a peer that is late. `others` hold the segment without it, this node and those that may yet; `expired`
-    after the longest that any peer is waited for."""
+    """About a late peer. `others` hold the segment without it or may yet, this node among them; `expired` after the
+    longest time that any peer is waited for."""
     if expired:
         return Judgement.LEAVE_OUT
     if others < min_in_sync:
@@ -87,8 +82,8 @@ def judge(*, others: int, min_in_sync: int, expired: bool) -> Judgement:
 
 
 def judge_probed(probed: Probed, *, admitted_before: bool, admitted: bool, revision: Revision) -> Judgement:
-    """About a late peer that was probed. `admitted` if it has said that it takes the file, `admitted_before` if it had
-    when the probe began; `revision` is the ticket's."""
+    """About a late peer that was probed. `admitted` if it takes the file, `admitted_before` if it did when the probe
+    began; `revision` is the ticket's."""
     if admitted and not admitted_before:
         return Judgement.WAIT  # an answer as well
     can_take = admitted or (probed.status is not None and _can_take(probed.status, revision))
@@ -98,9 +93,6 @@ def judge_probed(probed: Probed, *, admitted_before: bool, admitted: bool, revis
 def _can_take(status: NodeStatus, revision: Revision) -> bool:
     # A fenced node refuses, and one that is behind waits for what it may never hear of.
     return status.lease_remaining_ns > 0 and status.applied_revision is not None and status.applied_revision >= revision
-
-
-# ---------------------------------------------------------------- the steps
 
 
 class _Forward:
@@ -118,7 +110,7 @@ class _Forward:
         self._queue: deque[Chunk | BytesEnd] = deque()
         self._changed = runtime.condition()
         self._is_given_up = False
-        """Nothing is sent to it any more, and nobody waits for it: it has answered, has failed, or was left out."""
+        """It has answered, has failed, or was left out."""
         self.is_admitted = False
         """Whether the peer has said that it takes the file."""
         self.stored: SegmentStored | None = None
@@ -147,7 +139,6 @@ class _Forward:
         return True
 
     async def is_done(self, timeout_ns: int) -> bool:
-        """Whether it has answered or failed by then."""
         until_ns = self._runtime.now_ns() + timeout_ns
         with self._changed:
             while not self._is_given_up and self._runtime.now_ns() < until_ns:
@@ -155,7 +146,6 @@ class _Forward:
             return self._is_given_up
 
     def leave_out(self) -> None:
-        """The write goes on without it, for it is silent."""
         self.is_silent = True
         self.give_up()
 
@@ -167,8 +157,7 @@ class _Forward:
             self._changed.notify_all()
 
     def probe(self, timeout_ns: int) -> Callable[[], Judgement]:
-        """Asks its process how it stands. Returns at once; the judgement is by the answer that has come until then. An
-        answer that it can't take the file counts at once."""
+        """Asks its process how it stands. Returns at once; the judgement goes by the answer that has come by then."""
         answers: list[Probed] = []
         admitted_before = self.is_admitted
 

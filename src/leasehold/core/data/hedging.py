@@ -1,8 +1,7 @@
 """Asking the replicas of one thing in turn, and another one as well while one is silent.
 
-Any replica that holds a lease may serve, so nobody has to wait for one that hangs. A client that has heard nothing of a
-request for a while asks another replica too, and takes what comes first: a hedged request. The first request is not
-given up by that. On a machine that is only slow it may still win, so no short deadline ends what makes progress.
+Any replica that holds a lease may serve. A client that has heard nothing of a request for a while asks another replica
+too, and takes the first answer: a hedged request. The first request goes on: on a slow machine it may still win.
 
 | state                       | event  | next                                                                        |
 | nobody is asked             | move   | `Ask` the next replica; once all have failed, `Pause`; in the end, `GiveUp` |
@@ -12,13 +11,14 @@ given up by that. On a machine that is only slow it may still win, so no short d
 | asked                       | failed | that replica comes last; the next one is asked at once                      |
 | asked                       | ended  | nobody is asked, and the same replica is the next one                       |
 
-`Patience` bounds the load of it: the delay follows how long answers take on this cluster, and of all requests at most
-one in HEDGE_EVERY is a hedge, after a burst of HEDGE_BURST. After a quarter of the time in which it gives up has passed
-in silence, the budget does not count: before it gives up it has asked others too.
+`Patience` bounds the load of it: the delay follows how long answers take on this cluster, and at most one in
+HEDGE_EVERY requests is a hedge, after a burst of HEDGE_BURST. After a quarter of the give-up time in silence the budget
+does not count.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,6 @@ from leasehold.ids import NodeId
 from leasehold.limits.clients import (
     HEDGE_BURST,
     HEDGE_BYTES_PER_SECOND,
-    HEDGE_DELAY_FIRST_NS,
     HEDGE_DELAY_MAX_NS,
     HEDGE_DELAY_MIN_NS,
     HEDGE_DEVIATIONS,
@@ -62,9 +61,9 @@ HedgeStep: TypeAlias = Ask | Wait | Pause | GiveUp
 
 
 class Hedging:
-    """Whom to ask next for one thing that all of `nodes` have.
+    """The replica to ask next for one thing that all of `nodes` have.
 
-    It gives up `give_up_ns` after the first failure, or once all that are asked have been silent for so long.
+    It gives up `give_up_ns` after the first failure, or once all that are asked have been silent for that long.
     """
 
     def __init__(self, nodes: tuple[NodeId, ...], *, give_up_ns: int, pause_ns: int) -> None:
@@ -72,7 +71,6 @@ class Hedging:
         self._give_up_ns = give_up_ns
         self._pause_ns = pause_ns
         self._asked: dict[NodeId, int] = {}
-        """Who is asked, and since when it has been silent."""
         self._silent_since_ns = 0
         """All that are asked."""
         self._failed: set[NodeId] = set()
@@ -82,16 +80,15 @@ class Hedging:
 
     @property
     def gives_up_ns(self) -> int | None:
-        """The instant, where no replica answers any more."""
+        """When it gives up, if no replica answers now."""
         return None if self._failing_since_ns is None else self._failing_since_ns + self._give_up_ns
 
     @property
     def asked(self) -> Mapping[NodeId, int]:
-        """Who is asked, and since when it has been silent."""
+        """The replicas that are asked, and since when each has been silent."""
         return self._asked
 
     def is_asked(self, node: NodeId) -> bool:
-        """Whether its answer counts."""
         return node in self._asked
 
     def move(self, now_ns: int, *, delay_ns: int, may_hedge: bool) -> HedgeStep:
@@ -122,12 +119,12 @@ class Hedging:
         return Ask(node=following)
 
     def progressed(self, node: NodeId, now_ns: int) -> None:
-        """It is at work on the request: its silence is counted anew."""
+        """It works on the request: its silence is counted anew."""
         if node in self._asked:
             self._asked[node] = self._silent_since_ns = now_ns
 
     def heard(self, node: NodeId, now_ns: int, *, progress: bool = True) -> tuple[NodeId, ...]:
-        """An answer of a replica that is asked. The others that were asked are overtaken, and returned.
+        """An answer of a replica that is asked; returns the others, which are overtaken.
 
         Without `progress` the failures before it go on counting.
         """
@@ -152,7 +149,7 @@ class Hedging:
         self._to_the_end((node,))
 
     def moved(self, nodes: tuple[NodeId, ...]) -> None:
-        """Others have it now, or are to be asked first: a new round begins."""
+        """Begins a new round with these replicas, in this order."""
         self._nodes = nodes
         self._failed.clear()
 
@@ -172,13 +169,15 @@ HEDGE_LIMITS: Final = HedgeLimits()
 
 
 class Patience:
-    """How long one client waits for a replica until it asks another one as well, and how often it may.
+    """How long one client waits for a replica until it asks another one as well, and how often it may. Its steps share
+    it under `lock`.
 
     It waits for as long as answers usually take, and HEDGE_DEVIATIONS times as long as they usually differ from that:
-    the retransmission timeout of TCP (RFC 6298).
+    the retransmission timeout of TCP (RFC 6298). At most HEDGE_DELAY_MAX_NS: the budget bounds the load of it.
     """
 
-    def __init__(self, limits: HedgeLimits = HEDGE_LIMITS) -> None:
+    def __init__(self, lock: AbstractContextManager[Any], limits: HedgeLimits = HEDGE_LIMITS) -> None:
+        self._lock = lock
         self._limits = limits
         self._typical_ns: int | None = None
         """None before the first answer."""
@@ -187,30 +186,34 @@ class Patience:
         """In requests: each request adds one, each hedge takes HEDGE_EVERY."""
 
     def delay_ns(self, size_bytes: int = 0) -> int:
-        """For a request that handles so many bytes before it answers."""
-        if self._typical_ns is None:
-            # It opens the connection, and nobody knows yet how fast this cluster is.
-            usual_ns = HEDGE_DELAY_FIRST_NS
-        else:
-            late_ns = self._typical_ns + HEDGE_DEVIATIONS * self._deviation_ns
-            usual_ns = min(max(HEDGE_DELAY_MIN_NS, late_ns), HEDGE_DELAY_MAX_NS)
+        """For a request that handles `size_bytes` before it is answered."""
+        with self._lock:
+            if self._typical_ns is None:
+                # It opens the connection, and nobody knows yet how fast this cluster is.
+                usual_ns = HEDGE_DELAY_MAX_NS
+            else:
+                late_ns = self._typical_ns + HEDGE_DEVIATIONS * self._deviation_ns
+                usual_ns = min(max(HEDGE_DELAY_MIN_NS, late_ns), HEDGE_DELAY_MAX_NS)
         return usual_ns + size_bytes * SECOND_NS // self._limits.bytes_per_second
 
     @property
     def may_hedge(self) -> bool:
         """Whether the budget allows another hedge."""
-        return self._budget >= HEDGE_EVERY
+        with self._lock:
+            return self._budget >= HEDGE_EVERY
 
     def asked(self, *, also: bool) -> None:
         """A request is sent, `also` for a hedge."""
         gained = -HEDGE_EVERY if also else 1
-        self._budget = max(0, min(self._budget + gained, self._limits.burst * HEDGE_EVERY))
+        with self._lock:
+            self._budget = max(0, min(self._budget + gained, self._limits.burst * HEDGE_EVERY))
 
     def answered(self, took_ns: int) -> None:
         """An answer came so long after its request."""
-        if self._typical_ns is None:
-            self._typical_ns, self._deviation_ns = took_ns, took_ns // 2
-        else:
-            error_ns = took_ns - self._typical_ns
-            self._deviation_ns += (abs(error_ns) - self._deviation_ns) // 4
-            self._typical_ns += error_ns // 8
+        with self._lock:
+            if self._typical_ns is None:
+                self._typical_ns, self._deviation_ns = took_ns, took_ns // 2
+            else:
+                error_ns = took_ns - self._typical_ns
+                self._deviation_ns += (abs(error_ns) - self._deviation_ns) // 4
+                self._typical_ns += error_ns // 8

@@ -1,9 +1,8 @@
 """Which rows of a segment a view hides: those that have expired, and those that a DELETE has taken.
 
-What a scan reads beside the columns that were asked for follows from this. Which rows go is decided on the view of the
-guard that a batch passes, so a DELETE that returned is never undone by a batch that was read before. A query with a
-cutoff (`core/data/cutoff.py`) leaves out what is gone by that, and ends at a row that only the view hides. The rows
-themselves are compared where they are read (`node/disk/masks.py`).
+This is decided on the view of the guard that a batch passes, so a batch that was read earlier never shows what a DELETE
+took. A query with a cutoff (`core/data/cutoff.py`) leaves out what is gone by that, and ends at a row that only the
+view hides. The rows themselves are compared where they are read (`node/disk/masks.py`).
 """
 
 from typing import Final
@@ -19,7 +18,7 @@ from leasehold.ids import FieldId
 
 
 class Hiding(msgspec.Struct, frozen=True, kw_only=True):
-    """What hides rows of one segment, by one view. `fields` are the columns that tell, as they are read for it."""
+    """What hides rows of one segment, by one view; `fields` are the columns to read for it."""
 
     table: str = ""
     clock: FieldId | None = None
@@ -36,7 +35,7 @@ NOTHING: Final = Hiding()
 
 
 class Hidings:
-    """What is hidden of one segment by the views that a scan meets, one after the other."""
+    """What the views that a scan meets, one after the other, hide of one segment."""
 
     def __init__(self, cutoff: Cutoff | None = None) -> None:
         self._cutoff = cutoff
@@ -75,7 +74,6 @@ class Hidings:
 
 
 def _telling(table: TableRecord, clock: FieldId | None, deletes: tuple[DeleteRecord, ...]) -> tuple[Field, ...]:
-    """The columns that tell which rows are hidden, each once."""
     numbers = {one.field for delete in deletes for one in delete.where} | ({clock} if clock is not None else set())
     fields = (field_by_id(table, number) for number in sorted(numbers))
     # A file knows it by its id; one that may be null is read from any file.

@@ -18,15 +18,11 @@ class StoredSegment(NamedTuple):
 
 
 class Manifest(Protocol):
-    """The segments in a vault. Reads a disk, and may be asked from any thread until the vault is closed.
+    """The segments in a vault, read from its disk on any thread until the vault is closed.
 
-    Raises `Corrupt` for what is damaged, which ends the vault, and `Refused` with code CLOSED.
+    Raises `Corrupt` for damage, which ends the vault, and `Refused` with code CLOSED.
     """
 
-    def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment:
-        """One segment."""
-        ...
+    def segment(self, bucket: BucketKey, segment: SegmentId) -> StoredSegment: ...
 
-    def bucket(self, bucket: BucketKey) -> StoredBucket:
-        """One bucket."""
-        ...
+    def bucket(self, bucket: BucketKey) -> StoredBucket: ...

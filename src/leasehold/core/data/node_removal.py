@@ -1,4 +1,4 @@
-"""Removing a node, as a client asks for it: again and again, until it knows how that ended."""
+"""Removing a node, as a client asks for it until it knows how that ended."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -8,7 +8,7 @@ import msgspec
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import CoordinatorClient, Deadline
 from leasehold.core.words.messages import AskStatus, ClusterStatus, NodeRemoved, RemoveNode, WaitingFor
-from leasehold.errors import BadMessage, LeaseholdError, OutcomeUnknown, Unreachable
+from leasehold.errors import LeaseholdError, OutcomeUnknown, Unreachable, unexpected_answer
 from leasehold.limits.clients import STATEMENT_RESOLVE_NS
 
 
@@ -20,10 +20,10 @@ async def remove_node(
     force: bool = False,
     on_wait: Callable[[WaitingFor], None] | None = None,
 ) -> NodeRemoved:
-    """Which node it is, is looked up once: asked for again, the name may have another owner.
+    """Looks the node up once, since its name may get another owner, and removes it.
 
-    Raises what the leader says. Once nothing was heard for as long as `asking` says, it raises `Unreachable` where the
-    removal was not asked for, else `OutcomeUnknown`.
+    Raises the leader's refusal. At the deadline of `asking` it raises `Unreachable` if the removal was not requested,
+    else `OutcomeUnknown`.
     """
     request = RemoveNode(cluster_id=None, name=name, force=force)
     is_sent = False
@@ -47,7 +47,7 @@ async def remove_node(
                     case NodeRemoved():
                         return message
                     case _:
-                        raise BadMessage(f"unexpected answer: {type(message).__name__}")
+                        raise unexpected_answer(message)
         raise Unreachable("the answer ended too early", hint="ask again")
 
     def unanswered(text: str) -> LeaseholdError:

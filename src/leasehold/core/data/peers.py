@@ -19,7 +19,7 @@ Chunk = bytes | memoryview
 
 
 class Probed(NamedTuple):
-    """What a probe has brought: whether the process answers, and how it says that it stands."""
+    """The result of a probe: whether the process answers, and its status."""
 
     is_answering: bool
     status: NodeStatus | None = None
@@ -32,13 +32,10 @@ class PeerStream(Protocol):
         """Waits for the peer's word that it takes the file; False where the end of the stream says why not."""
         ...
 
-    async def send(self, chunk: Chunk) -> None:
-        """Hands bytes over."""
-        ...
+    async def send(self, chunk: Chunk) -> None: ...
 
     async def finish(self, end: BytesEnd) -> SegmentStored | None:
-        """Says what the bytes must be together, and waits for the answer; None where the end of the stream says why
-        there is none."""
+        """Says what the whole file must be, and waits for the answer; None where the end of the stream says why not."""
         ...
 
 
@@ -82,7 +79,7 @@ class Peers:
         return found if 1 + len(found) >= min_in_sync else list(peers)
 
     def left_out(self, peer: Peer) -> None:
-        """It was silent. It is probed from now on, and gets bytes again as soon as it answers."""
+        """It was silent: it gets no bytes until it answers a probe."""
         with self._lock:
             self._silent.add(peer[0])
             if peer[0] in self._probed:

@@ -1,10 +1,8 @@
 """Where a table's replicas are, as last heard: shared by all streams of one reader or writer. Which of them to ask last
 is known to the whole client (`core/data/known.py`).
 
-A place is only where to ask. Whether rows may be read or written there is decided by the node, on a view that it
-proves current, so places that are out of date cost a question and never a wrong row. That is why a lookup that fails
-leaves them as they are (L15), and why what a fenced node says of other replicas is for people: its word is as old as
-its lease, the coordinator's is not.
+A node decides on a view that it proves current whether rows may be read or written there. So places that are out of
+date cost a question and never a wrong row, and a lookup that fails leaves them as they are (L15).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,13 +36,12 @@ AWAY: Final = frozenset(
 
 
 def silent(waited_ns: int) -> Unreachable:
-    """What is said of a replica that another one overtook, or that was waited for in vain."""
+    """The error of a replica that did not answer in time."""
     return Unreachable(f"no answer for {max(0, waited_ns) // MILLISECOND_NS} ms", code=ErrorCode.SILENT)
 
 
 class Places:
-    """The replicas of one table; several steps may share it. `look_up` asks where they are now, None to keep what is
-    known."""
+    """The replicas of one table; several steps may share it. Without `look_up` they stay as they are."""
 
     def __init__(
         self, facts: TableFacts, look_up: Lookup | None = None, *, runtime: Runtime, known: Known | None = None
@@ -81,24 +78,20 @@ class Places:
     def _incarnation(self, node: NodeId) -> Incarnation:
         return next((one.incarnation for one in self._facts.places if one.node == node), Incarnation(0))
 
-    # ------------------------------------------------------------ what was met there
-
     def served(self, node: NodeId) -> None:
         """It does not rest any more."""
         self.known.served(node)
 
     def failed(self, node: NodeId, error: LeaseholdError) -> None:
-        """It rests, if this concerns more than one segment."""
+        """It rests, if the error is one of `AWAY`."""
         if error.code in AWAY:
             self.known.was_away(node, self._incarnation(node))
-
-    # ------------------------------------------------------------ where else
 
     async def look_again(self) -> None:
         """Asks where the replicas are now, unless that was done just now or another step does it this moment.
 
-        A lookup that fails raises nothing: the places that are known are still worth a try, and the nodes say if the
-        table is gone. Raises `Refused` with code GENERATION_CHANGED once any step has heard of a newer generation.
+        A lookup that fails raises nothing. Raises `Refused` with code GENERATION_CHANGED once any step has heard of a
+        newer generation.
         """
         self._check_generation()
         if self._look_up is None or not self._may_ask():
@@ -137,10 +130,8 @@ class Places:
         if facts.table == self._facts.table and facts.revision >= self._facts.revision:
             self._facts = facts
 
-    # ------------------------------------------------------------ giving up
-
     def nobody(self, what: str, reasons: Mapping[NodeId, LeaseholdError]) -> Unreachable:
-        """The error once no replica has done `what` for too long: what each one said, and what to type."""
+        """The error once no replica has done `what` for too long, with the `reasons`."""
         said = "; ".join(self._said(node, error) for node, error in sorted(reasons.items()))
         unheard = self._unheard
         if unheard is not None:

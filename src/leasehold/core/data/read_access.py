@@ -1,8 +1,8 @@
 """Who may read a batch: the rules of a scan of one segment, on the view that the batch's guard gave.
 
-Authorisation follows the newest view, anew for each batch: nothing that it may say is remembered from one batch to the
-next. What is projected follows the revision that the scan pinned, which the ticket carries as its fields. So a rename
-changes nothing in a running scan, and a drop or a revoked right ends it within one batch.
+Authorisation follows the newest view, anew for each batch. The projection follows the revision that the scan pinned,
+which the ticket carries as its fields. So a rename changes nothing in a running scan, and a drop or a revoked right
+ends it within one batch.
 """
 
 from leasehold.core.access.request_rights import check_read
@@ -21,12 +21,12 @@ from leasehold.limits.upkeep import DELETES_MAX
 def authorise(
     ticket: ReadTicket, view: Catalog, entry: SegmentRecord | None, authorised: TableRecord | None = None
 ) -> TableRecord:
-    """Whether a view that has passed the guard allows this scan to go on; `entry` is what the view says of the segment
-    (`entry_at`), `authorised` the last answer.
+    """The table, if a view that has passed the guard allows this scan to go on; `entry` is what the view says of the
+    segment (`entry_at`), `authorised` the last answer.
 
-    Records are immutable: while the view holds the very record that was authorised, nothing of the table has changed.
-    Who reads is decided each time: rights lie elsewhere. Raises `Unauthenticated`, `Forbidden`, `NotFound` with code
-    TABLE_DROPPED or VIEW_DROPPED, `Refused` with code GENERATION_CHANGED, BEHIND, COLUMN_DROPPED or SEGMENT_UNKNOWN.
+    While the view holds the very record that was authorised, only the rights have to be checked again. Raises
+    `Unauthenticated`, `Forbidden`, `NotFound` with code TABLE_DROPPED or VIEW_DROPPED, `Refused` with code
+    GENERATION_CHANGED, BEHIND, COLUMN_DROPPED or SEGMENT_UNKNOWN.
     """
     check_generation(ticket.generation, view)
     check_read(ticket.login, ticket.table, ticket.through, view)
@@ -54,7 +54,7 @@ def authorise(
 
 def entry_at(ticket: ReadTicket, view: Catalog, stored: StoredSegment) -> SegmentRecord | None:
     """The segment, if scans may read it by this view: it is in the manifest, or was replaced not long ago. `stored` is
-    what a vault holds of it that has applied no more than the view shows."""
+    what the vault holds of it, which has applied no more than the view shows."""
     assert stored.applied <= view.revision, "the vault holds nothing that the view does not show"
     bucket = (ticket.table, ticket.bucket)
     found = view.segments.over(bucket, ticket.segment, stored.segment)

@@ -1,13 +1,11 @@
 """Reading a plan: its segments in order, each from whichever replica can serve it (decisions in `core/data/scan.py`).
 
 Each request to a replica runs beside the reader, and puts what comes into the inbox of its segment, bounded in bytes.
-All decisions are made where the rows are taken, when they are taken: whom to ask next, and whether a batch may still be
-handed out.
+Where the rows are taken from the inbox it is decided whom to ask next, and whether a batch may still be handed out.
 
 A replica that is fenced is left for the next one at once and rests a little (`core/data/known.py`). While one is
-silent, another one is asked as well, and the first that answers is taken. A call has a deadline that covers all of it.
-One that passes after some batches came, because the reader of the rows took its time, is no fault of the replica: it is
-asked again, from the next row.
+silent, another one is asked as well, and the first answer is taken. A call has a deadline that covers all of it. If
+that passes after some batches came, the reader of the rows was slow: the replica is asked again, from the next row.
 
 If rows are taken away before any was handed out, the scan is planned and read again (`read_again`).
 """
@@ -56,9 +54,6 @@ FINAL: Final = frozenset(
     }
 )
 """What no other replica would answer differently."""
-
-
-# ---------------------------------------------------------------- one segment
 
 
 @dataclass(frozen=True)
@@ -114,8 +109,8 @@ class SegmentReader(Generic[B]):
     async def batches(self) -> AsyncGenerator[tuple[B, BatchMark], None]:
         """The rows, once, and what their node said of them.
 
-        Raises `Refused` (TABLE_DROPPED, COLUMN_DROPPED, FORBIDDEN ..) as soon as one replica says so, `Unreachable`
-        with code NO_REPLICA once none has served for as long as `asking` says.
+        Raises the codes in `FINAL` as soon as one replica says so, `Unreachable` with code NO_REPLICA once none has
+        served for as long as `asking` says.
         """
         try:
             while True:
@@ -139,7 +134,7 @@ class SegmentReader(Generic[B]):
         self._inbox.close()
 
     async def _step(self) -> int | None:
-        """Does what is to be done next; until when to wait for an answer then, None once all rows were read."""
+        """Makes the next move; answers until when to wait then, None once all rows were read."""
         delay_ns = self._known.reads.delay_ns(self._segment.size_bytes)
         now_ns = self._now_ns()
         move = self._reading.move(now_ns, delay_ns=delay_ns, may_hedge=self._known.reads.may_hedge)
@@ -150,7 +145,7 @@ class SegmentReader(Generic[B]):
             case Wait(until_ns=until_ns):
                 return until_ns
             case Pause(until_ns=until_ns):
-                gives_up_ns = self._reading.gives_up_ns
+                gives_up_ns = self._reading.hedging.gives_up_ns
                 if gives_up_ns is not None:
                     self._asking.again(self._nobody(), gives_up_ns - self._now_ns())
                 await self._runtime.sleep_until(until_ns)
@@ -200,7 +195,7 @@ class SegmentReader(Generic[B]):
         self._runtime.start(attempt.run(), name=f"scan of node {node}")
 
     def _take(self, attempt: Attempt[B], what: Marked[B] | Exception | None) -> tuple[B, BatchMark] | None:
-        """What has arrived: rows to hand on, or how an attempt ended."""
+        """Takes what has arrived: rows to hand on, or how an attempt ended."""
         node = attempt.node
         if self._attempts.get(node) is not attempt:
             return None  # it was overtaken
@@ -213,9 +208,9 @@ class SegmentReader(Generic[B]):
                 text = f"the stream ended at row {row} of {rows}"
                 self._failed(node, Unreachable(text, code=ErrorCode.BROKEN_STREAM))
             case None:
-                self._reading.ended(node)
+                self._reading.hedging.ended(node)
             case LeaseholdError() if what.code == ErrorCode.TIMED_OUT and row > attempt.request.row_offset:
-                self._reading.ended(node)
+                self._reading.hedging.ended(node)
             case LeaseholdError() if what.code not in FINAL:
                 self._was_late = self._was_late or what.code == ErrorCode.TIMED_OUT
                 self._failed(node, what)
@@ -249,7 +244,7 @@ class SegmentReader(Generic[B]):
         return batch, mark
 
     def _leave(self, attempt: Attempt[B], error: LeaseholdError | None) -> None:
-        """Its answer counts no more; by an `error` it failed."""
+        """Ends an attempt; with an `error` it has failed."""
         attempt.drop()
         self._inbox.wake()
         del self._attempts[attempt.node]
@@ -259,22 +254,19 @@ class SegmentReader(Generic[B]):
     def _failed(self, node: NodeId, error: LeaseholdError) -> None:
         self._reasons[node] = error
         self._places.failed(node, error)
-        self._reading.failed(node)
+        self._reading.hedging.failed(node)
 
     async def _look_again(self) -> None:
         await self._places.look_again()
         first = reading_order(self._segment)
         later = [node for node in self._places.replicas(self._segment.bucket) if node not in first]
-        self._reading.moved(self._places.in_turn((*first, *later)))
+        self._reading.hedging.moved(self._places.in_turn((*first, *later)))
 
 
 def reading_order(segment: SegmentRecord) -> tuple[NodeId, ...]:
     """The holders, another one first for another segment: so that readers spread over the nodes."""
     turn = int(segment.id[-8:], 16) % max(1, len(segment.holders))
     return segment.holders[turn:] + segment.holders[:turn]
-
-
-# ---------------------------------------------------------------- a whole plan
 
 
 async def in_order(
@@ -301,7 +293,7 @@ async def in_order(
 
 
 async def plan_until_read(read: Callable[[], Awaitable[P]], attempt: int) -> tuple[P, int]:
-    """What `read` answers, and the number of the plan that it was read by; a new plan is made where that helps."""
+    """What `read` answers, and the number of its plan; makes a new plan where that helps."""
     while True:
         try:
             return await read(), attempt
@@ -315,10 +307,10 @@ async def read_again(
     batches: Callable[[P], AsyncGenerator[T, None]],
     is_alike: Callable[[P], bool],
 ) -> AsyncGenerator[T, None]:
-    """The batches of `first`; of what `read` answers then, if rows are taken away before any batch was handed out.
+    """The batches of `first`, or of a new plan if rows are taken away before any batch was handed out.
 
-    So a query ends with ROWS_TAKEN_AWAY only where a part of what it showed could be half of a DELETE (INV-SCAN-1),
-    after SCAN_PLANS_MAX plans, or where its columns are not alike any more. Errors as of `read` and `batches`.
+    So a query ends with ROWS_TAKEN_AWAY only if a part of what it showed could be half of a DELETE (INV-SCAN-1), after
+    SCAN_PLANS_MAX plans, or if its columns have changed. Errors as of `read` and `batches`.
     """
     planned, attempt = first
     while True:

@@ -1,12 +1,11 @@
 """What every request of a data node goes through: the cluster it is meant for, the revision it has seen, the guard.
 
-The guard itself is `core.lease.holder.guard`; here its verdict becomes a view to decide on or an error to answer with.
-All that the catalog says about a request is decided on the view of a `Pass` that `guarded` gave for this very step:
-`docs/protocols.md` has the table of all paths. Whatever else reads `Serving.view` only waits, reads ahead for
-the guard, or words an error.
+The guard itself is `core.lease.holder.guard`. Each step of a request decides on the view of a `Pass` that `guarded`
+gave for this step: `docs/protocols.md` has the table of all paths. Other reads of `Serving.view` only wait, read ahead
+for the guard, or word an error.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from leasehold.core.membership.generations import generation_changed, generation
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.records import BucketRecord, NodeRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import Definite, Fenced, Forbidden, NotFound, Refused
+from leasehold.errors import Fenced, Forbidden, NotFound, Refused
 from leasehold.ids import (
     BucketNumber,
     ClusterId,
@@ -36,37 +35,18 @@ from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
 
 
 class Serving(PublishedView[Catalog], Protocol):
-    """What a node publishes, as its requests read it: the newest view and lease, and which node this process is."""
+    """What a node publishes, as its requests read it. `cluster_id` is empty, `node` and `incarnation` are 0 until the
+    process has joined."""
 
-    @property
-    def cluster_id(self) -> ClusterId:
-        """Empty until the process has joined."""
-        ...
-
-    @property
-    def node(self) -> NodeId:
-        """0 until the process has joined."""
-        ...
-
-    @property
-    def incarnation(self) -> Incarnation:
-        """0 until the process has joined."""
-        ...
-
-    @property
-    def had_lease(self) -> bool:
-        """Whether this process has had a lease: then `NO_LEASE` means that it was given back."""
-        ...
-
-    @property
-    def session(self) -> Session | None:
-        """Proves to peers which node this is; a secret."""
-        ...
-
-    @property
-    def seal_key(self) -> bytes:
-        """For what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
-        ...
+    cluster_id: ClusterId
+    node: NodeId
+    incarnation: Incarnation
+    had_lease: bool
+    """Whether this process has had a lease: then `NO_LEASE` means that it was given back."""
+    session: Session | None
+    """Proves to peers which node this is; a secret."""
+    seal_key: bytes
+    """For what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
 
     async def wait_for(self, revision: Revision, until_ns: int) -> None:
         """Returns once the view shows `revision`, at most at `until_ns`. It may return sooner: look again."""
@@ -87,7 +67,11 @@ class Slots:
         """Holds a slot. Raises `Refused` with code BUSY if none is free."""
         with self._lock:
             if not self._free:
-                raise busy(self._what, self._most)
+                raise Refused(
+                    f"this node already has {self._most} {self._what}, which is its limit",
+                    code=ErrorCode.BUSY,
+                    hint="another replica may serve; or try again with fewer streams at once",
+                )
             self._free -= 1
         try:
             yield
@@ -110,15 +94,17 @@ class Requests:
 
     def guarded(self, bucket: BucketKey) -> Pass[Catalog]:
         """Passes the guard, or raises `Fenced`, which names the other replicas of `bucket`."""
-        return guarded(self.serving, self.runtime.now_ns, bucket)
+        passed = guard(self.serving, self.runtime.now_ns)
+        if passed is None:
+            raise fenced(self.serving, self.runtime.now_ns(), bucket)
+        return passed
 
     async def until_shown(self, revision: Revision, bucket: BucketKey, generation: Generation | None = None) -> None:
-        """Waits at most `wait_ns` until the view shows `revision`; raises `Refused` with code BEHIND.
+        """Waits at most `wait_ns` until the view shows `revision`. That permits nothing: the caller passes the guard
+        next.
 
-        Raises `Refused` with code BUSY if `waits_max` others wait, and `Fenced` as soon as the lease has ended: a node
-        that is cut off would let its client wait for nothing. So would one whose view is of a newer `generation` than
-        the revision: `Refused` with code GENERATION_CHANGED. That the revision is shown permits nothing yet: the caller
-        passes the guard next.
+        Raises `Refused` with code BEHIND, with BUSY if `waits_max` others wait, and with GENERATION_CHANGED if the view
+        is of a newer `generation`. Raises `Fenced` as soon as the lease has ended.
         """
         if self.serving.view.revision >= revision:
             return
@@ -131,20 +117,12 @@ class Requests:
                 if generation is not None and generation_of(passed.view) > generation:
                     raise generation_changed(generation, generation_of(passed.view))
                 if passed.released_ns >= give_up_ns:
-                    raise behind(self.serving, revision, self._wait_ns)
+                    raise _behind(self.serving, revision, self._wait_ns)
                 await self.serving.wait_for(revision, min(give_up_ns, passed.lease.deadline_ns))
 
 
-def guarded(serving: Serving, now_ns: Callable[[], int], bucket: BucketKey | None = None) -> Pass[Catalog]:
-    """Passes the guard, or raises `Fenced`, which names the other replicas of `bucket`."""
-    passed = guard(serving, now_ns)
-    if passed is None:
-        raise fenced(serving, now_ns(), bucket)
-    return passed
-
-
-def fenced(serving: Serving, instant_ns: int, bucket: BucketKey | None = None) -> Fenced:
-    """The error of a node whose guard did not pass at `instant_ns`: who, since when, and where to go instead."""
+def fenced(serving: Serving, instant_ns: int, bucket: BucketKey) -> Fenced:
+    """The error of a node whose guard did not pass at `instant_ns`."""
     view, lease = serving.view, serving.lease
     who = _named(view, serving.node) if serving.node else "this node"
     if lease is not NO_LEASE:
@@ -161,9 +139,9 @@ def fenced(serving: Serving, instant_ns: int, bucket: BucketKey | None = None) -
     )
 
 
-def _elsewhere(view: Catalog, node: NodeId, bucket: BucketKey | None) -> str:
-    """Where else the bucket is, by a view that nothing proves current: whoever is asked there guards for itself."""
-    record = None if bucket is None else view.buckets.get(bucket)
+def _elsewhere(view: Catalog, node: NodeId, bucket: BucketKey) -> str:
+    """Where else the bucket is, by a view that may be old: the nodes there guard for themselves."""
+    record = view.buckets.get(bucket)
     replicas = () if record is None else record.replicas
     known = [view.nodes[one] for one in replicas if one != node and one in view.nodes]
     others = ", ".join(_placed(one) for one in known if not one.removed)
@@ -194,9 +172,9 @@ def check_cluster(serving: Serving, cluster_id: ClusterId) -> None:
 
 
 def check_node(node: NodeId, session: Session | None, view: Catalog) -> None:
-    """Whole segments are for nodes: no right covers them. Raises `Forbidden` for others.
+    """Raises `Forbidden` unless a node asks: no right covers whole segments.
 
-    Where there are no users too: a node that is cut off does not hear of the first one.
+    Without users too: a node that is cut off does not hear of the first user.
     """
     record = view.nodes.get(node)
     known = None if record is None or record.removed else record.session_hash
@@ -205,8 +183,7 @@ def check_node(node: NodeId, session: Session | None, view: Catalog) -> None:
         raise Forbidden(text, hint="read the table with SELECT, or append to it with INSERT")
 
 
-def behind(serving: Serving, revision: Revision, waited_ns: int) -> Definite:
-    """The error for a view that does not show `revision` after `waited_ns`."""
+def _behind(serving: Serving, revision: Revision, waited_ns: int) -> Refused:
     return Refused(
         f"node {serving.node} shows revision {serving.view.revision}, the request has seen {revision}",
         code=ErrorCode.BEHIND,
@@ -217,8 +194,7 @@ def behind(serving: Serving, revision: Revision, waited_ns: int) -> Definite:
 def check_generation(generation: Generation, view: Catalog) -> None:
     """Raises `Refused` for a request of another generation than that of a view that has passed the guard.
 
-    With code GENERATION_CHANGED if the view is of a newer one, which every node will be of: generations rise. Of an
-    older one with code BEHIND: another replica may serve, and this node will once it has recovered.
+    The code is GENERATION_CHANGED if the view is of a newer generation, and BEHIND if it is of an older one.
     """
     here = generation_of(view)
     if here == generation:
@@ -253,19 +229,9 @@ def assigned_bucket(view: Catalog, table: ObjectId, bucket: BucketNumber, node: 
     return record
 
 
-def missing(serving: Serving, segment: SegmentId) -> Definite:
-    """The error for a segment that is not on this disk."""
+def missing(serving: Serving, segment: SegmentId) -> Refused:
     return Refused(
         f"node {serving.node} does not hold segment {segment}",
         code=ErrorCode.SEGMENT_MISSING,
         hint="another replica may serve; this node fetches what it lacks",
-    )
-
-
-def busy(what: str, most: int) -> Definite:
-    """The error for one stream too many."""
-    return Refused(
-        f"this node already has {most} {what}, which is its limit",
-        code=ErrorCode.BUSY,
-        hint="another replica may serve; or try again with fewer streams at once",
     )

@@ -1,13 +1,12 @@
 """Sending the rows of a write: each share of them becomes a segment on whichever replica of its bucket answers first.
 
-A share stays in memory until a replica has answered for it, so a replica that is fenced or dies in the middle costs
-nothing but a second try elsewhere, under a new segment id: what the first one may have written is never part of the
-commit. While a replica is silent, the share is sent to another one as well (`core/data/hedging.py`), and the first
-answer is taken. A replica that failed or was overtaken rests a little, so that not every share is tried there first
-(`core/data/known.py`).
+A share stays in memory until a replica has answered for it. If the replica is fenced or dies, the share is sent to
+another one under a new segment id: what the first one may have written is never part of the commit. While a replica is
+silent, the share is sent to another one as well (`core/data/hedging.py`), and the first answer is taken. A replica that
+failed or was overtaken rests a little (`core/data/known.py`).
 
-Several shares are sent at once, beside the caller, who gathers the next rows meanwhile. Each request to a replica runs
-beside its share, and puts what comes into the share's inbox. All decisions are made where the inbox is read.
+Several shares are sent at once, beside the caller. Each request to a replica runs beside its share, and puts what comes
+into the share's inbox. All decisions are made where the inbox is read.
 """
 
 from collections import deque
@@ -86,7 +85,7 @@ class SenderPorts(Generic[B]):
 
 @dataclass(eq=False)
 class _Sending(Generic[B]):
-    """A share on its way: whom it is sent to, what came of it, and why replicas failed."""
+    """A share on its way: its requests, their answers, and why replicas failed."""
 
     bucket: BucketNumber
     share: Share[B]
@@ -142,8 +141,6 @@ class RowSender(Generic[B]):
         self._error: Exception | None = None
         self._is_stopped = False
 
-    # ------------------------------------------------------------ all shares
-
     def start(self, shares: Sequence[tuple[BucketNumber, Share[B]]]) -> None:
         """Sends these shares beside the caller, APPEND_STREAMS of them at once. Those before have to be `sent`."""
         with self._changed:
@@ -175,7 +172,6 @@ class RowSender(Generic[B]):
         self._is_stopped = True
 
     async def _work(self) -> None:
-        """Sends one share after the other, until there is none."""
         while True:
             with self._changed:
                 if not self._waiting:
@@ -193,13 +189,7 @@ class RowSender(Generic[B]):
                     self._error = self._error or staged
                 self._changed.notify_all()
 
-    # ------------------------------------------------------------ one share
-
     async def _send(self, bucket: BucketNumber, share: Share[B]) -> StagedSegment:
-        """Sends the rows to the replicas in turn, to another one as well while one is silent, until one has answered.
-
-        What the others may have written is never part of the commit: each writes under an id of its own.
-        """
         hedging = Hedging(self._order(bucket), give_up_ns=self._asking.for_ns, pause_ns=STAGE_PAUSE_NS)
         sending = _Sending(bucket, share, hedging, self._runtime.condition())
         size_bytes = sum(batch.nbytes for batch in share)
@@ -262,7 +252,6 @@ class RowSender(Generic[B]):
         return None
 
     def _ask(self, sending: _Sending[B], node: NodeId) -> None:
-        """Sends the rows to a replica, beside the share: a call that hangs can't be broken off."""
         address = self._places.address(node)
         if address is None:
             sending.reasons[node] = Unreachable("its address is not known", code=ErrorCode.NO_ADDRESS)
@@ -273,12 +262,12 @@ class RowSender(Generic[B]):
 
     async def _attempt(self, sending: _Sending[B], node: NodeId, address: str) -> None:
         began_ns = self._now_ns()
+        what: StagedSegment | Exception
         try:
-            staged = await self._call(sending, address, lambda: sending.put((node, began_ns, None)))
+            what = await self._call(sending, address, lambda: sending.put((node, began_ns, None)))
         except Exception as error:  # noqa: BLE001 it is raised where the answer is waited for
-            sending.put((node, began_ns, error))
-        else:
-            sending.put((node, began_ns, staged))
+            what = error
+        sending.put((node, began_ns, what))
 
     async def _call(self, sending: _Sending[B], address: str, on_progress: Callable[[], None]) -> StagedSegment:
         ticket = WriteTicket(

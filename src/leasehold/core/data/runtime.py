@@ -1,8 +1,8 @@
 """The port by which steps of the data plane wait and start work beside them.
 
-In production each thread runs its own steps (`wire/steps.py`). The ports block, so no step ever suspends. In the
-simulator tasks run the steps (`testing/steps.py`), and the ports wait in virtual time. So steps share state as threads
-do: only under a `ConditionVariable`, which is never held while anything else is waited for.
+In production each thread runs its own steps (`wire/steps.py`) and the ports block. In the simulator tasks run the steps
+(`testing/steps.py`) and the ports wait in virtual time. So steps share state as threads do: only under a
+`ConditionVariable`, which is never held while anything else is waited for.
 """
 
 from collections.abc import Coroutine
@@ -24,7 +24,7 @@ class ConditionVariable(Protocol):
         ...
 
     def notify_all(self) -> None:
-        """Wakes all who wait; called with the lock."""
+        """Wakes all waits; called with the lock."""
         ...
 
 
@@ -44,10 +44,9 @@ class Runtime(Protocol):
         ...
 
     def is_ending(self) -> bool:
-        """Whether the process ends, and only waits for what was started beside it."""
+        """Whether the process is ending, and waits for what was started."""
         ...
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str, daemon: bool = False) -> None:
-        """Runs `work` beside the caller. It handles its own errors. The end of the process waits for it, unless it is
-        a `daemon`."""
+        """Runs `work`, which handles its own errors. The end of the process waits for it, unless it is a `daemon`."""
         ...

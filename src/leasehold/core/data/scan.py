@@ -21,21 +21,21 @@ from leasehold.core.data.hedging import HedgeStep, Hedging
 from leasehold.core.words.messages import BatchMark
 from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import NodeId, Revision
-from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
+from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_PAUSE_NS
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):
-    """The revisions that a batch must have been released at or after, at the moment at which it is handed out.
+    """The revisions at or after which a batch must have been released to be handed out.
 
-    Batches lie in buffers between the node that released them and the program that reads. A client that has heard of
-    revision R hands out nothing that was released on a view older than R, so INV-SERVE-1 holds up to the reader.
+    Batches lie in buffers between the node and the program that reads. A client that has heard of revision R hands out
+    nothing that was released on a view older than R, so INV-SERVE-1 holds up to the reader.
     """
 
     newest: Revision
-    """The newest that the client has heard of, from anybody."""
+    """The newest that the client has heard of."""
     least: Revision
-    """What suffices where newer ones arrive faster than batches travel: the newest that a statement of this client
-    returned, or that the client knew when it asked for the batch."""
+    """Enough where revisions arrive faster than batches: the newest that a statement of this client returned, or that
+    the client knew when it asked."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,38 +48,31 @@ Move: TypeAlias = HedgeStep | Done
 class SegmentReading:
     """One reader of one segment."""
 
-    def __init__(self, segment: SegmentRecord, *, give_up_ns: int = SCAN_GIVE_UP_NS) -> None:
+    def __init__(self, segment: SegmentRecord, *, give_up_ns: int) -> None:
         self._rows = segment.rows
-        self._hedging = Hedging(segment.holders, give_up_ns=give_up_ns, pause_ns=SCAN_PAUSE_NS)
+        self.hedging = Hedging(segment.holders, give_up_ns=give_up_ns, pause_ns=SCAN_PAUSE_NS)
+        """Takes the failures, ends and moves of replicas."""
         self._discards = 0
         self.row = 0
         """The first one that was not handed on: where a replica that is asked now begins."""
 
-    @property
-    def gives_up_ns(self) -> int | None:
-        """See `Hedging`."""
-        return self._hedging.gives_up_ns
-
     def move(self, now_ns: int, *, delay_ns: int, may_hedge: bool) -> Move:
-        """What to do next."""
         if self.row >= self._rows:
             return Done()
-        return self._hedging.move(now_ns, delay_ns=delay_ns, may_hedge=may_hedge)
+        return self.hedging.move(now_ns, delay_ns=delay_ns, may_hedge=may_hedge)
 
     def received(
         self, node: NodeId, mark: BatchMark, rows: int, now_ns: int, needed: Needed
     ) -> tuple[NodeId, ...] | None:
-        """Takes a batch of `rows` rows, and answers which replicas it overtook. None if it must be thrown away: it was
-        authorised on too old a view.
-
-        What follows a batch that was thrown away on the same stream is thrown away too, since rows would be missing.
+        """Takes a batch of `rows` rows, and answers which replicas it overtook. None if it is thrown away, since it was
+        authorised on too old a view; so is then all that follows on its stream.
         """
-        if not self._hedging.is_asked(node):
+        if not self.hedging.is_asked(node):
             return None
         least = needed.newest if self._discards < SCAN_DISCARDS_MAX else needed.least
         if mark.view_revision < least:
             self._discards += 1
-            self._hedging.ended(node)
+            self.hedging.ended(node)
             return None
         assert 0 <= rows <= mark.next_row - self.row, "a replica repeats rows"
         assert mark.next_row <= self._rows, "a replica has more rows than the manifest"
@@ -87,16 +80,4 @@ class SegmentReading:
         if progress:
             self.row = mark.next_row
             self._discards = 0
-        return self._hedging.heard(node, now_ns, progress=progress)
-
-    def ended(self, node: NodeId) -> None:
-        """Its stream ended without a fault of its own: the reader took its time."""
-        self._hedging.ended(node)
-
-    def failed(self, node: NodeId) -> None:
-        """This replica can't go on now; the next one is asked for the same row."""
-        self._hedging.failed(node)
-
-    def moved(self, holders: tuple[NodeId, ...]) -> None:
-        """Others hold it now, or are to be asked first: a new round begins."""
-        self._hedging.moved(holders)
+        return self.hedging.heard(node, now_ns, progress=progress)

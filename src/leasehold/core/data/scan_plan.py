@@ -21,7 +21,7 @@ from leasehold.limits.statements import QUERY_TABLES_MAX
 
 
 class PlanLimits(NamedTuple):
-    """Bounds of what one answer plans."""
+    """Limits of what one answer plans."""
 
     tables_max: int = QUERY_TABLES_MAX
     bytes_max: int = MESSAGE_BYTES_MAX
@@ -31,10 +31,8 @@ PLAN_LIMITS: Final = PlanLimits()
 
 
 def plan_scan(request: PlanScan, catalog: Catalog, limits: PlanLimits = PLAN_LIMITS) -> ScanPlan:
-    """Pins the revision of the catalog: its columns and its segments, without statistics, which no reader uses.
-
-    For a rewrite only the first ones that are worth it. Raises `Refused` with code TOO_MANY_SEGMENTS if it does not
-    fit into one message.
+    """Pins the revision of the catalog: its columns and its segments, without statistics, which no reader uses; for a
+    rewrite only the first ones that are worth it. Raises `Refused` with code TOO_MANY_SEGMENTS.
     """
     check_through(request.through, catalog)
     table = catalog.table(parse_name(request.name))

@@ -4,23 +4,21 @@ docs/design.md, "Lease", has the reasons.
 
 | step                                    | if it fails |
 | guard, then authorise the ticket        | refused, nothing was read |
-| hold the whole file against its hash    | damaged: put aside, see below |
+| check the whole file against its hash   | damaged: put aside, see below |
 | read a batch                            | damaged: as above |
 | guard, authorise, decide what is hidden | the scan ends |
 | leave out what is hidden, log, hand on  | the scan ends |
 
-Authorisation follows the newest view, anew for each batch (`core/data/read_access.py`), on the view of the guard that
-the batch passes. So is decided which of its rows are hidden: expired, or deleted (`core/data/hidden_rows.py`).
-What the view says of the segment is read from the vault (`core/catalog/stored_shelf.py`), and again only once its
-bucket has changed.
+Each batch is authorised on the view of the guard that it passes (`core/data/read_access.py`), and its hidden rows are
+decided on that view too (`core/data/hidden_rows.py`). What the view says of the segment is read from the vault
+(`core/catalog/stored_shelf.py`), and again only once its bucket has changed.
 
-Each batch carries the first row after it, counted in the rows of the file whether or not they are hidden, so that a
-reader goes on at any other replica from exactly there, and one whose rows are all hidden is progress as well.
+Each batch carries the first row after it, counted in the rows of the file, hidden ones too, so that a reader goes on at
+any other replica from exactly there. A batch whose rows are all hidden is progress as well.
 
-A file is held against its hash once in the life of a process: its footer decides how all is read and has no other
-checksum. What fails later may lie in the ticket or in this process, and every other holder would find the same. So the
-file is held against its hash once more before it is put aside, and only if another node holds the segment: the
-reconciler fetches what is missing.
+A file is checked against its hash once in the life of a process: its footer has no other checksum. A later error may
+lie in the ticket or in this process. So the file is checked once more before it is put aside, and it is put aside only
+if another node holds the segment: the reconciler fetches it again.
 """
 
 from collections import OrderedDict
@@ -63,15 +61,13 @@ class Scans(Generic[B]):
         requests: Requests,
         manifest: Manifest,
         files: ReadsSegments[B],
-        *,
-        verified_max: int = SEGMENTS_VERIFIED_MAX,
     ) -> None:
         self._requests = requests
         self._manifest = manifest
         self._serving = requests.serving
         self._files = files
         self._reading = Slots(requests.runtime, "scans", FLIGHT_READS_MAX)
-        self._verified = _Verified(requests.runtime, verified_max)
+        self._verified = _Verified(requests.runtime)
 
     async def open(self, ticket: ReadTicket) -> OpenScan:
         """Raises what stands against a ticket now; what comes up later ends the stream."""
@@ -88,7 +84,6 @@ class Scans(Generic[B]):
         return OpenScan(ticket, hidings, hidings.of(table, _authorised(entry), passed.view).fields, looking)
 
     async def stream(self, scan: OpenScan) -> AsyncGenerator[tuple[B, BatchMark], None]:
-        """The batches of a scan."""
         ticket = scan.ticket
         with self._reading.one():
             try:
@@ -132,10 +127,8 @@ class Scans(Generic[B]):
                     )
                     yield batch, mark
 
-    # ------------------------------------------------------------ damaged files
-
     async def _verify(self, ticket: ReadTicket) -> None:
-        """Holds the whole file against its hash, unless that was done."""
+        """Checks the whole file against its hash, unless that was done."""
         stamp = self._files.stamp(file_of(ticket))
         if stamp is None:
             raise missing(self._serving, ticket.segment)
@@ -145,7 +138,6 @@ class Scans(Generic[B]):
             self._verified.add(known)
 
     async def _is_damaged(self, ticket: ReadTicket) -> bool:
-        """Whether the file is not what the manifest says, all of it read once more."""
         try:
             await self._files.verify(file_of(ticket), ticket.sha256)
         except Corrupt:
@@ -155,10 +147,7 @@ class Scans(Generic[B]):
         return False
 
     async def _put_aside(self, ticket: ReadTicket) -> None:
-        """Puts a damaged file aside if another node holds the segment.
-
-        A fenced node leaves it where it is: whether another one holds it is a decision like any other.
-        """
+        """Puts a damaged file aside if another node holds the segment, which a fenced node can't know."""
         looking = _Looking(self._requests, self._manifest, ticket)
         looking.look()
         passed = guard(self._serving, self._requests.runtime.now_ns)
@@ -167,8 +156,8 @@ class Scans(Generic[B]):
 
 
 class _Looking:
-    """What the views that a scan meets say of its segment. The vault is read ahead of the guard, for the newest view;
-    if that guard passes on a view which says something else, all of it is done again."""
+    """What the views that a scan meets say of its segment. The vault is read ahead of the guard, for the newest view,
+    and again if the guard passes on a view that differs."""
 
     def __init__(self, requests: Requests, manifest: Manifest, ticket: ReadTicket) -> None:
         self.entry: SegmentRecord | None = None
@@ -182,7 +171,7 @@ class _Looking:
         """By the vault when it was read."""
 
     async def passed(self) -> tuple[Pass[Catalog], SegmentRecord | None]:
-        """Passes the guard, and the entry by the view of that; raises as `Requests.guarded` and `until_shown`."""
+        """A guard that passed, and the entry by its view; raises as `Requests.guarded` and `until_shown`."""
         while True:
             self.look()
             passed = self._requests.guarded(self._bucket)
@@ -212,9 +201,8 @@ class _Looking:
 class _Verified:
     """The files found right since the process started, the latest of them."""
 
-    def __init__(self, runtime: Runtime, most: int) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._lock = runtime.condition()
-        self._most = most
         self._known: OrderedDict[tuple[SegmentId, bytes, Stamp], None] = OrderedDict()
 
     def __contains__(self, known: tuple[SegmentId, bytes, Stamp]) -> bool:
@@ -227,7 +215,7 @@ class _Verified:
     def add(self, known: tuple[SegmentId, bytes, Stamp]) -> None:
         with self._lock:
             self._known[known] = None
-            if len(self._known) > self._most:
+            if len(self._known) > SEGMENTS_VERIFIED_MAX:
                 self._known.popitem(last=False)
 
 

@@ -1,17 +1,15 @@
-"""Seals: a node's signature under what it says of a segment, which a client carries from the node to the leader.
+"""Seals: a node's signature under its description of a segment, which a client carries from the node to the leader.
 
-A client hands the answers of nodes to the leader when it commits. So that a client can't make up an answer, or change
-one, each holder of a segment seals all that is said of it, under a key that the node and the leader know and clients
-do not. A seal is an HMAC-SHA256 and covers the segment as the commit will describe it (id, table, bucket, schema
-version, rows, size, hash, statistics), the holder with its incarnation, and the number of the write transaction: an id
-of a transaction that was forgotten may be used once more, its number never.
+So that a client can't make up or change an answer of a node, each holder seals it under a key that clients do not know.
+A seal is an HMAC-SHA256 over the segment as the commit will describe it, the holder with its incarnation, and the
+number of the write transaction: the id of a forgotten transaction may be used again, its number never.
 
 | the key                     | is known                                                                              |
 | made from token and session | to the node, from its start to its end                                                |
 | sent in `OpenSession`       | to each leader that the node follows, in memory, until the node joins anew            |
 | of a node that this leader has not heard yet | to nobody: a commit that needs that seal is refused with SEAL_UNKNOWN |
 
-A node does not send the key to other nodes, as it does its session: who listens where a node was can't seal.
+A node sends its session to other nodes, but never this key.
 """
 
 import hmac
@@ -28,7 +26,7 @@ _PURPOSE: Final = b"leasehold/segment-seal/1:"
 
 
 def seal_key(token: Token, session: Session) -> bytes:
-    """The key of one process: another one for each start, and not to be told from its session alone."""
+    """The key of one process; it does not follow from its session alone."""
     return hmac.digest(token.encode(), _PURPOSE + session.encode(), "sha256")
 
 
@@ -45,8 +43,7 @@ def is_sealed(holder: SegmentHolder, key: bytes, segment: StagedSegment, order: 
 
 
 class SealKeys:
-    """The keys that nodes brought to one leader. A key stays known while its node is away: what it sealed before still
-    holds."""
+    """The keys that nodes sent to one leader; a key stays known while its node is away."""
 
     def __init__(self) -> None:
         self._keys: dict[NodeId, tuple[Incarnation, bytes]] = {}
@@ -56,7 +53,6 @@ class SealKeys:
         self._keys[node] = (incarnation, key)
 
     def of_living(self, live: Mapping[NodeId, Incarnation]) -> dict[NodeId, bytes]:
-        """The keys of the incarnations that live."""
         return {node: key for node, (incarnation, key) in self._keys.items() if live.get(node) == incarnation}
 
     def unheard(self, segments: Iterable[StagedSegment], live: Mapping[NodeId, Incarnation]) -> frozenset[NodeId]:

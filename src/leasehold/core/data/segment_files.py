@@ -12,11 +12,10 @@ from leasehold.core.words.messages import FetchTicket, ForwardTicket, ReadTicket
 from leasehold.core.words.records import Field, SegmentRecord
 
 Stamp = tuple[int, ...]
-"""Tells one finished file of a name from another one, without reading it."""
+"""Distinguishes two finished files of one name without reading them."""
 
 
 def file_of(ticket: ReadTicket | WriteTicket | ForwardTicket | FetchTicket) -> OnDisk:
-    """The file that a ticket is about."""
     return OnDisk(ticket.table, ticket.bucket, ticket.segment)
 
 
@@ -24,9 +23,7 @@ class RowBatch(Protocol):
     """Rows as they are read and sent."""
 
     @property
-    def num_rows(self) -> int:
-        """How many."""
-        ...
+    def num_rows(self) -> int: ...
 
 
 B = TypeVar("B", bound=RowBatch)
@@ -40,9 +37,7 @@ class NewFile(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
     @property
-    def size_bytes(self) -> int:
-        """What has been written."""
-        ...
+    def size_bytes(self) -> int: ...
 
     def write(self, chunk: Chunk) -> None:
         """Appends bytes. Raises `Refused` with code DISK_FULL, `Definite` with code DISK_ERROR."""
@@ -69,7 +64,7 @@ class WritesFiles(FindsFiles, Protocol):
         ...
 
     async def is_whole(self, record: SegmentRecord) -> bool:
-        """Whether a finished file is what the manifest says; it survives a loss of power then."""
+        """Whether a finished file is what the manifest says, and survives a loss of power."""
         ...
 
 
@@ -89,7 +84,7 @@ class ReadsSegments(FindsFiles, Protocol[B]):
         ...
 
     async def verify(self, one: OnDisk, sha256: bytes) -> None:
-        """Reads the whole file. Raises `Corrupt` if it has another hash, another `Definite` if that can't be told."""
+        """Reads the whole file. Raises `Corrupt` if it has another hash, another `Definite` if that is unknown."""
         ...
 
     def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[B]:

@@ -1,7 +1,7 @@
 """Statements, as a client asks for them: by an id, so that one whose answer is lost happens once.
 
-A statement that has to wait is joined by its id, to hear how it goes on. Rows that do not fit into one message come in
-pages, all of one catalog.
+A statement that has to wait is asked for by its id again. Rows that do not fit into one message come in pages, all of
+one catalog.
 """
 
 from collections.abc import Callable
@@ -11,22 +11,14 @@ from typing import TypeAlias
 
 from leasehold.core.data.asking import Asking
 from leasehold.core.data.coordinator_client import QUESTION_AGAIN, CoordinatorClient, Deadline, unreachable
-from leasehold.core.words.messages import (
-    AskOutcome,
-    ClusterFacts,
-    Execute,
-    Message,
-    Receipt,
-    Rows,
-    WaitingFor,
-    WhoAreYou,
-)
-from leasehold.errors import BadMessage, OutcomeUnknown, Unreachable
+from leasehold.core.words import messages
+from leasehold.core.words.messages import Message, Receipt, Rows, WaitingFor
+from leasehold.errors import OutcomeUnknown, Unreachable, unexpected_answer
 from leasehold.ids import StatementId
 from leasehold.limits.clients import CONNECT_TIMEOUT_NS, LATE_ANSWER_NS, STATEMENT_RESOLVE_NS
 
 OnWait: TypeAlias = Callable[[WaitingFor], None]
-"""Is told whom a statement waits for."""
+"""Gets the nodes that a statement waits for."""
 
 
 async def run_statement(
@@ -41,14 +33,14 @@ async def run_statement(
 ) -> Receipt | Rows:
     """Asks for a statement until it is known how it ended.
 
-    With `has_timeout` coordinators end it after as long as `asking` says, and it is asked for LATE_ANSWER_NS longer.
+    With `has_timeout` coordinators end it at the deadline of `asking`, and it is asked for LATE_ANSWER_NS longer.
     `may_be_sent`: an earlier call may have sent it. Raises the refusal, `Unreachable` if it was never sent, and
     `OutcomeUnknown`.
     """
     hint = f"ask again with the same statement id, {statement}: it is never run twice"
     unknown = partial(OutcomeUnknown, hint=hint, statement_id=statement)
     if client.cluster_id is None:
-        who = client.question(WhoAreYou(), ClusterFacts, CONNECT_TIMEOUT_NS)
+        who = client.question(messages.WhoAreYou(), messages.ClusterFacts, CONNECT_TIMEOUT_NS)
         unanswered = unknown if may_be_sent else unreachable
         facts = await client.until_answered(who, unanswered, asking, again=QUESTION_AGAIN)
         client.cluster_id = facts.cluster_id
@@ -57,7 +49,7 @@ async def run_statement(
     async def ask(address: str, deadline: Deadline) -> Receipt | Rows:
         # Each leader counts from when it is asked.
         left_ns = ends.within(asking.for_ns) if has_timeout else None
-        request = Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
+        request = messages.Execute(cluster_id=cluster_id, statement=statement, text=text, timeout_ns=left_ns)
         return await ask_statement(client, address, request, deadline, on_wait)
 
     return await client.until_answered(ask, unknown, asking, late_ns=LATE_ANSWER_NS if has_timeout else 0)
@@ -66,19 +58,19 @@ async def run_statement(
 async def ask_statement(
     client: CoordinatorClient,
     address: str,
-    request: Execute | AskOutcome,
+    request: messages.Execute | messages.AskOutcome,
     deadline: Deadline,
     on_wait: OnWait | None = None,
 ) -> Receipt | Rows:
     """Asks one coordinator once. A SHOW is asked for in pages in the first place."""
-    if isinstance(request, AskOutcome) or request.text.lstrip()[:4].upper() != "SHOW":
+    if isinstance(request, messages.AskOutcome) or request.text.lstrip()[:4].upper() != "SHOW":
         message = await client.calls.call(address, request, deadline.within(STATEMENT_RESOLVE_NS))
         answer = _heard(client, message, on_wait)
         if isinstance(answer, Receipt) or (answer is not None and not answer.more):
             return answer
     pages: list[Rows] = []
-    async with aclosing(client.calls.stream(address, request, STATEMENT_RESOLVE_NS)) as messages:
-        async for message in messages:
+    async with aclosing(client.calls.stream(address, request, STATEMENT_RESOLVE_NS)) as answers:
+        async for message in answers:
             answer = _heard(client, message, on_wait)
             if isinstance(answer, Receipt):
                 return answer
@@ -100,4 +92,4 @@ def _heard(client: CoordinatorClient, message: Message, on_wait: OnWait | None) 
             client.known.heard(message)
             return message
         case _:
-            raise BadMessage(f"unexpected answer: {type(message).__name__}")
+            raise unexpected_answer(message)

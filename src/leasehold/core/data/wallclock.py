@@ -1,16 +1,16 @@
 """How far the leader believes its wall clock when it lets rows expire.
 
-Theory of operation. Rows that have expired never come back, so a wall clock that steps ahead for a moment would cost
-all rows of a table with a TTL. The leader therefore measures real time with the clock that it counts leases by, from
-an **anchor**: a time at an instant of that clock. At each reading the anchor moves on by the time that has passed.
+Theory of operation. A wall clock that steps ahead for a moment would cost all rows of a table with a TTL, since expired
+rows never come back. So the leader measures real time with the clock that it counts leases by, from an **anchor**: a
+time at an instant of that clock. At each reading the anchor moves on by the time that has passed.
 
 - A wall clock that is behind the anchor takes the anchor back with it: a later step ahead counts from there. Horizons
   stay where they are.
 - A wall clock that is ahead by at most the setting `clock_step` is believed. The anchor follows it only by the drift
   that the measuring clock may have had since the last reading. So the steps count together, and the drift of a long
   uptime makes no room for a step.
-- A larger step is refused: rows go on expiring by the measured time until the wall clock is back, or until a person
-  raises `clock_step`. Lowering `clock_step` confirms what is believed by then: that becomes the anchor.
+- A larger step is refused: rows expire by the measured time until the wall clock is back, or until a person raises
+  `clock_step`. Lowering `clock_step` makes what is believed the anchor.
 
 A new leader can't measure what passed before it. Its anchor is **estimated**: the time that the horizons in the meta
 storage tell, or that of a new table's horizon if it is earlier. The first wall clock within the downtime bound of that

@@ -1,7 +1,7 @@
 """Which rows a node takes: the rules of a client's write and of a segment that a peer passes on, on one view.
 
 A client needs a login that may append, an open write transaction, and a bucket of which this node is a replica. A peer
-needs no right: it has admitted its client. It needs to be a node, in its newest incarnation.
+has to be a node in its newest incarnation; its client's right was checked there.
 """
 
 from typing import NamedTuple
@@ -11,14 +11,7 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.requests import Serving, assigned_bucket, check_node, table_in_use
 from leasehold.core.data.seals import sealed
 from leasehold.core.replicas.replication import holders_needed
-from leasehold.core.words.messages import (
-    BytesEnd,
-    ForwardTicket,
-    SegmentHolder,
-    SegmentStored,
-    StagedSegment,
-    WriteTicket,
-)
+from leasehold.core.words import messages
 from leasehold.core.words.records import TableRecord, TransactionRecord, TransactionState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused, Superseded
@@ -40,7 +33,7 @@ class AdmittedWrite(NamedTuple):
     """How many holders the commit will ask for."""
 
 
-def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> AdmittedWrite:
+def admit_write(ticket: messages.WriteTicket, view: Catalog, node: NodeId) -> AdmittedWrite:
     """Whether `view`, which has passed the guard, lets `node` take these rows."""
     check_append(ticket.login, ticket.table, view)
     table = table_in_use(view, ticket.table)
@@ -64,9 +57,9 @@ def admit_write(ticket: WriteTicket, view: Catalog, node: NodeId) -> AdmittedWri
     return AdmittedWrite(view, table, peers, record.order, holders_needed(view.settings, table))
 
 
-def forward_ticket(ticket: WriteTicket, admitted: AdmittedWrite, serving: Serving) -> ForwardTicket:
+def forward_ticket(ticket: messages.WriteTicket, admitted: AdmittedWrite, serving: Serving) -> messages.ForwardTicket:
     """What this node passes a client's segment on with."""
-    return ForwardTicket(
+    return messages.ForwardTicket(
         cluster_id=ticket.cluster_id,
         segment=ticket.segment,
         table=ticket.table,
@@ -78,17 +71,14 @@ def forward_ticket(ticket: WriteTicket, admitted: AdmittedWrite, serving: Servin
     )
 
 
-def sealed_here(serving: Serving, segment: StagedSegment, order: int) -> SegmentHolder:
+def sealed_here(serving: Serving, segment: messages.StagedSegment, order: int) -> messages.SegmentHolder:
     """This node as a holder of the segment, which lies on its disk, synced."""
-    myself = SegmentHolder(node=serving.node, incarnation=serving.incarnation)
+    myself = messages.SegmentHolder(node=serving.node, incarnation=serving.incarnation)
     return sealed(myself, serving.seal_key, segment, order)
 
 
-def described(ticket: ForwardTicket, end: BytesEnd) -> StagedSegment:
-    """The segment as its sender will answer for it; rows and statistics are believed: the sender is a node.
-
-    Raises `Refused` if it is another segment than the one whose bytes came.
-    """
+def described(ticket: messages.ForwardTicket, end: messages.BytesEnd) -> messages.StagedSegment:
+    """The segment as its sender describes it. Raises `Refused` if its bytes were not those that came."""
     segment = end.segment
     came = (ticket.segment, ticket.table, ticket.bucket, end.size_bytes, end.sha256)
     if segment is None or came != (segment.id, segment.table, segment.bucket, segment.size_bytes, segment.sha256):
@@ -96,10 +86,10 @@ def described(ticket: ForwardTicket, end: BytesEnd) -> StagedSegment:
     return segment
 
 
-def stored(segment: StagedSegment, serving: Serving, order: int) -> SegmentStored:
-    """What this node answers to the sender of a segment whose bytes lie on its disk, synced."""
+def stored(segment: messages.StagedSegment, serving: Serving, order: int) -> messages.SegmentStored:
+    """The answer to the sender of a segment that is synced on this disk."""
     myself = sealed_here(serving, segment, order)
-    return SegmentStored(
+    return messages.SegmentStored(
         node=myself.node,
         incarnation=myself.incarnation,
         size_bytes=segment.size_bytes,
@@ -108,7 +98,7 @@ def stored(segment: StagedSegment, serving: Serving, order: int) -> SegmentStore
     )
 
 
-def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
+def admit_forward(ticket: messages.ForwardTicket, view: Catalog, node: NodeId) -> int:
     """Whether `view`, which has passed the guard, lets `node` take a segment's bytes from their sender; the number of
     the write transaction."""
     table_in_use(view, ticket.table)
@@ -134,8 +124,7 @@ def admit_forward(ticket: ForwardTicket, view: Catalog, node: NodeId) -> int:
     return record.order
 
 
-def _open(ticket: WriteTicket, view: Catalog) -> TransactionRecord:
-    """The transaction, as the revision at which it was opened has it, or a later one."""
+def _open(ticket: messages.WriteTicket, view: Catalog) -> TransactionRecord:
     record = view.transactions.get(ticket.transaction)
     if record is None or record.table != ticket.table:
         raise _not_open(ticket.transaction)

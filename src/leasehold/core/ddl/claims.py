@@ -2,7 +2,7 @@
 
 | name | used alone by | with others by |
 | --- | --- | --- |
-| `cluster` | its settings | |
+| `cluster` | its settings | GRANT and REVOKE on it |
 | `database d` | what makes, changes or drops it | what is done to anything in it |
 | `table d.t` | what makes, changes or drops a table or view of that name | views that read it, rights on it |
 | `views` | CASCADE: which views go is not known before | what makes, changes or drops one view |
@@ -11,57 +11,20 @@
 
 from typing import Final, assert_never
 
+from leasehold.core.words import statements
 from leasehold.core.words.records import Claim
-from leasehold.core.words.statements import (
-    AddColumns,
-    AlterCluster,
-    AlterDatabase,
-    AlterProperties,
-    Comment,
-    CreateDatabase,
-    CreateRole,
-    CreateTable,
-    CreateUser,
-    CreateView,
-    Definition,
-    DeleteRows,
-    DropColumn,
-    DropDatabase,
-    DropPrincipal,
-    DropTable,
-    DropView,
-    GrantRights,
-    GrantRole,
-    MoveColumn,
-    OfPrincipals,
-    On,
-    OnCluster,
-    OnDatabase,
-    OnTable,
-    OnView,
-    RenameColumn,
-    RenamePrincipal,
-    RenameTable,
-    RenameView,
-    Revoke,
-    RevokeRole,
-    SetDefault,
-    SetPassword,
-    TableName,
-    WidenColumn,
-    fold,
-)
+from leasehold.core.words.statements import Definition, On, TableName, fold
 
 CLUSTER: Final = "cluster"
-"""The settings are changed by one statement at a time; no other statement has to wait for that.
+"""The settings are changed by one statement at a time, and not beside a GRANT or REVOKE on the cluster. No other
+statement waits for that.
 
-Those that run, or come while it waits, keep the bound that was published for them: see `grantor.SettingsChanged`.
+Those that run, or come while it waits, keep the bound that was published for them: see `grants.SettingsChanged`.
 """
 VIEWS: Final = "views"
 
 
 def database_name(name: str) -> str:
-    """A database among the claims."""
     return f"database {fold(name)}"
 
 
@@ -76,64 +39,63 @@ def principal_name(name: str) -> str:
 
 
 def claims(statement: Definition) -> dict[str, Claim]:  # noqa: PLR0911 - one for each form
-    """What a statement uses, alone or with others."""
     match statement:
-        case AlterCluster():
+        case statements.AlterCluster():
             return {CLUSTER: Claim.EXCLUSIVE}
-        case CreateDatabase(name=name) | AlterDatabase(name=name):
+        case statements.CreateDatabase(name=name) | statements.AlterDatabase(name=name):
             return {database_name(name): Claim.EXCLUSIVE}
-        case DropDatabase(name=name, cascade=cascade):
+        case statements.DropDatabase(name=name, cascade=cascade):
             return {database_name(name): Claim.EXCLUSIVE, **_cascade(cascade)}
-        case CreateTable(name=table):
+        case statements.CreateTable(name=table):
             return _tables(table)
-        case DropTable(table=table, cascade=cascade) | DropColumn(table=table, cascade=cascade):
+        case statements.DropTable(table=table, cascade=cascade) | statements.DropColumn(table=table, cascade=cascade):
             return {**_tables(table), **_cascade(cascade)}
         case (
-            AlterProperties(table=table)
-            | AddColumns(table=table)
-            | RenameColumn(table=table)
-            | MoveColumn(table=table)
-            | WidenColumn(table=table)
-            | SetDefault(table=table)
-            | DeleteRows(table=table)
+            statements.AlterProperties(table=table)
+            | statements.AddColumns(table=table)
+            | statements.RenameColumn(table=table)
+            | statements.MoveColumn(table=table)
+            | statements.WidenColumn(table=table)
+            | statements.SetDefault(table=table)
+            | statements.DeleteRows(table=table)
         ):
             return _tables(table)
-        case RenameTable(table=table, to=to):
+        case statements.RenameTable(table=table, to=to):
             return _tables(table, to)
-        case CreateView(view=view, reads=reads):
-            return {**_read(reads), **_tables(view), VIEWS: Claim.SHARED}
-        case RenameView(view=view, to=to):
+        case statements.CreateView(view=view, reads=reads):
+            return {**_tables(*reads, how=Claim.SHARED), **_tables(view), VIEWS: Claim.SHARED}
+        case statements.RenameView(view=view, to=to):
             return {**_tables(view, to), VIEWS: Claim.SHARED}
-        case DropView(view=view, cascade=cascade):
+        case statements.DropView(view=view, cascade=cascade):
             return {**_tables(view), VIEWS: Claim.SHARED, **_cascade(cascade)}
-        case Comment(on=on):
+        case statements.Comment(on=on):
             return _of(on, Claim.EXCLUSIVE)
         case _:
             return _of_principals(statement)
 
 
-def _of_principals(statement: OfPrincipals) -> dict[str, Claim]:
+def _of_principals(statement: statements.OfPrincipals) -> dict[str, Claim]:
     match statement:
-        case CreateUser(name=name) | SetPassword(name=name) | CreateRole(name=name) | DropPrincipal(name=name):
+        case (
+            statements.CreateUser(name=name)
+            | statements.SetPassword(name=name)
+            | statements.CreateRole(name=name)
+            | statements.DropPrincipal(name=name)
+        ):
             return {principal_name(name): Claim.EXCLUSIVE}
-        case RenamePrincipal(name=name, to=to):
+        case statements.RenamePrincipal(name=name, to=to):
             return {principal_name(name): Claim.EXCLUSIVE, principal_name(to): Claim.EXCLUSIVE}
-        case GrantRights(on=on, to=name) | Revoke(on=on, of=name):
+        case statements.GrantRights(on=on, to=name) | statements.Revoke(on=on, of=name):
             return {**_of(on, Claim.SHARED), principal_name(name): Claim.EXCLUSIVE}
-        case GrantRole(role=role, user=user) | RevokeRole(role=role, user=user):
+        case statements.GrantRole(role=role, user=user) | statements.RevokeRole(role=role, user=user):
             return {principal_name(role): Claim.SHARED, principal_name(user): Claim.EXCLUSIVE}
         case _:
             assert_never(statement)
 
 
-def _tables(*tables: TableName) -> dict[str, Claim]:
+def _tables(*tables: TableName, how: Claim = Claim.EXCLUSIVE) -> dict[str, Claim]:
     databases = {database_name(one.database): Claim.SHARED for one in tables}
-    return {**databases, **{table_name(one): Claim.EXCLUSIVE for one in tables}}
-
-
-def _read(tables: tuple[TableName, ...]) -> dict[str, Claim]:
-    databases = {database_name(one.database): Claim.SHARED for one in tables}
-    return {**databases, **{table_name(one): Claim.SHARED for one in tables}}
+    return {**databases, **{table_name(one): how for one in tables}}
 
 
 def _cascade(cascade: bool) -> dict[str, Claim]:
@@ -142,13 +104,13 @@ def _cascade(cascade: bool) -> dict[str, Claim]:
 
 def _of(on: On, how: Claim) -> dict[str, Claim]:
     match on:
-        case OnCluster():
+        case statements.OnCluster():
             return {CLUSTER: Claim.SHARED}
-        case OnDatabase(name=name):
+        case statements.OnDatabase(name=name):
             return {database_name(name): how}
-        case OnTable(table=name):
-            return {database_name(name.database): Claim.SHARED, table_name(name): how}
-        case OnView(view=name):
-            return {database_name(name.database): Claim.SHARED, table_name(name): how, VIEWS: Claim.SHARED}
+        case statements.OnTable(table=name):
+            return _tables(name, how=how)
+        case statements.OnView(view=name):
+            return {**_tables(name, how=how), VIEWS: Claim.SHARED}
         case _:
             assert_never(on)

@@ -38,13 +38,13 @@ class Begins(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NothingToDo(msgspec.Struct, frozen=True, kw_only=True):
-    """All is as the statement asks for already: nothing is written."""
+    """Nothing has to change."""
 
     bound_ns: int
 
 
 class TooEarly(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan turned out to use `claims`, of which some have changed and are not settled: nothing is written yet."""
+    """The plan uses `claims`, of which some have changed and are not settled: nothing is written yet."""
 
     claims: dict[str, Claim]
 
@@ -60,7 +60,7 @@ def decide_first_transaction(
     bound_ns: int,
     last_change: Callable[[Mapping[str, Claim]], Revision],
 ) -> Decision:
-    """`bound_ns` is what is published now; `last_change` tells when any of some objects changed last.
+    """`bound_ns` is what is published now, `last_change` the newest revision that changed any of some objects.
 
     May be asked more than once. Raises `Refused` and its kin.
     """

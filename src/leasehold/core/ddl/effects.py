@@ -23,26 +23,26 @@ class EnterQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WidenTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """Take a place in the queues of these objects as well, if it has none there: whoever comes later waits."""
+    """Take a place in the queues of these objects as well, if it has none there."""
 
     claims: dict[str, Claim]
 
 
 class TouchObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """Note that those it uses alone were changed at `revision`: the next statement waits until that is settled."""
+    """Note that `revision` changed the exclusive claims: the next statement on them waits until that is settled."""
 
     claims: dict[str, Claim]
     revision: Revision
 
 
 class BeginBarrier(msgspec.Struct, frozen=True, kw_only=True):
-    """Begin to settle `revision`, so that the next statement on the objects waits the less for it."""
+    """Begin to settle `revision`, so that the next statement on the objects waits less."""
 
     revision: Revision
 
 
 class Remember(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep an end that nothing durable tells of: a late copy of the request must not run it after all."""
+    """Remember an end that is not durable: a late copy of the request must not run the statement."""
 
     end: Receipt | Definite
 
@@ -55,7 +55,7 @@ class WriteLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell everybody who waits for it how it ended."""
+    """Answer all requests that wait for its end."""
 
     end: Receipt | LeaseholdError
 
@@ -89,8 +89,7 @@ class CommitDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FindRevision(msgspec.Struct, frozen=True, kw_only=True):
-    """Look up the revision of its first transaction, so that the receipt says the same under every leader:
-    `RevisionFound`."""
+    """Look up the revision of its first transaction: `RevisionFound`."""
 
     procedure: ProcedureRecord
 
@@ -136,16 +135,7 @@ class QueueReceipt(msgspec.Struct, frozen=True, kw_only=True):
     bound_ns: int
 
 
-Awaited: TypeAlias = (
-    AwaitTurn
-    | SettleObjects
-    | PrepareContext
-    | CommitDecision
-    | FindRevision
-    | AwaitBarrier
-    | CrossPoint
-    | RollBack
-    | LeavePending
-    | QueueReceipt
-)
+_Waits: TypeAlias = AwaitTurn | SettleObjects | PrepareContext | FindRevision | AwaitBarrier
+_Commits: TypeAlias = CommitDecision | CrossPoint | RollBack | LeavePending | QueueReceipt
+Awaited: TypeAlias = _Waits | _Commits
 RunEffect: TypeAlias = Action | Awaited

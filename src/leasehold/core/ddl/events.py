@@ -103,20 +103,8 @@ class EffectFailed(msgspec.Struct, frozen=True, kw_only=True):
     error: LeaseholdError
 
 
-RunEvent: TypeAlias = (
-    StatementAsked
-    | ProcedureFound
-    | TurnReached
-    | TurnMissed
-    | ObjectsSettled
-    | ContextPrepared
-    | Decided
-    | RevisionFound
-    | BarrierEnded
-    | TakenBack
-    | PointCrossed
-    | RolledBack
-    | LeftPending
-    | ReceiptQueued
-    | EffectFailed
+_BeforeDecision: TypeAlias = (
+    StatementAsked | ProcedureFound | TurnReached | TurnMissed | ObjectsSettled | ContextPrepared
 )
+_AfterDecision: TypeAlias = Decided | RevisionFound | BarrierEnded | TakenBack | PointCrossed | RolledBack
+RunEvent: TypeAlias = _BeforeDecision | _AfterDecision | LeftPending | ReceiptQueued | EffectFailed

@@ -14,21 +14,11 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from leasehold.core.access.rights import object_named
 from leasehold.core.catalog.catalog import Catalog, field_by_id
+from leasehold.core.words import records
 from leasehold.core.words.messages import Rows
-from leasehold.core.words.records import (
-    ExpiredRows,
-    Hidden,
-    HiddenColumn,
-    HiddenDatabase,
-    HiddenMembership,
-    HiddenPrincipal,
-    HiddenRights,
-    HiddenRows,
-    HiddenTable,
-    HiddenView,
-    ProcedureRecord,
-)
+from leasehold.core.words.records import Hidden, ProcedureRecord
 from leasehold.ids import ObjectId, Revision
 from leasehold.limits.units import MILLISECOND_NS
 
@@ -44,7 +34,7 @@ class NodeWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """What a statement would meet: those `ahead` of it by their ids, whom it would wait for, what is published."""
+    """What a statement would meet: the ids `ahead` of it, the nodes that it would wait for, and the published bound."""
 
     ahead: tuple[str, ...]
     changed: Revision
@@ -97,24 +87,24 @@ def _ms(duration_ns: int) -> int:
 def named(hidden: Hidden, catalog: Catalog) -> str:
     """What a statement takes away, for people."""
     match hidden:
-        case HiddenDatabase(database=target):
+        case records.HiddenDatabase(database=target):
             return f"database {catalog.databases[target].name}"
-        case HiddenTable(table=target):
+        case records.HiddenTable(table=target):
             return f"table {_relation(target, catalog)}"
-        case HiddenView(view=target):
+        case records.HiddenView(view=target):
             return f"view {_relation(target, catalog)}"
-        case HiddenColumn(table=target, field=field_id):
+        case records.HiddenColumn(table=target, field=field_id):
             field = field_by_id(catalog.tables[target], field_id)
             return f"column {field_id if field is None else field.name} of {_relation(target, catalog)}"
-        case HiddenRows(table=target, number=number):
+        case records.HiddenRows(table=target, number=number):
             return f"rows of {_relation(target, catalog)} (DELETE {number})"
-        case ExpiredRows(table=target):
+        case records.ExpiredRows(table=target):
             return f"rows of {_relation(target, catalog)} that are past the new TTL"
-        case HiddenPrincipal(principal=target):
+        case records.HiddenPrincipal(principal=target):
             return f"{catalog.principals[target].kind} {catalog.principals[target].name}"
-        case HiddenRights(principal=principal, object=target, rights=rights):
+        case records.HiddenRights(principal=principal, object=target, rights=rights):
             return f"{', '.join(rights)} on {_object(target, catalog)} of {catalog.principals[principal].name}"
-        case HiddenMembership(user=user, role=role):
+        case records.HiddenMembership(user=user, role=role):
             return f"role {catalog.principals[role].name} of {catalog.principals[user].name}"
         case _:
             assert_never(hidden)
@@ -126,6 +116,5 @@ def _relation(target: ObjectId, catalog: Catalog) -> str:
 
 
 def _object(target: ObjectId, catalog: Catalog) -> str:
-    if target in catalog.databases:
-        return f"database {catalog.databases[target].name}"
-    return _relation(target, catalog) if target in catalog.tables or target in catalog.views else "the cluster"
+    kind, name = object_named(target, catalog)
+    return f"database {name}" if kind == "DATABASE" else name or "the cluster"

@@ -22,7 +22,7 @@ import hashlib
 
 import msgspec
 
-from leasehold.core.access.rights import check_history, user_by
+from leasehold.core.access.rights import check_administrator, user_by
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words.records import StatementRecord, TransactionRecord
@@ -34,7 +34,7 @@ from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asked for a statement, and for what. No secret is left in `text`, of which the beginning is kept."""
+    """The user, login and text of a statement; `text` is the beginning of it, without secrets."""
 
     user: str | None
     login: bytes | None
@@ -43,7 +43,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: StatementRecord) -> "Origin":
-        """As a statement's record tells."""
         return cls(user=record.user, login=record.login, text=record.text, text_sha256=record.text_sha256)
 
     def has_text(self, text: str) -> bool:
@@ -53,7 +52,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return hash_text(text) == self.text_sha256
 
     def is_of(self, login: bytes | None, catalog: Catalog) -> bool:
-        """Whether it came from whoever asks with this login. Raises `Unauthenticated`."""
+        """Whether this login or its user asked for the statement. Raises `Unauthenticated`."""
         if self.login is not None and login == self.login:
             return True
         if self.user is None and self.login is None:
@@ -87,8 +86,8 @@ def check_same_insert(
 
 
 def hears_text(origin: Origin, login: bytes | None, catalog: Catalog) -> bool:
-    """Whether whoever asks for a statement's outcome hears its text too. Raises `Forbidden` and `Unauthenticated` where
-    not even the outcome is told."""
+    """Whether a login that asks for a statement's outcome gets its text too. Raises `Forbidden` and `Unauthenticated`
+    if it gets neither."""
     if not catalog.users:
         return True
     if origin.user is None and origin.login is None:
@@ -96,7 +95,7 @@ def hears_text(origin: Origin, login: bytes | None, catalog: Catalog) -> bool:
     if origin.is_of(login, catalog):
         return True
     try:
-        check_history(catalog, login)
+        check_administrator(catalog, login)
     except Forbidden as error:
         text = "only the user who ran a statement and administrators may ask for its outcome"
         raise Forbidden(text, hint=error.hint) from error

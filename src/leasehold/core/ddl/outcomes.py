@@ -1,9 +1,8 @@
 """Which outcomes of statements a leader may forget (R12).
 
-Whoever has had no answer asks again by the statement's id, and a statement that is not known is run. So its outcome is
-kept for longer than a client asks, however many others end meanwhile, and besides, for people and for `leasehold
-verify`, STATEMENTS_KEPT that ended before. What an older leader ended counts as ended at the election: when it did is
-written nowhere.
+A client without an answer asks again by the statement's id, and a statement that is not known is run. So its outcome is
+kept for longer than a client asks. Besides, STATEMENTS_KEPT older ones are kept for people and for `leasehold verify`.
+What an older leader ended counts as ended at the election.
 """
 
 from collections import OrderedDict
@@ -23,16 +22,15 @@ class Ended:
         ended = (one for one in catalog.statements.values() if one.outcome is not Outcome.RUNNING)
         self._at_ns = OrderedDict((one.id, now_ns) for one in sorted(ended, key=lambda one: one.order))
         self._named: set[StatementId] = set()
-        """What transactions were told to forget, until it is seen that they did."""
+        """What transactions forget, until the durable catalog shows it."""
 
     def note(self, statement: StatementId, now_ns: int) -> None:
-        """It ends now, or is about to."""
         self._at_ns[statement] = now_ns
         self._at_ns.move_to_end(statement)
 
     def forgettable(self, catalog: Catalog, now_ns: int) -> tuple[StatementId, ...]:
-        """What the next transaction may forget: nothing, or PURGE_BATCH of the oldest. None that dropped what nodes
-        still delete files of."""
+        """What the next transaction may forget: nothing, or PURGE_BATCH of the oldest, but for drops whose files are
+        still being deleted."""
         if len(catalog.statements) <= STATEMENTS_KEPT + PURGE_BATCH + len(catalog.dropped):
             return ()
         oldest = tuple(islice(self._old(catalog, now_ns), PURGE_BATCH))

@@ -1,18 +1,18 @@
 """DDL: each statement as a durable, resumable procedure (docs/design.md, "Schema changes").
 
-Theory of operation. The first transaction writes the change (or its pre-state), the procedure and the statement
-together, at revision R; then barrier(R) proves that no node serves anything older; then, if the change takes
-something away, a second transaction crosses the **point of no return**, comparing the pre-state. A procedure's
-record says all that a later leader needs to go on, so it is resumed exactly where it stands.
+Theory of operation. The first transaction writes the change (or its pre-state), the procedure and the statement, at
+revision R. Then barrier(R) proves that no node serves anything older. A destructive statement then crosses its **point
+of no return** in a second transaction, which compares the pre-state. A later leader resumes a procedure where its
+record stands.
 
 | kind        | transaction 1             | then       | transaction 2                  | if the timeout comes first |
 | additive    | the change, PUBLISHED     | barrier(R) | none; the answer needs no more | COMMITTED_PENDING          |
 | destructive | PRE_DELETE with PRE_STATE | barrier(R) | what was hidden goes, FINISHED | ROLLED_BACK                |
 
-A statement that went all the way is closed by a last transaction, which writes its receipt, behind the answer. An end
-that another leader would not come to by itself (a timeout, CANCEL) is durable before it is told.
+A last transaction writes the receipt of a statement that went all the way, after the answer. An end that another leader
+would not come to by itself (a timeout, CANCEL) is durable before it is answered.
 
-The removal and the point of no return are one transaction: nothing can stand between them
+The removal and the point of no return are one transaction
 (docs/decisions/0001-one-transaction-past-the-point-of-no-return.md). No statement waits for files to be deleted.
 """
 
@@ -24,19 +24,9 @@ from leasehold.core.catalog.plan import Context, put
 from leasehold.core.ddl.claims import VIEWS, claims, table_name
 from leasehold.core.ddl.origin import other_statement
 from leasehold.core.ddl.plans import plan, removed, restored
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    BarrierReceipt,
-    Claim,
-    HiddenTable,
-    HiddenView,
-    Outcome,
-    ProcedureRecord,
-    StatementRecord,
-    Step,
-    Waited,
-)
+from leasehold.core.words.records import BarrierReceipt, Claim, Outcome, ProcedureRecord, StatementRecord, Step, Waited
 from leasehold.core.words.statements import Definition
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
@@ -45,7 +35,7 @@ from leasehold.limits.statements import STATEMENT_TEXT_KEPT
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement as it was asked for; `bound_ns` is what is published for it. No secret is left in `text`."""
+    """A statement as it was asked for; `bound_ns` is what is published for it, and `text` has no secrets."""
 
     id: StatementId
     text: str
@@ -78,13 +68,15 @@ def begin(request: Request, catalog: Catalog) -> Begun:
     number = planned.counters.next_procedure
     used = claims(request.statement)
     views = (
-        table_name(catalog.table_name(catalog.views[one.view])) for one in planned.hides if isinstance(one, HiddenView)
+        table_name(catalog.table_name(catalog.views[one.view]))
+        for one in planned.hides
+        if isinstance(one, records.HiddenView)
     )
     procedure = ProcedureRecord(
         number=number,
         statement=request.id,
         text=request.text[:STATEMENT_TEXT_KEPT],
-        step=Step.PUBLISHED if planned.kind == "additive" else Step.PRE_STATE,
+        step=Step.PRE_STATE if planned.hides else Step.PUBLISHED,
         claims={**used, **dict.fromkeys(views, Claim.EXCLUSIVE)},  # those too that go with CASCADE
         hides=planned.hides,
     )
@@ -100,7 +92,7 @@ def begin(request: Request, catalog: Catalog) -> Begun:
         pending=(),
         user=None if asking is None else asking.name,
         objects=tuple(sorted(name for name in used if name != VIEWS)),
-        dropped=tuple(one.table for one in planned.hides if isinstance(one, HiddenTable)),
+        dropped=tuple(one.table for one in planned.hides if isinstance(one, records.HiddenTable)),
         notes=planned.notes,
         term=request.term,
         login=request.context.login,
@@ -118,13 +110,10 @@ def begin(request: Request, catalog: Catalog) -> Begun:
     )
 
 
-# ---------------------------------------------------------------- the second transaction
-
-
 def finish(procedure: ProcedureRecord, catalog: Catalog) -> tuple[Change, ...]:
     """What a destructive statement writes at its point of no return; nothing if it is past it already.
 
-    Raises `Refused` (ROLLED_BACK) where the pre-state is gone: somebody rolled the statement back.
+    Raises `Refused` (ROLLED_BACK) if the statement was rolled back.
     """
     standing = catalog.procedures.get(procedure.number)
     if standing is None:
@@ -146,9 +135,9 @@ def roll_back(
     pending: tuple[NodeId, ...] = (),
     forget: tuple[StatementId, ...] = (),
 ) -> tuple[Change, ...]:
-    """Takes a destructive statement back that is not past its point of no return; nothing if it has been already.
+    """Rolls a destructive statement back, nothing if that has been done; `pending` are the nodes that it waited for.
 
-    `pending` are the nodes that it waited for. Raises `Refused` with code PAST_RETURN where it can't be taken back.
+    Raises `Refused` with code PAST_RETURN past its point of no return.
     """
     standing = catalog.procedures.get(procedure.number)
     if standing is None:
@@ -205,9 +194,9 @@ def leave_pending(
     pending: tuple[NodeId, ...],
     forget: tuple[StatementId, ...] = (),
 ) -> tuple[Change, ...]:
-    """Ends an additive statement whose change is committed at `revision` while `pending` may serve what was before.
+    """Ends an additive statement whose change is committed at `revision` while `pending` may serve older revisions.
 
-    The statements behind it on its object wait for those nodes in its place.
+    The next statements on its objects wait for those nodes.
     """
     if procedure.number not in catalog.procedures:
         return ()
@@ -220,9 +209,6 @@ def leave_pending(
         pending=pending,
     )
     return _end(ended, procedure, forget)
-
-
-# ---------------------------------------------------------------- closing
 
 
 def close(
@@ -241,16 +227,14 @@ def close(
 
 
 def _end(record: StatementRecord, procedure: ProcedureRecord, forget: tuple[StatementId, ...]) -> tuple[Change, ...]:
-    """Writes how it ended and forgets the procedure, and with it what has ended long ago."""
     changes = (Change(keys.procedure(procedure.number), None), put(keys.statement(record.id), record))
     return (*changes, *(Change(keys.statement(one), None) for one in forget))
 
 
 def ended(record: StatementRecord, barrier: BarrierReceipt, elapsed_ns: int, bound_ns: int = 0) -> StatementRecord:
-    """The record of a statement whose barrier has proceeded, and which is past its point of no return if it has one.
+    """The record of a statement that went all the way.
 
-    `bound_ns` is what the leader that ended it had published: after a change of leader, and of settings, it may be more
-    than what was published when the statement began.
+    `bound_ns` is what the leader that ended it had published, which may be more than what was published at first.
     """
     return msgspec.structs.replace(
         record,

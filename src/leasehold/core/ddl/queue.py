@@ -1,12 +1,10 @@
 """Queues per object: which statements may run at once (docs/design.md, "Schema changes").
 
-A statement claims each object it touches, exclusively or shared, all at once and in arrival order: it runs when no
-earlier statement, running or waiting, holds a claim that conflicts with one of its own. So statements on one object
-run in the order in which they came, nothing deadlocks, and nothing starves.
+A statement claims each object it touches, exclusively or shared, all at once and in arrival order. It runs when no
+earlier statement, running or waiting, holds a conflicting claim. So nothing deadlocks, and nothing starves.
 
-Each object has one queue, of which the front is **let through**: one exclusive claim, or shared ones with no exclusive
-one before them. A statement runs once it is let through by every object that it claims; coming and going cost what
-they change, however many wait.
+Each object has one queue, of which the front is **let through**: one exclusive claim, or the shared ones before the
+first exclusive one. A statement runs once every object that it claims lets it through.
 """
 
 from collections import OrderedDict
@@ -62,7 +60,7 @@ class ObjectQueues:
         self._queues: dict[str, _Queue] = {}
         self._claims: dict[int, Mapping[str, Claim]] = {}
         self._held_up: dict[int, int] = {}
-        """By place, how many objects do not let it through yet; none for those that run."""
+        """By place, how many objects do not let it through yet; without those that run."""
         self._next = 1
 
     def enter(self, claims: Mapping[str, Claim]) -> tuple[int, tuple[int, ...]]:

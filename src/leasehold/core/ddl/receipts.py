@@ -1,4 +1,4 @@
-"""How a statement ended, and what it waited for, as clients and the log are told."""
+"""How a statement ended and what it waited for, in receipts and log lines."""
 
 import msgspec
 
@@ -50,7 +50,7 @@ def nothing_to_do(
 
 
 def timed_out(because: str) -> Refused:
-    """The refusal of a statement whose timeout came first."""
+    """The refusal of a statement whose timeout passed."""
     return Refused(
         f"its timeout passed before it began: {because}",
         code=ErrorCode.TIMED_OUT,
@@ -59,8 +59,7 @@ def timed_out(because: str) -> Refused:
 
 
 def settled_as_well(waited: Waited | None, settling_ns: int, barrier: BarrierReceipt) -> Waited:
-    """What a statement waited for, and then for this barrier; for several where a CASCADE takes along what was changed
-    meanwhile."""
+    """What a statement waited for, with this barrier as well: a CASCADE may wait for several."""
     waited = waited or Waited()
     return msgspec.structs.replace(
         waited,
@@ -70,8 +69,7 @@ def settled_as_well(waited: Waited | None, settling_ns: int, barrier: BarrierRec
 
 
 def overrun(bound_ns: int, *, published_after_ns: int, settled_after_ns: int) -> str:
-    """Where the time went of one that took longer than its bound: the bound counts on a meta storage that stores in a
-    moment, and on a processor."""
+    """Where the time of a statement went that took longer than its bound."""
     return (
         f"over its bound of {bound_ns // MILLISECOND_NS} ms: "
         f"its change was durable after {published_after_ns // MILLISECOND_NS} ms, "

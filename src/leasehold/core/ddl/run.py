@@ -1,8 +1,8 @@
 """The run of a statement: its life under one leader, from the request to the receipt.
 
-Theory of operation. A `StatementRun` is fed with one event at a time and says what to do next. It keeps no record: all
-that a later leader needs is written by the transactions of `core/ddl/procedure.py`, which compare what they find. So a
-leader may die between any two steps, or repeat one. The next leader makes a new run of the procedure that it finds.
+Theory of operation. A `StatementRun` takes one event at a time and answers what to do next. All that a later leader
+needs is written by the transactions of `core/ddl/procedure.py`, which compare what they find. So a leader may die
+between any two steps, or repeat one. The next leader makes a new run of the procedure that it finds.
 
 | state | event | next |
 | --- | --- | --- |
@@ -39,7 +39,7 @@ leader may die between any two steps, or repeat one. The next leader makes a new
 | restoring | `BarrierEnded` | ended: ROLLED_BACK |
 | closing | `ReceiptQueued` | ended: COMMITTED |
 
-Any other event raises and changes nothing. The times that a receipt tells:
+Any other event raises and changes nothing. The times in a receipt:
 
 - *queued* and *settling* come before its own time. They begin with those states.
 - *elapsed* begins when its objects are settled; for an earlier leader's statement, when it reaches its turn. It ends
@@ -50,8 +50,8 @@ Three rules:
 - No timeout ends a statement that an earlier leader began: it goes all the way.
 - CANCEL is a transaction of its own, of whoever asks for it. A run hears of it while it waits for a barrier of its
   pre-state. Later the comparison at the point of no return, or at the rollback, meets it.
-- An error after the first transaction is told as unknown, since the procedure stands. CANCEL or the next leader ends
-  it.
+- An error after the first transaction ends the run as unknown, since the procedure stands. CANCEL or the next leader
+  ends it.
 """
 
 from typing import assert_never
@@ -59,45 +59,8 @@ from typing import assert_never
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.node_names import node_names
 from leasehold.core.catalog.plan import Context
+from leasehold.core.ddl import effects, events
 from leasehold.core.ddl.decision import Begins, NothingToDo, TooEarly, Undecided
-from leasehold.core.ddl.effects import (
-    Answer,
-    AwaitBarrier,
-    AwaitTurn,
-    BeginBarrier,
-    CommitDecision,
-    CrossPoint,
-    EnterQueue,
-    FindRevision,
-    LeavePending,
-    PrepareContext,
-    QueueReceipt,
-    Remember,
-    RollBack,
-    RunEffect,
-    SettleObjects,
-    TouchObjects,
-    WidenTurn,
-    WriteLog,
-)
-from leasehold.core.ddl.events import (
-    BarrierEnded,
-    ContextPrepared,
-    Decided,
-    EffectFailed,
-    LeftPending,
-    ObjectsSettled,
-    PointCrossed,
-    ProcedureFound,
-    ReceiptQueued,
-    RevisionFound,
-    RolledBack,
-    RunEvent,
-    StatementAsked,
-    TakenBack,
-    TurnMissed,
-    TurnReached,
-)
 from leasehold.core.ddl.origin import Origin
 from leasehold.core.ddl.procedure import ended
 from leasehold.core.ddl.receipts import nothing_to_do, overrun, receipt, settled_as_well, timed_out
@@ -111,7 +74,7 @@ from leasehold.errors import Definite, LeaseholdError, OutcomeUnknown, Refused
 from leasehold.ids import NodeId, Revision, StatementId, Term
 from leasehold.limits.units import MILLISECOND_NS
 
-Effects = tuple[RunEffect, ...]
+Effects = tuple[effects.RunEffect, ...]
 
 
 class StatementRun:
@@ -142,13 +105,12 @@ class StatementRun:
         self._pending: tuple[NodeId, ...] | None = None
         """The nodes that its timeout left behind."""
         self._receipt: Receipt | None = None
-        """Of a statement that went all the way, told before it is durable."""
+        """Of a statement that went all the way; answered before it is durable."""
 
     # ------------------------------------------------------------ what can be looked at
 
     @property
     def state(self) -> RunState:
-        """Where it stands."""
         return self._state
 
     @property
@@ -172,53 +134,57 @@ class StatementRun:
 
     # ------------------------------------------------------------ steps
 
-    def step(self, event: RunEvent, catalog: Catalog, now_ns: int) -> Effects:  # noqa: C901, PLR0911 - one per event
+    def step(self, event: events.RunEvent, catalog: Catalog, now_ns: int) -> Effects:  # noqa: C901, PLR0911 one each
         """Takes one event; `catalog` is the newest durable one. At most the last effect is awaited: its end is the next
         event. Without one the run has ended."""
         assert isinstance(event, LEGAL[self._state]), f"{type(event).__name__} while {self._state}"
         match event:
-            case StatementAsked():
+            case events.StatementAsked():
                 return self._on_asked(event, now_ns)
-            case ProcedureFound():
+            case events.ProcedureFound():
                 return self._on_found(event, now_ns)
-            case TurnReached():
+            case events.TurnReached():
                 return self._on_turn(event, now_ns)
-            case TurnMissed():
+            case events.TurnMissed():
                 return self._fail(timed_out("other statements on the same objects came before it"))
-            case ObjectsSettled():
+            case events.ObjectsSettled():
                 return self._on_settled(event, catalog, now_ns)
-            case ContextPrepared(context=context):
+            case events.ContextPrepared(context=context):
                 self._context = context
                 return self._decide(context)
-            case Decided():
+            case events.Decided():
                 return self._on_decided(event, now_ns)
-            case RevisionFound():
+            case events.RevisionFound():
                 return self._on_revision(event)
-            case BarrierEnded():
+            case events.BarrierEnded():
                 return self._on_barrier(event, catalog, now_ns)
-            case TakenBack():
+            case events.TakenBack():
                 return self._restore(catalog.revision)
-            case PointCrossed(revision=revision):
+            case events.PointCrossed(revision=revision):
                 closes = self._close(catalog, now_ns)
-                return (TouchObjects(claims=self._claims, revision=revision), BeginBarrier(revision=revision), *closes)
-            case RolledBack(revision=revision):
+                return (
+                    effects.TouchObjects(claims=self._claims, revision=revision),
+                    effects.BeginBarrier(revision=revision),
+                    *closes,
+                )
+            case events.RolledBack(revision=revision):
                 return self._restore(revision)
-            case LeftPending():
+            case events.LeftPending():
                 return self._ended_as_recorded(catalog)
-            case ReceiptQueued():
+            case events.ReceiptQueued():
                 return self._on_queued_receipt()
-            case EffectFailed():
+            case events.EffectFailed():
                 return self._on_failed(event, catalog)
             case _:
                 assert_never(event)
 
     # ------------------------------------------------------------ before its first transaction
 
-    def _on_asked(self, event: StatementAsked, now_ns: int) -> Effects:
+    def _on_asked(self, event: events.StatementAsked, now_ns: int) -> Effects:
         self._asked = event.statement
         return self._enter(event.claims, now_ns)
 
-    def _on_found(self, event: ProcedureFound, now_ns: int) -> Effects:
+    def _on_found(self, event: events.ProcedureFound, now_ns: int) -> Effects:
         assert self._give_up_ns is None, "no timeout ends what an earlier leader began"
         self._procedure, self._elected = event.procedure, event.elected
         return self._enter(event.procedure.claims, now_ns)
@@ -227,13 +193,13 @@ class StatementRun:
         self._state = RunState.QUEUED
         self._claims = claims
         self._since_ns = now_ns
-        return (EnterQueue(claims=claims), AwaitTurn(give_up_ns=self._give_up_ns))
+        return (effects.EnterQueue(claims=claims), effects.AwaitTurn(give_up_ns=self._give_up_ns))
 
-    def _on_turn(self, event: TurnReached, now_ns: int) -> Effects:
+    def _on_turn(self, event: events.TurnReached, now_ns: int) -> Effects:
         if self._procedure is not None:
             self._state = RunState.LOCATING
             self._began_ns = now_ns
-            return (FindRevision(procedure=self._procedure),)
+            return (effects.FindRevision(procedure=self._procedure),)
         if not event.at_once:
             self._waited = Waited(queued_ns=now_ns - self._since_ns)
         return self._settle(self._claims, now_ns)
@@ -241,9 +207,9 @@ class StatementRun:
     def _settle(self, claims: dict[str, Claim], now_ns: int) -> Effects:
         self._state = RunState.SETTLING
         self._since_ns = now_ns
-        return (SettleObjects(claims=claims, give_up_ns=self._give_up_ns),)
+        return (effects.SettleObjects(claims=claims, give_up_ns=self._give_up_ns),)
 
-    def _on_settled(self, event: ObjectsSettled, catalog: Catalog, now_ns: int) -> Effects:
+    def _on_settled(self, event: events.ObjectsSettled, catalog: Catalog, now_ns: int) -> Effects:
         verdict = event.verdict
         if isinstance(verdict, Fail):
             return self._fail(timed_out(f"{node_names(verdict.pending, catalog)} may still serve the old state"))
@@ -254,7 +220,7 @@ class StatementRun:
         if self._context is not None:
             return self._decide(self._context)
         self._state = RunState.PREPARING
-        return (PrepareContext(),)
+        return (effects.PrepareContext(),)
 
     def _decide(self, context: Context) -> Effects:
         assert self._asked is not None, "an earlier leader has decided"
@@ -269,9 +235,9 @@ class StatementRun:
             settled=self._settled,
             give_up_ns=self._give_up_ns,
         )
-        return (CommitDecision(undecided=undecided),)
+        return (effects.CommitDecision(undecided=undecided),)
 
-    def _on_decided(self, event: Decided, now_ns: int) -> Effects:
+    def _on_decided(self, event: events.Decided, now_ns: int) -> Effects:
         decision = event.decision
         match decision:
             case TooEarly(claims=claims):
@@ -286,30 +252,30 @@ class StatementRun:
                     bound_ns=bound_ns,
                     waited=self._waited,
                 )
-                return (Remember(end=end), Answer(end=end))
+                return (effects.Remember(end=end), effects.Answer(end=end))
             case Begins(procedure=procedure, bound_ns=bound_ns):
                 self._procedure, self._bound_ns, self._revision = procedure, bound_ns, event.revision
                 self._claims = {**procedure.claims, **self._claims}
-                touch = TouchObjects(claims=self._claims, revision=event.revision)
-                return (WidenTurn(claims=procedure.claims), touch, *self._await_barrier(now_ns))
+                touch = effects.TouchObjects(claims=self._claims, revision=event.revision)
+                return (effects.WidenTurn(claims=procedure.claims), touch, *self._await_barrier(now_ns))
             case _:
                 assert_never(decision)
 
     # ------------------------------------------------------------ from its first transaction to its end
 
-    def _on_revision(self, event: RevisionFound) -> Effects:
+    def _on_revision(self, event: events.RevisionFound) -> Effects:
         self._state = RunState.CATCHING_UP
         self._revision, self._bound_ns = event.revision, event.bound_ns
         # This leader's catalog holds the procedure's change already: its election revision covers it.
-        return (AwaitBarrier(revision=self._elected, or_taken_back=True),)
+        return (effects.AwaitBarrier(revision=self._elected, or_taken_back=True),)
 
     def _await_barrier(self, now_ns: int) -> Effects:
         """The part that every later leader repeats begins here."""
         self._state = RunState.AWAITING_BARRIER
         self._published_after_ns = self.elapsed_ns(now_ns)
-        return (AwaitBarrier(revision=self._revision, give_up_ns=self._give_up_ns, or_taken_back=True),)
+        return (effects.AwaitBarrier(revision=self._revision, give_up_ns=self._give_up_ns, or_taken_back=True),)
 
-    def _on_barrier(self, event: BarrierEnded, catalog: Catalog, now_ns: int) -> Effects:
+    def _on_barrier(self, event: events.BarrierEnded, catalog: Catalog, now_ns: int) -> Effects:
         if self._state is RunState.RESTORING:
             return self._ended_as_recorded(catalog)
         verdict = event.verdict
@@ -324,30 +290,35 @@ class StatementRun:
         if self._procedure.step is not Step.PRE_STATE:
             return self._close(catalog, now_ns)
         self._state = RunState.CROSSING
-        return (CrossPoint(procedure=self._procedure),)
+        return (effects.CrossPoint(procedure=self._procedure),)
 
     def _give_up(self, procedure: ProcedureRecord, pending: tuple[NodeId, ...], now_ns: int) -> Effects:
-        """Its own timeout came before the end of its barrier: what becomes of it is durable before it is told."""
+        """Its timeout came before the end of its barrier: its end is durable before it is answered."""
         self._pending = pending
         elapsed_ns = self.elapsed_ns(now_ns)
         if procedure.step is Step.PRE_STATE:
             self._state = RunState.ROLLING_BACK
-            return (RollBack(procedure=procedure, elapsed_ns=elapsed_ns, pending=pending),)
+            return (effects.RollBack(procedure=procedure, elapsed_ns=elapsed_ns, pending=pending),)
         self._state = RunState.LEAVING_PENDING
-        return (LeavePending(procedure=procedure, revision=self._revision, elapsed_ns=elapsed_ns, pending=pending),)
+        return (
+            effects.LeavePending(procedure=procedure, revision=self._revision, elapsed_ns=elapsed_ns, pending=pending),
+        )
 
     def _restore(self, revision: Revision) -> Effects:
-        """It is told once no node hides what the rollback at `revision` brought back; bounded as every barrier."""
+        """Its end is answered once no node hides what the rollback at `revision` brought back."""
         self._state = RunState.RESTORING
-        return (TouchObjects(claims=self._claims, revision=revision), AwaitBarrier(revision=revision))
+        return (effects.TouchObjects(claims=self._claims, revision=revision), effects.AwaitBarrier(revision=revision))
 
     def _ended_as_recorded(self, catalog: Catalog) -> Effects:
         record = catalog.statements[self._id]
         self._state = RunState.ENDED
-        answer = Answer(end=receipt(record, catalog))
+        answer = effects.Answer(end=receipt(record, catalog))
         if self._pending is None:
             return (answer,)
-        return (WriteLog(text=f"{record.text}: {record.outcome} after its timeout, {self._pending} pending"), answer)
+        return (
+            effects.WriteLog(text=f"{record.text}: {record.outcome} after its timeout, {self._pending} pending"),
+            answer,
+        )
 
     def _close(self, catalog: Catalog, now_ns: int) -> Effects:
         assert self._procedure is not None
@@ -356,24 +327,26 @@ class StatementRun:
         self._receipt = receipt(ended(catalog.statements[self._id], self._barrier, elapsed_ns, bound_ns), catalog)
         self._state = RunState.CLOSING
         return (
-            QueueReceipt(procedure=self._procedure, barrier=self._barrier, elapsed_ns=elapsed_ns, bound_ns=bound_ns),
+            effects.QueueReceipt(
+                procedure=self._procedure, barrier=self._barrier, elapsed_ns=elapsed_ns, bound_ns=bound_ns
+            ),
         )
 
     def _on_queued_receipt(self) -> Effects:
         assert self._receipt is not None
         self._state = RunState.ENDED
         told = self._receipt
-        done = WriteLog(text=f"{told.text}: revision {told.revision}, {told.elapsed_ns // MILLISECOND_NS} ms")
+        done = effects.WriteLog(text=f"{told.text}: revision {told.revision}, {told.elapsed_ns // MILLISECOND_NS} ms")
         if told.elapsed_ns <= told.bound_ns:
-            return (done, Answer(end=told))
+            return (done, effects.Answer(end=told))
         late = overrun(
             told.bound_ns, published_after_ns=self._published_after_ns, settled_after_ns=self._settled_after_ns
         )
-        return (done, WriteLog(text=f"{told.text}: {late}", is_warning=True), Answer(end=told))
+        return (done, effects.WriteLog(text=f"{told.text}: {late}", is_warning=True), effects.Answer(end=told))
 
     # ------------------------------------------------------------ errors
 
-    def _on_failed(self, event: EffectFailed, catalog: Catalog) -> Effects:
+    def _on_failed(self, event: events.EffectFailed, catalog: Catalog) -> Effects:
         if (
             self._state is RunState.CROSSING
             and isinstance(event.error, Refused)
@@ -385,9 +358,9 @@ class StatementRun:
     def _fail(self, error: LeaseholdError) -> Effects:
         self._state = RunState.ENDED
         if not isinstance(error, Definite):
-            return (Answer(end=error),)
+            return (effects.Answer(end=error),)
         if self._procedure is None:
-            return (Remember(end=error), Answer(end=error))
+            return (effects.Remember(end=error), effects.Answer(end=error))
         # The procedure is durable and goes on under this leader's successor, if not under this one.
         text = f"the statement has begun and can't be ended now: {error.text}"
-        return (Answer(end=OutcomeUnknown(text, hint="ask again with the same statement id")),)
+        return (effects.Answer(end=OutcomeUnknown(text, hint="ask again with the same statement id")),)

@@ -1,7 +1,7 @@
 """The settings of a cluster: their names, their ranges, and what a change of them writes.
 
-A duration that is raised is noted as the largest lease **in the same transaction**, so before the first longer grant;
-it is lowered only after the last longer grant has ended (L10). A leader that is elected in between counts the largest.
+A longer lease duration is noted as the largest lease **in the same transaction**, so before the first longer grant. The
+largest lease is lowered only after the last longer grant has ended (L10). A leader elected in between counts with it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
 from leasehold.core.words.durations import parse_duration, render_duration
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import LargestLeaseRecord, SettingsRecord
+from leasehold.core.words.records import LargestLeaseRecord
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import FIRST_GENERATION
@@ -25,7 +25,10 @@ from leasehold.limits.lease import (
     LEASE_MARGIN_MAX_NS,
     LEASE_MARGIN_MIN_NS,
 )
+from leasehold.limits.log import LEADERSHIP_DURATION_MAX_NS, LEADERSHIP_DURATION_MIN_NS
 from leasehold.limits.metastorage import (
+    RETENTION_BYTES_MAX,
+    RETENTION_BYTES_MIN,
     RETENTION_MAX_NS,
     RETENTION_MIN_NS,
     RETENTION_REVISIONS_MAX,
@@ -41,23 +44,18 @@ _SHOWN: Final = 64
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting: `name` as people write it, `field` of the record, both ends of the range allowed. One that has an
-    `automatic` value may be AUTO too, which is kept as 0."""
+    """One setting: `name` as people write it, `field` of the record, both ends of its range. An `automatic` one may be
+    AUTO too, which is stored as 0."""
 
     name: str
     field: str
     smallest: int
     largest: int
-    is_duration: bool
     meaning: str
+    is_duration: bool = True
     automatic: bool = False
 
-    def value_of(self, settings: SettingsRecord) -> int:
-        """Nanoseconds of a duration, else a count."""
-        return int(getattr(settings, self.field))
-
     def shown(self, value: int) -> str:
-        """A value as people write it."""
         if self.automatic and value == 0:
             return AUTO
         return render_duration(value) if self.is_duration else str(value)
@@ -69,10 +67,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             f" or '{AUTO}'" if self.automatic else ""
         )
 
-    def allows(self, value: int) -> bool:
-        """Whether it is in the range."""
-        return self.smallest <= value <= self.largest or (self.automatic and value == 0)
-
 
 SETTINGS: Final = (
     Setting(
@@ -80,7 +74,6 @@ SETTINGS: Final = (
         field="lease_duration_ns",
         smallest=LEASE_DURATION_MIN_NS,
         largest=LEASE_DURATION_MAX_NS,
-        is_duration=True,
         meaning="how long a node may serve after it requested its lease",
     ),
     Setting(
@@ -88,8 +81,14 @@ SETTINGS: Final = (
         field="lease_margin_ns",
         smallest=LEASE_MARGIN_MIN_NS,
         largest=LEASE_MARGIN_MAX_NS,
-        is_duration=True,
-        meaning="how much longer the leader counts a lease",
+        meaning="how much longer than its node the leader counts a lease",
+    ),
+    Setting(
+        name="leadership_duration",
+        field="leadership_duration_ns",
+        smallest=LEADERSHIP_DURATION_MIN_NS,
+        largest=LEADERSHIP_DURATION_MAX_NS,
+        meaning="how long a leader leads after its last beat, from the next term on; no effect with SQLite",
     ),
     Setting(
         name="min_in_sync",
@@ -113,7 +112,6 @@ SETTINGS: Final = (
         field="retention_ns",
         smallest=RETENTION_MIN_NS,
         largest=RETENTION_MAX_NS,
-        is_duration=True,
         meaning="how long old revisions are kept for nodes to replay",
     ),
     Setting(
@@ -122,14 +120,21 @@ SETTINGS: Final = (
         smallest=RETENTION_REVISIONS_MIN,
         largest=RETENTION_REVISIONS_MAX,
         is_duration=False,
-        meaning="the most old revisions that are kept, apart from those that a recovering node needs",
+        meaning="how many old revisions are kept at most, apart from those that a recovering node needs",
+    ),
+    Setting(
+        name="retention_bytes",
+        field="retention_bytes",
+        smallest=RETENTION_BYTES_MIN,
+        largest=RETENTION_BYTES_MAX,
+        is_duration=False,
+        meaning="how many bytes of old revisions are kept at most, apart from those that a recovering node needs",
     ),
     Setting(
         name="clock_step",
         field="clock_step_ns",
         smallest=CLOCK_STEP_MIN_NS,
         largest=CLOCK_STEP_MAX_NS,
-        is_duration=True,
         meaning="how far the leader's wall clock may step ahead and still make rows expire",
     ),
 )
@@ -189,7 +194,8 @@ def settings_changes(asked: Mapping[str, int], catalog: Catalog) -> tuple[Change
     fields: dict[str, int] = {}
     for name, value in asked.items():
         setting = setting_named(name)
-        assert setting.allows(value), "checked where it was read"
+        is_automatic = setting.automatic and value == 0
+        assert is_automatic or setting.smallest <= value <= setting.largest, "checked where it was read"
         fields[setting.field] = value
     after = msgspec.structs.replace(catalog.settings, **fields)
     if after == catalog.settings:
@@ -223,7 +229,7 @@ def settings_rows(catalog: Catalog) -> tuple[tuple[str, str, str, str], ...]:
     counted = render_duration(largest.duration_ns)
     generation = FIRST_GENERATION if catalog.cluster is None else catalog.cluster.generation
     return (
-        *((one.name, one.shown(one.value_of(settings)), one.range, one.meaning) for one in SETTINGS),
+        *((one.name, one.shown(getattr(settings, one.field)), one.range, one.meaning) for one in SETTINGS),
         ("largest_lease", counted, "fixed", "the longest lease that may be out: what a new leader waits for"),
         ("generation", str(generation), "fixed", "1, or the second at which the cluster was recovered from a backup"),
         ("clock_drift", drift, "fixed", "how much a clock may gain or lose"),

@@ -4,24 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from leasehold.core.ddl.events import (
-    BarrierEnded,
-    ContextPrepared,
-    Decided,
-    EffectFailed,
-    LeftPending,
-    ObjectsSettled,
-    PointCrossed,
-    ProcedureFound,
-    ReceiptQueued,
-    RevisionFound,
-    RolledBack,
-    RunEvent,
-    StatementAsked,
-    TakenBack,
-    TurnMissed,
-    TurnReached,
-)
+from leasehold.core.ddl import events
 
 
 class RunState(StrEnum):
@@ -43,20 +26,20 @@ class RunState(StrEnum):
     ENDED = "ended"
 
 
-LEGAL: Final[Mapping[RunState, tuple[type[RunEvent], ...]]] = {
-    RunState.NEW: (StatementAsked, ProcedureFound),
-    RunState.QUEUED: (TurnReached, TurnMissed),
-    RunState.SETTLING: (ObjectsSettled,),
-    RunState.PREPARING: (ContextPrepared, EffectFailed),
-    RunState.DECIDING: (Decided, EffectFailed),
-    RunState.LOCATING: (RevisionFound, EffectFailed),
-    RunState.CATCHING_UP: (BarrierEnded, TakenBack),
-    RunState.AWAITING_BARRIER: (BarrierEnded, TakenBack),
-    RunState.CROSSING: (PointCrossed, EffectFailed),
-    RunState.ROLLING_BACK: (RolledBack, EffectFailed),
-    RunState.LEAVING_PENDING: (LeftPending, EffectFailed),
-    RunState.RESTORING: (BarrierEnded,),
-    RunState.CLOSING: (ReceiptQueued,),
+LEGAL: Final[Mapping[RunState, tuple[type[events.RunEvent], ...]]] = {
+    RunState.NEW: (events.StatementAsked, events.ProcedureFound),
+    RunState.QUEUED: (events.TurnReached, events.TurnMissed),
+    RunState.SETTLING: (events.ObjectsSettled,),
+    RunState.PREPARING: (events.ContextPrepared, events.EffectFailed),
+    RunState.DECIDING: (events.Decided, events.EffectFailed),
+    RunState.LOCATING: (events.RevisionFound, events.EffectFailed),
+    RunState.CATCHING_UP: (events.BarrierEnded, events.TakenBack),
+    RunState.AWAITING_BARRIER: (events.BarrierEnded, events.TakenBack),
+    RunState.CROSSING: (events.PointCrossed, events.EffectFailed),
+    RunState.ROLLING_BACK: (events.RolledBack, events.EffectFailed),
+    RunState.LEAVING_PENDING: (events.LeftPending, events.EffectFailed),
+    RunState.RESTORING: (events.BarrierEnded,),
+    RunState.CLOSING: (events.ReceiptQueued,),
     RunState.ENDED: (),
 }
 """The events that each state waits for."""

@@ -1,15 +1,16 @@
-"""The stale-serve rule: what `leasehold verify` holds every serve record against (INV-SERVE-1).
+"""The stale-serve rule, by which `leasehold verify` checks every serve record (INV-SERVE-1).
 
-A node logs each batch it released: under which view and lease, and when on its own clock. A receipt says
-from which grant on every holder had to have applied a revision. A serve is **stale** if it was released at or
-after its own deadline, or on a view below R under a grant given after the floor was raised to R. The two clock
-readings compared are one node's own; across nodes only revisions, terms and sequences are compared.
+A node logs each batch that it released: its view, its lease, and the time on its own clock. A receipt says from which
+grant on every holder had to have applied a revision. A serve is **stale** if it was released at or after its own
+deadline, or on a view below R under a grant given after the floor was raised to R. Readings of two nodes' clocks are
+never compared.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from enum import StrEnum
+from itertools import accumulate
 
 import msgspec
 
@@ -51,10 +52,7 @@ class StaleServeRule:
     def __init__(self, barriers: Iterable[BarrierReceipt]) -> None:
         ordered = sorted({(one.term, one.sequence, one.revision) for one in barriers})
         self._raised_at: SequenceOf[tuple[Term, Sequence]] = [(term, sequence) for term, sequence, _ in ordered]
-        floors: list[Revision] = []
-        for _, _, revision in ordered:
-            floors.append(max(revision, floors[-1]) if floors else revision)
-        self._floors = floors
+        self._floors = list(accumulate((revision for _, _, revision in ordered), max))
 
     def judge(self, serve: ServeRecord) -> StaleServe | None:
         """None if the serve was sound."""

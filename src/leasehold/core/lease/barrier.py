@@ -73,19 +73,18 @@ class Barrier:
         self._settled: list[SettledNode] = []
 
     def reported(self, node: NodeId, incarnation: Incarnation, applied: Revision, now_ns: int) -> None:
-        """The leader of this barrier heard from an incarnation what it has applied."""
         one = self._pending.get(node)
         if one is not None and one.incarnation == incarnation and applied >= self._revision:
             self._settle(one, SettledHow.APPLIED, now_ns)
 
     def closed(self, node: NodeId, incarnation: Incarnation, how: SettledHow, now_ns: int) -> None:
-        """An incarnation will never be granted anything again, and its lease has ended."""
+        """The lease of an incarnation has ended, and it never gets another one."""
         one = self._pending.get(node)
         if one is not None and one.incarnation == incarnation:
             self._settle(one, how, now_ns)
 
     def judge(self, now_ns: int) -> Verdict:
-        """Settles whose bound has passed, then says where it stands."""
+        """Settles the nodes whose bound has passed, then says where it stands."""
         return self.ended(now_ns) or self.waits()
 
     def ended(self, now_ns: int) -> Proceed | Fail | None:
@@ -99,7 +98,7 @@ class Barrier:
         return None
 
     def waits(self) -> KeepWaiting:
-        """Who has not been settled so far; settles and decides nothing."""
+        """The nodes that are not settled; settles and decides nothing."""
         until_ns = max((one.bound_ns for one in self._pending.values()), default=self._began_ns)
         return KeepWaiting(pending=tuple(sorted(self._pending)), until_ns=until_ns)
 

@@ -1,8 +1,8 @@
 """What two drifting clocks can still promise each other (docs/design.md, "Time").
 
-Every clock gains or loses at most `drift_ppm` parts in a million. A span that a slow clock measures as `n`
-lasts at most n / (1 - d) in real time, in which a fast clock counts at most n x (1 + d) / (1 - d). All
-arithmetic is in whole nanoseconds and rounds to the safe side: up.
+Every clock gains or loses at most `drift_ppm` parts in a million. A span that a slow clock measures as `n` lasts at
+most n / (1 - d) in real time, in which a fast clock counts at most n x (1 + d) / (1 - d). All is rounded up, the safe
+side.
 """
 
 from leasehold.core.words.records import SettingsRecord

@@ -14,68 +14,24 @@ entered (INV-REC-3); what others report counts for barriers all the same.
 """
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
+from leasehold.core.lease import grants
 from leasehold.core.lease.barrier import Barrier, Pending, Verdict
 from leasehold.core.lease.drift import grant_bound_ns
-from leasehold.core.lease.grants import (
-    AcceptSurrender,
-    BarrierRequested,
-    GrantorEffect,
-    GrantorEvent,
-    HeldLease,
-    IncarnationClosed,
-    IncarnationJoined,
-    LeadershipEnded,
-    LeadershipExtended,
-    MemberEntered,
-    MemberLeft,
-    RefuseRenewal,
-    Registered,
-    RemovalCommitted,
-    RenewalReceived,
-    ReportVerdict,
-    SendGrant,
-    SettingsChanged,
-    SurrenderReceived,
-    registrations,
-)
+from leasehold.core.lease.grants import GrantorEffect, GrantorEvent, HeldLease, Registered
 from leasehold.core.words.messages import Grant, Renewal, RenewalRefused, Surrender
 from leasehold.core.words.records import SettingsRecord, SettledHow
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.ids import STRANGERS, Incarnation, NodeId, Revision, Sequence, Session, Term
 
-__all__ = [
-    "AcceptSurrender",
-    "BarrierRequested",
-    "Grantor",
-    "GrantorEffect",
-    "GrantorEvent",
-    "HeldLease",
-    "IncarnationClosed",
-    "IncarnationJoined",
-    "LeadershipEnded",
-    "LeadershipExtended",
-    "MemberEntered",
-    "MemberLeft",
-    "RefuseRenewal",
-    "Registered",
-    "RemovalCommitted",
-    "RenewalReceived",
-    "ReportVerdict",
-    "SendGrant",
-    "SettingsChanged",
-    "SurrenderReceived",
-    "registrations",
-]
-
 
 class Grantor:
-    """The leader's side, for one term. `hash_session` turns a session into what records hold of it. `strangers`: nodes
-    that are not registered may hold leases from before (`core.membership.generations`)."""
+    """The leader's side of the lease. `hash_session` turns a session into what records hold of it. With `strangers`,
+    nodes that are not registered may hold leases from before (`core.membership.generations`)."""
 
     def __init__(
         self,
@@ -90,7 +46,7 @@ class Grantor:
         now_ns: int,
         strangers: bool = False,
     ) -> None:
-        self._term = term
+        self.term: Final = term
         self._floor = floor
         self._settings = settings
         self._hash_session = hash_session
@@ -115,32 +71,26 @@ class Grantor:
         }
 
     @property
-    def term(self) -> Term:
-        """The leader's."""
-        return self._term
-
-    @property
     def floor(self) -> Revision:
-        """What a holder must have applied to get a grant."""
+        """The revision that a holder must have applied to get a grant."""
         return self._floor
 
     @property
     def sequence(self) -> Sequence:
-        """Of the last grant of this term."""
+        """The number of the last grant of this term."""
         return self._sequence
 
     @property
     def settings(self) -> SettingsRecord:
-        """What the next grant follows."""
         return self._settings
 
     @property
     def older_until_ns(self) -> int:
-        """By then every grant has ended that was given under other settings, by this leader or an older one."""
+        """When every grant has ended that was given under other settings, by this leader or an older one."""
         return self._older_until_ns
 
     def longest_wait_ns(self, now_ns: int) -> int:
-        """How long the barrier of a change that is decided now can wait on this clock, whatever nodes do.
+        """How long the barrier of a change that is decided now can wait at most.
 
         Settings that become durable with that change, or after it, don't count: see `SettingsChanged`.
         """
@@ -148,7 +98,7 @@ class Grantor:
         return max(longest_ns, self._older_until_ns - now_ns)
 
     def held(self, node: NodeId) -> HeldLease | None:
-        """What is known of a node's lease, None if it has never joined."""
+        """The lease of a node, None if it has never joined."""
         return self._held.get(node)
 
     def verdict(self, number: int, now_ns: int) -> Verdict:
@@ -166,26 +116,26 @@ class Grantor:
         """Takes one event; `now_ns` must have been read after the event's message was received."""
         effects: list[GrantorEffect] = []
         match event:
-            case RenewalReceived(renewal=renewal):
+            case grants.RenewalReceived(renewal=renewal):
                 effects.append(self._on_renewal(renewal, now_ns))
-            case SurrenderReceived(surrender=surrender):
+            case grants.SurrenderReceived(surrender=surrender):
                 effects.extend(self._on_surrender(surrender, now_ns))
-            case IncarnationClosed(node=node, incarnation=incarnation):
+            case grants.IncarnationClosed(node=node, incarnation=incarnation):
                 self._close(node, incarnation, now_ns)
-            case IncarnationJoined():
+            case grants.IncarnationJoined():
                 self._on_joined(event, now_ns)
-            case MemberEntered() | MemberLeft():
+            case grants.MemberEntered() | grants.MemberLeft():
                 self._on_membership(event)
-            case RemovalCommitted(node=node):
+            case grants.RemovalCommitted(node=node):
                 self._on_removed(node, now_ns)
-            case BarrierRequested():
+            case grants.BarrierRequested():
                 self._on_barrier(event, now_ns)
-            case SettingsChanged():
+            case grants.SettingsChanged():
                 self._on_settings(event, now_ns)
-            case LeadershipExtended(until_ns=until_ns):
+            case grants.LeadershipExtended(until_ns=until_ns):
                 if self._leads(now_ns):  # one that has ended meanwhile is over for good
                     self._leads_until_ns = until_ns
-            case LeadershipEnded():
+            case grants.LeadershipEnded():
                 self._leads_until_ns = now_ns
             case TimePassed():
                 pass
@@ -205,7 +155,7 @@ class Grantor:
         refusal = self._refusal(renewal, held, now_ns)
         if refusal is not None or held is None:
             code, text = refusal or (ErrorCode.NOT_JOINED, "this node has not joined")
-            return RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text=text))
+            return grants.RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text=text))
         for barrier in self._barriers.values():
             barrier.reported(renewal.node, renewal.incarnation, renewal.applied, now_ns)
         applied = renewal.applied if held.applied is None else max(held.applied, renewal.applied)
@@ -213,24 +163,24 @@ class Grantor:
         if refusal is not None:
             self._held[renewal.node] = msgspec.structs.replace(held, applied=applied)
             code, text = refusal
-            return RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text=text))
+            return grants.RefuseRenewal(refused=RenewalRefused(request=renewal.request, code=code, text=text))
         duration_ns = self._settings.lease_duration_ns
         bound_ns = now_ns + grant_bound_ns(self._settings, duration_ns)
         self._held[renewal.node] = msgspec.structs.replace(held, applied=applied, bound_ns=max(held.bound_ns, bound_ns))
         self._sequence = Sequence(self._sequence + 1)
         grant = Grant(
             request=renewal.request,
-            term=self._term,
+            term=self.term,
             sequence=self._sequence,
             duration_ns=duration_ns,
             floor=self._floor,
         )
-        return SendGrant(node=renewal.node, grant=grant)
+        return grants.SendGrant(node=renewal.node, grant=grant)
 
     def _refusal(self, renewal: Renewal, held: HeldLease | None, now_ns: int) -> tuple[ErrorCode, str] | None:
-        """Why this renewal is not heard at all, if so (INV-ID-2, INV-LEASE-3)."""
+        """Why this renewal is ignored, if it is (INV-ID-2, INV-LEASE-3)."""
         if not self._leads(now_ns):
-            return ErrorCode.NOT_LEADER, f"the leadership of term {self._term} has ended"
+            return ErrorCode.NOT_LEADER, f"the leadership of term {self.term} has ended"
         if held is None or renewal.incarnation > held.incarnation:
             return ErrorCode.NOT_JOINED, f"incarnation {renewal.incarnation} has not joined"
         if renewal.incarnation < held.incarnation:
@@ -242,7 +192,7 @@ class Grantor:
         return None
 
     def _not_yet(self, renewal: Renewal, held: HeldLease) -> tuple[ErrorCode, str] | None:
-        """Why this renewal is heard, and gets no grant (INV-LEASE-2, INV-REC-3)."""
+        """Why this renewal counts for barriers but gets no grant, if so (INV-LEASE-2, INV-REC-3)."""
         if held.required is None:
             return ErrorCode.RECOVERING, f"incarnation {renewal.incarnation} is not in the logical topology"
         if renewal.applied < held.required:
@@ -261,7 +211,7 @@ class Grantor:
             self._held[surrender.node] = msgspec.structs.replace(held, closed=SettledHow.SURRENDERED)
             for barrier in self._barriers.values():
                 barrier.closed(surrender.node, surrender.incarnation, SettledHow.SURRENDERED, now_ns)
-        return (AcceptSurrender(),)
+        return (grants.AcceptSurrender(),)
 
     def _close(self, node: NodeId, incarnation: Incarnation, now_ns: int) -> None:
         held = self._held[node]
@@ -272,13 +222,13 @@ class Grantor:
             for barrier in self._barriers.values():
                 barrier.closed(node, incarnation, SettledHow.FENCED, now_ns)
 
-    def _on_settings(self, event: SettingsChanged, now_ns: int) -> None:
+    def _on_settings(self, event: grants.SettingsChanged, now_ns: int) -> None:
         self._floor = max(self._floor, event.revision)
         longest_ns = grant_bound_ns(self._settings, self._settings.lease_duration_ns)
         self._older_until_ns = max(self._older_until_ns, now_ns + longest_ns)
         self._settings = event.settings
 
-    def _on_joined(self, event: IncarnationJoined, now_ns: int) -> None:
+    def _on_joined(self, event: grants.IncarnationJoined, now_ns: int) -> None:
         held = self._held.get(event.node)
         if held is not None:
             assert event.incarnation > held.incarnation, "incarnations only rise (INV-ID-2)"
@@ -292,10 +242,10 @@ class Grantor:
             closed=None,
         )
 
-    def _on_membership(self, event: MemberEntered | MemberLeft) -> None:
+    def _on_membership(self, event: grants.MemberEntered | grants.MemberLeft) -> None:
         held = self._held.get(event.node)
         if held is not None and held.incarnation == event.incarnation:  # else it has been superseded, or removed
-            required = event.required if isinstance(event, MemberEntered) else None
+            required = event.required if isinstance(event, grants.MemberEntered) else None
             self._held[event.node] = msgspec.structs.replace(held, required=required)
 
     def _on_removed(self, node: NodeId, now_ns: int) -> None:
@@ -305,7 +255,7 @@ class Grantor:
         for barrier in self._barriers.values():
             barrier.closed(node, held.incarnation, SettledHow.REMOVED, now_ns)
 
-    def _on_barrier(self, event: BarrierRequested, now_ns: int) -> None:
+    def _on_barrier(self, event: grants.BarrierRequested, now_ns: int) -> None:
         assert event.number not in self._barriers
         self._floor = max(self._floor, event.revision)
         pending = [
@@ -317,7 +267,7 @@ class Grantor:
             pending.append(Pending(node=STRANGERS, incarnation=Incarnation(0), bound_ns=self._strangers_until_ns))
         barrier = Barrier(
             revision=event.revision,
-            term=self._term,
+            term=self.term,
             sequence=self._sequence,
             pending=pending,
             give_up_ns=event.give_up_ns,
@@ -334,5 +284,5 @@ class Grantor:
             verdict = barrier.ended(now_ns)
             if verdict is not None:
                 del self._barriers[number]
-                effects.append(ReportVerdict(number=number, verdict=verdict))
+                effects.append(grants.ReportVerdict(number=number, verdict=verdict))
         return effects

@@ -1,4 +1,4 @@
-"""What a grantor is told and what it says (theory in `core/lease/grantor.py`), and what it knows of each node."""
+"""Events and effects of the grantor (theory in `core/lease/grantor.py`), and what it knows of each node."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -32,7 +32,7 @@ class IncarnationClosed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncarnationJoined(msgspec.Struct, frozen=True, kw_only=True):
-    """A join is durable: this incarnation and session are the ones heard from now on. It is no member yet."""
+    """A join is durable: only this incarnation and session count from now on. It is no member yet."""
 
     node: NodeId
     incarnation: Incarnation
@@ -48,8 +48,8 @@ class MemberEntered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberLeft(msgspec.Struct, frozen=True, kw_only=True):
-    """This incarnation is about to leave the logical topology: nothing is granted to it, even if the write of it is
-    unclear, until it has entered again."""
+    """This incarnation is about to leave the logical topology: it gets no grant until it has entered again, even if the
+    outcome of the write is unknown."""
 
     node: NodeId
     incarnation: Incarnation
@@ -72,8 +72,8 @@ class BarrierRequested(msgspec.Struct, frozen=True, kw_only=True):
 class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
     """These settings are durable at `revision`. Later grants follow them; bounds already noted stand.
 
-    The floor rises to `revision` in this same step. So whoever gets a longer lease has applied it, and can't hold up
-    a statement of that revision or an older one: what was published for those stays true.
+    The floor rises to `revision` in this step. So a node that gets a longer lease has applied it, and can't hold up a
+    statement of that revision or an older one: the bounds published for those stay true.
     """
 
     settings: SettingsRecord
@@ -90,20 +90,11 @@ class LeadershipEnded(msgspec.Struct, frozen=True, kw_only=True):
     """It is handed over, or lost: nothing is granted and no barrier proceeds any more."""
 
 
-GrantorEvent: TypeAlias = (
-    RenewalReceived
-    | SurrenderReceived
-    | IncarnationClosed
-    | IncarnationJoined
-    | MemberEntered
-    | MemberLeft
-    | RemovalCommitted
-    | BarrierRequested
-    | SettingsChanged
-    | LeadershipExtended
-    | LeadershipEnded
-    | TimePassed
+_OfNodes: TypeAlias = (
+    RenewalReceived | SurrenderReceived | IncarnationClosed | IncarnationJoined | MemberEntered | MemberLeft
 )
+_OfLeader: TypeAlias = BarrierRequested | SettingsChanged | LeadershipExtended | LeadershipEnded | TimePassed
+GrantorEvent: TypeAlias = _OfNodes | RemovalCommitted | _OfLeader
 
 
 class SendGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +111,7 @@ class RefuseRenewal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptSurrender(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the node that its incarnation is closed."""
+    """Answer the node that its incarnation is closed."""
 
 
 class ReportVerdict(msgspec.Struct, frozen=True, kw_only=True):

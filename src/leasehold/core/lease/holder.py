@@ -1,15 +1,14 @@
 """The lease: how a node may serve from its own copy of the catalog, and how a leader knows when it can't any more.
 
-Theory of operation (docs/design.md, "Lease"). The **holder** asks; nothing is pushed. It stamps a renewal at local time
-`s` before the renewal leaves, and a grant that echoes the renewal sets the deadline to at most `s + duration`.
-The **grantor** notes its bound, own receive time plus the duration as the fastest clock would count it plus a
-margin, before it answers. Since it received after `s`, its bound is later than the holder's deadline in real time
-whatever the network did: late, lost, doubled or reordered messages only shorten a lease (INV-LEASE-1).
+Theory of operation (docs/design.md, "Lease"). The **holder** stamps a renewal at local time `s` before the renewal
+leaves. A grant that echoes the renewal sets the deadline to at most `s + duration`. Before it answers, the **grantor**
+notes its bound: its own receive time, plus the duration as the fastest clock would count it, plus a margin. It received
+after `s`, so in real time its bound is later than the holder's deadline. Late, lost, doubled or reordered messages only
+shorten a lease (INV-LEASE-1).
 
-No holder behind the floor gets a grant (INV-LEASE-2). A **barrier** raises the floor to R and freezes what was
-granted before; when each holder has reported R or its frozen bound has passed, no view older than R can be served
-again (INV-BARRIER-1). A leader of a new term starts by counting every registered node as granted at its election,
-so it waits out its predecessors (INV-LEASE-3).
+No holder behind the floor gets a grant (INV-LEASE-2). A **barrier** raises the floor to R and freezes the bounds noted
+until then. Once each holder has reported R or its frozen bound has passed, no view older than R is served again
+(INV-BARRIER-1). A new leader counts every registered node as granted at its election (INV-LEASE-3).
 
 This file is the holder and its guard; the leader's side is `core/lease/grantor.py`, its wait `core/lease/barrier.py`.
 
@@ -44,9 +43,6 @@ NO_LEASE = Lease(term=Term(0), sequence=Sequence(0), deadline_ns=-1)
 """What a node starts with and what it publishes when it surrenders: ended at every instant."""
 
 
-# ---------------------------------------------------------------- the guard
-
-
 View_co = TypeVar("View_co", covariant=True)
 """Whatever is published as a view: an immutable object that shows one revision."""
 
@@ -55,14 +51,10 @@ class PublishedView(Protocol[View_co]):
     """Where a node publishes its view and its lease, each by a single assignment."""
 
     @property
-    def view(self) -> View_co:
-        """The newest view."""
-        ...
+    def view(self) -> View_co: ...
 
     @property
-    def lease(self) -> Lease:
-        """The newest lease."""
-        ...
+    def lease(self) -> Lease: ...
 
 
 class Pass(msgspec.Struct, Generic[View_co], frozen=True, gc=False):
@@ -77,8 +69,7 @@ def guard(published: PublishedView[View_co], now_ns: Callable[[], int]) -> Pass[
     """Reads the deadline, then the clock, then the view, then once more the lease; None when fenced.
 
     A view read before the clock could be one that a barrier had left behind by the time the clock was read
-    (INV-BARRIER-1). A deadline alone can't tell that the lease was given back while this thread was paused: a
-    surrendered lease still runs by the clock, so what was read counts only if it was not surrendered by then.
+    (INV-BARRIER-1). A surrendered lease still runs by the clock, so the lease is read again at the end.
     """
     lease = published.lease
     instant_ns = now_ns()
@@ -90,11 +81,8 @@ def guard(published: PublishedView[View_co], now_ns: Callable[[], int]) -> Pass[
     return Pass(view, lease, instant_ns)
 
 
-# ---------------------------------------------------------------- the holder
-
-
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The node has published the view of a revision. `urgent`: somebody may be waiting to hear of it."""
+    """The node has published the view of a revision. `urgent`: a statement may be waiting for it."""
 
     revision: Revision
     lineage: LineageHash
@@ -175,17 +163,14 @@ class Holder:
 
     @property
     def lease(self) -> Lease:
-        """The lease as last published."""
         return self._lease
 
     @property
     def term(self) -> Term:
-        """The newest term that a grant was taken from."""
         return self._term
 
     @property
     def applied(self) -> Revision:
-        """The revision of the last published view."""
         return self._applied
 
     def awaits(self, request: RequestNumber) -> bool:

@@ -1,8 +1,7 @@
 """Admission: whether the leader gives out an id and lets a process in.
 
-The theory is in `core/membership/identity.py`, the design in docs/design.md, "Identity". All decisions are pure; the
-leader runs them inside its one transaction at a time and answers after it is durable. Everything is validated before
-anything changes, and an id is looked up by its token, so asking twice is harmless.
+The theory is in `core/membership/identity.py`. The leader runs these decisions inside its one transaction at a time and
+answers once it is durable. An id is looked up by its token, so asking twice is harmless.
 """
 
 import re
@@ -11,19 +10,12 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.lease.grants import HeldLease
+from leasehold.core.membership import rejections
 from leasehold.core.membership.generations import end_of, is_beyond, is_older
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.membership.proofs import ProofKeys, is_of_member
-from leasehold.core.membership.rejections import (
-    Reject,
-    alive_elsewhere,
-    beyond_recovery,
-    other_cluster,
-    removed_node,
-    unknown_id,
-    wrong_token,
-)
+from leasehold.core.membership.rejections import Reject
 from leasehold.core.words.messages import Allocate, AskIncarnation, Join
 from leasehold.core.words.records import ClusterRecord, CountersRecord, NodeRecord, SettledHow
 from leasehold.error_codes import ErrorCode
@@ -33,19 +25,16 @@ from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
 
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 REQUIRED_CAPABILITIES: Final = frozenset({"leap", "reports-missing"})
-"""What a program must be able to do, beyond what its protocol version says, to be let in: one that takes no snapshot
-could never come back once it is too far behind, and one that hides what its disk lacks would be counted on for it."""
+"""What a program must support to be let in: one that takes no snapshot could never come back once it is too far behind,
+and one that does not report what its disk lacks would count as a holder of it."""
 GENERATIONS: Final = "generations"
-"""Needed too where a cluster was recovered: a program without it takes all histories for one."""
+"""Needed too in a cluster that was recovered: a program without it takes all histories for one."""
 
 RESTORE: Final = "restore the newest meta storage; if it is lost, `leasehold recover` continues from this one"
 
 
 def reject_stranger(request: Allocate | AskIncarnation | Join, keys: ProofKeys | None) -> Reject | None:
-    """The refusal of a process that does not prove that it holds the cluster key; nothing else of its request counts.
-
-    Without `keys`, the leader's own, every process is let through.
-    """
+    """The refusal of a process without a proof of the cluster key. Without `keys`, the leader's own, there is none."""
     if keys is None or is_of_member(request, keys):
         return None
     why = "has no proof of the cluster key" if request.proof is None else "has a proof with another cluster key"
@@ -73,16 +62,16 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
 def decide_allocate(
     request: Allocate, cluster: ClusterRecord, counters: CountersRecord, nodes: Iterable[NodeRecord]
 ) -> KnownToken | Fresh | Reject:
-    """Which id belongs to the token of `request` (INV-ID-1). Run inside the leader's one transaction at a time."""
+    """Which id belongs to the token of `request` (INV-ID-1)."""
     if request.cluster_id != cluster.cluster_id:
-        return other_cluster(request.cluster_id, cluster)
+        return rejections.other_cluster(request.cluster_id, cluster)
     if not is_hex_128(request.token):
         return Reject(code=ErrorCode.BAD_TOKEN, text="the token is not 128 bits in hex", hint="upgrade the node")
     token_hash = hash_secret(request.token)
     known = sorted(nodes, key=lambda one: one.id)
     for node in known:
         if node.token_hash == token_hash:
-            return removed_node(node) if node.removed else KnownToken(node=node.id)
+            return rejections.removed_node(node) if node.removed else KnownToken(node=node.id)
     if sum(not node.removed for node in known) >= NODES_MAX:
         hint = "remove nodes with `leasehold node remove`; ids whose nodes never joined become free by themselves"
         return Reject(code=ErrorCode.TOO_MANY_NODES, text=f"the cluster has {NODES_MAX} nodes", hint=hint)
@@ -106,8 +95,8 @@ def decide_allocate(
 
 
 def has_never_joined(node: NodeRecord) -> bool:
-    """Whether a node has an id and nothing else. Not after a recovery from a backup, which raises all incarnations: the
-    node may have joined in the history that was lost."""
+    """Whether a node has an id and never joined. False after a recovery from a backup, which raises all incarnations:
+    the node may have joined in the history that was lost."""
     return node.incarnation == 0 and not node.removed
 
 
@@ -116,15 +105,14 @@ def decide_give_up(
 ) -> tuple[NodeRecord, ...]:
     """The nodes whose ids are given up: they become tombstones, so that number and token are never used again.
 
-    `unjoined` says since when this leader knows of an id whose node has not joined, or when that node last asked. The
-    node gets a definite refusal if it comes later (`REMOVED`), and takes no new id by itself.
+    `unjoined` says since when this leader knows of an id whose node has not joined, or when that node last asked.
     """
     late = (nodes[node] for node, since_ns in unjoined.items() if now_ns - since_ns >= UNJOINED_KEPT_NS)
     return tuple(node for node in late if has_never_joined(node))[:GIVEN_UP_AT_ONCE]
 
 
 class Admit(msgspec.Struct, frozen=True, kw_only=True):
-    """Close what is open of `previous`, write `node`, and only then answer its incarnation."""
+    """Close the incarnation of `previous`, write `node`, and only then answer its incarnation."""
 
     node: NodeRecord
     previous: NodeRecord
@@ -167,11 +155,11 @@ def decide_join(
     now_ns: int,
     required: frozenset[str] = REQUIRED_CAPABILITIES,
 ) -> Admit | Same | WaitUntil | Reject:
-    """Whether a process may become the next incarnation of its node. It is in no logical topology then.
+    """Whether a process may become the next incarnation of its node, outside the logical topology at first.
 
-    `held` is what the grantor knows of the node's lease, `first_bound_ns` the bound that this attempt was first told
-    to wait for, if it was; a bound that has moved by more than `alive_after_ns` since is renewed by a living process,
-    and not by what a dead one had sent. Everything is validated before anything changes (R17).
+    `held` is what the grantor knows of the node's lease, `first_bound_ns` the bound that this attempt was first asked
+    to wait for. If that has moved by more than `alive_after_ns` since, a living process renews it. Everything is
+    validated before anything changes (R17).
     """
     known = sorted(nodes, key=lambda one: one.id)
     node = next((one for one in known if one.id == request.node), None)
@@ -179,7 +167,7 @@ def decide_join(
         required |= {GENERATIONS}
     rejected = _invalid(request, cluster, node, known, required) or _bad_history(request, cluster, history)
     if rejected is not None or node is None:
-        return rejected or unknown_id(request.node)
+        return rejected or rejections.unknown_id(request.node)
     session_hash = hash_secret(request.session)
     if node.nonce == request.nonce and node.session_hash == session_hash:
         return Same(incarnation=node.incarnation)
@@ -191,7 +179,7 @@ def decide_join(
         own_attempt = True  # nobody has joined as this node yet, whatever its number jumped to
     if not own_attempt and node.incarnation != request.previous:
         if is_older(cluster, request.generation):
-            return beyond_recovery(
+            return rejections.beyond_recovery(
                 f"the last start of this directory, incarnation {request.previous} of node {node.id}, is not the one"
                 " that the cluster knows: the cluster was recovered from an older state, or this directory is a copy"
             )
@@ -204,7 +192,7 @@ def decide_join(
         )
     if held is not None and held.closed is None and now_ns < held.bound_ns:
         if first_bound_ns is not None and held.bound_ns - first_bound_ns > alive_after_ns:
-            return alive_elsewhere(node, "keeps renewing its lease")
+            return rejections.alive_elsewhere(node, "keeps renewing its lease")
         return WaitUntil(bound_ns=held.bound_ns)
     admitted = msgspec.structs.replace(
         node,
@@ -226,7 +214,7 @@ def closing(held: HeldLease | None) -> bool:
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):
-    """Nobody lives as this node: whoever has its token may take its place, as the incarnation after this one."""
+    """No process of this node lives: its token admits a process as the next incarnation."""
 
     node: NodeRecord
 
@@ -249,26 +237,26 @@ def decide_adopt(
     alive_after_ns: int,
     now_ns: int,
 ) -> Adopt | WaitUntil | Reject:
-    """Whether an older copy of a node's directory may go on as the node: only with its token, and only where no
-    process of it lives. Its lease must have ended, and its session, which shows life that a lease does not: a process
-    that recovers, or one that is fenced. Either keeps it waiting for `alive_after_ns`, then it is told why.
+    """Whether an older copy of a node's directory may go on as the node: only with its token, and only if no process of
+    the node lives. So its lease and its session must have ended: a process that recovers or is fenced has only a
+    session. The copy waits for `alive_after_ns` at most, then it is refused.
     """
     if request.cluster_id != cluster.cluster_id:
-        return other_cluster(request.cluster_id, cluster)
+        return rejections.other_cluster(request.cluster_id, cluster)
     if node is None:
-        return unknown_id(request.node)
+        return rejections.unknown_id(request.node)
     if hash_secret(request.token) != node.token_hash:
-        return wrong_token(node)
+        return rejections.wrong_token(node)
     if node.removed:
-        return removed_node(node)
+        return rejections.removed_node(node)
     leased = held is not None and held.closed is None and now_ns < held.bound_ns
     if not leased and not connected:
         return Adopt(node=node)
     bound_ns = held.bound_ns if held is not None and leased else now_ns
     if first is not None and leased and bound_ns - first.bound_ns > alive_after_ns:
-        return alive_elsewhere(node, "keeps renewing its lease")
+        return rejections.alive_elsewhere(node, "keeps renewing its lease")
     if first is not None and connected and now_ns - first.since_ns > alive_after_ns:
-        return alive_elsewhere(node, "has its connection open")
+        return rejections.alive_elsewhere(node, "has its connection open")
     return WaitUntil(bound_ns=bound_ns)
 
 
@@ -280,7 +268,7 @@ def _invalid(
     required: frozenset[str],
 ) -> Reject | None:
     if request.cluster_id != cluster.cluster_id:
-        return other_cluster(request.cluster_id, cluster)
+        return rejections.other_cluster(request.cluster_id, cluster)
     if spoken_protocol(request) is None:
         text = (
             f"this program supports the protocol versions {request.protocol_min} to {request.protocol}, this"
@@ -291,11 +279,11 @@ def _invalid(
     if rejected is not None:
         return rejected
     if node is None:
-        return unknown_id(request.node)
+        return rejections.unknown_id(request.node)
     if hash_secret(request.token) != node.token_hash:
-        return wrong_token(node)
+        return rejections.wrong_token(node)
     if node.removed:
-        return removed_node(node)
+        return rejections.removed_node(node)
     if not (is_hex_128(request.nonce) and is_hex_128(request.session)):
         return Reject(
             code=ErrorCode.BAD_NONCE, text="nonce and session must be 128 bits in hex", hint="upgrade the node"
@@ -328,7 +316,7 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: JoinerHistory) 
             if end is None
             else f"keeps that generation up to revision {end.revision}"
         )
-        return beyond_recovery(
+        return rejections.beyond_recovery(
             f"this directory has applied revision {request.applied} of generation {request.generation}; the cluster"
             f" was recovered from an older state, continues as generation {cluster.generation}, and {known}"
         )
@@ -342,7 +330,7 @@ def _bad_history(request: Join, cluster: ClusterRecord, history: JoinerHistory) 
     else:
         return None
     if is_older(cluster, request.generation):  # nothing newer will come
-        return beyond_recovery(text)
+        return rejections.beyond_recovery(text)
     return Reject(code=code, text=text, hint=RESTORE)
 
 

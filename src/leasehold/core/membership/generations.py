@@ -1,21 +1,18 @@
 """Generations: how a cluster goes on whose newest meta storage is lost (docs/recovery.md; `leasehold recover`).
 
-An older state of the meta storage, a restored backup, comes back with numbers that were given out since, to nodes,
-tables, incarnations and terms, and revisions that were other ones before. So it begins a new generation:
+A restored backup does not know the numbers that were given out since to nodes, tables, incarnations and terms, and
+gives its next revisions numbers that were used before. So it begins a new generation:
 
-- where it leaves which history, (revision, hash), is kept in the cluster record. A directory within that past recovers
-  as ever; one beyond it is refused until a person has looked, however far the new history has got or been compacted.
-- its number is the second at which it began, so that the same backup restored twice makes two generations.
-- every counter, every node's incarnation and the term jump, the farther the later it is, so no number means two things
-  (INV-ID-1), not even where the same backup is restored twice.
-- no node is in the logical topology; and grants of the lost history are waited for, as long as they may have been,
-  those too of nodes that the restored state knows nothing of (`ClusterRecord.strangers`).
+- The cluster record keeps where it left the older history (revision, hash). A directory within that history recovers as
+  ever. One beyond it is refused until a person has looked.
+- Its number is the second at which it began, so the same backup restored twice makes two generations.
+- Every counter, every incarnation and the term jump, the farther the later it is, so no number means two things
+  (INV-ID-1).
+- No node is in the logical topology. Leases of the lost history are waited for, those too of nodes that the restored
+  state does not know (`ClusterRecord.strangers`).
 
-Clients that looked something up in another generation are refused, definitely and at once: field ids, schema versions
-and numbers of DELETEs are given out anew, so what fits by its numbers may mean something else. Generations only rise:
-whoever knows a newer one than the other side knows that he is not the one who is behind.
-
-The generation of a directory is that of the cluster record in its projection, at the revision it has applied.
+Requests by facts of another generation are refused: field ids, schema versions and numbers of DELETEs are given out
+anew. Generations only rise. The generation of a directory is that of the cluster record in its projection.
 """
 
 import msgspec
@@ -45,7 +42,7 @@ def end_of(cluster: ClusterRecord, generation: Generation) -> GenerationOrigin |
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):
-    """The next generation: what to write for it, and for how long leases of the lost history are waited for."""
+    """The next generation: what to write for it, and how long leases of the lost history may last."""
 
     cluster: ClusterRecord
     changes: tuple[Change, ...]
@@ -109,7 +106,7 @@ def _began(cluster: ClusterRecord) -> int:
 
 
 def raised_leader(record: LeaderRecord, before: ClusterRecord, generation: Generation) -> LeaderRecord:
-    """The leader record that goes with it: terms that the lost history may have seen lie below the next one."""
+    """The leader record that goes with it: the next term is above all that the lost history may have seen."""
     return msgspec.structs.replace(record, generation=generation, term=Term(record.term + jump_to(before, generation)))
 
 
@@ -125,8 +122,7 @@ def is_older(cluster: ClusterRecord, generation: Generation) -> bool:
 
 
 def is_beyond(cluster: ClusterRecord, generation: Generation, applied: Revision, lineage: LineageHash | None) -> bool:
-    """Whether what was applied in `generation` goes beyond what the cluster keeps of it. Where a history was left, its
-    hash must be the one there, if it is told."""
+    """Whether what was applied in `generation` goes beyond what the cluster keeps of it, or differs from that."""
     if applied == 0 or generation == cluster.generation:
         return False
     end = end_of(cluster, generation)

@@ -1,8 +1,8 @@
 """Identity: how a node gets an id once and is let in at every start (docs/design.md, "Identity").
 
-Theory of operation. The node writes what it is about to ask **before** it asks, and what it was told before it
-acts on it; the leader decides inside one transaction and answers after it. So a crash, or a lost, doubled or late
-message at any point, leads back to the same id (INV-ID-3), and only an explicit rejection discards anything.
+Theory of operation. The node writes a request to its vault **before** it sends it, and an answer before it acts on it.
+The leader decides inside one transaction and answers after it. So a crash, or a lost, doubled or late message, leads
+back to the same id (INV-ID-3). Only an explicit rejection discards anything.
 
 | the vault holds                | next step                                  | answer -> the vault holds             |
 | nothing                        | write CLAIMING with a fresh token          | CLAIMING                              |
@@ -10,10 +10,10 @@ message at any point, leads back to the same id (INV-ID-3), and only an explicit
 | ALLOCATED(id, incarnation k)   | write JOINING(previous k, a fresh nonce)   | JOINING                               |
 | JOINING(previous k, nonce)     | `Join(previous k, nonce, session)`         | ALLOCATED(id, incarnation > k, nonce) |
 
-A `Join` of a process that died may come after that of the next process, and raise the incarnation past it. The next
-process learns that it is superseded and ends; the start after it names the nonce by which the last attempt was
-finished, which shows that whatever was raised since belongs to the very same attempt of this directory. Once a process
-has entered the logical topology its directory knows its incarnation, and naming the attempt shows nothing any more.
+A `Join` of a process that died may arrive after that of the next process, and raise the incarnation past it. The next
+process is superseded and ends. The start after it names the nonce of the last finished attempt, which shows that the
+raise belongs to an attempt of this directory. Once a process has entered the logical topology, its directory knows its
+incarnation, and the nonce shows nothing any more.
 
 The token proves the ownership of the id, the nonce names one attempt to join, the session one process. A clone of
 a vault shows itself in one of two ways: its previous incarnation is no longer the newest one, or the original still
@@ -31,16 +31,13 @@ from leasehold.ids import Generation, Incarnation, LineageHash, LoginToken, Node
 from leasehold.limits.messages import PROTOCOL_VERSION, PROTOCOL_VERSION_MIN
 
 CAPABILITIES: Final = ("leap", "reports-missing", "generations")
-"""What this program can do beyond what every version can, as it says in its join: take a snapshot in one leap, tell
-which segments its disk lacks, and in which generation it has applied what it has."""
+"""What this program supports, as its join says: it takes a snapshot in one leap, and reports which segments its disk
+lacks and in which generation it has applied its revision."""
 
 
 def hash_secret(secret: Token | Session | LoginToken) -> bytes:
     """What records hold of a token, session or login: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()
-
-
-# ---------------------------------------------------------------- the node's side
 
 
 class ClusterLearned(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +57,7 @@ class IdAllocated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader let us in. Without a known history nothing on the disk is believed before it was verified."""
+    """The leader let us in. Without a known history every file has to be verified."""
 
     incarnation: Incarnation
     history_known: bool = True
@@ -109,7 +106,7 @@ ClaimEffect: TypeAlias = WriteRecord | SendAllocate | SendJoin | Joined | WrongC
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What one start of a process brings along; the random parts are used only where the vault holds none."""
+    """What one start of a process brings along; the vault's token and nonce, if any, are used instead of these."""
 
     name: str
     address: str
@@ -138,7 +135,7 @@ class Candidate:
         return isinstance(self._record, Allocated | Joining)
 
     def step(self, event: ClaimEvent) -> ClaimEffect:
-        """Takes one event, says the one next thing to do; the last is `Joined`. An event out of turn raises."""
+        """Takes one event and answers the next effect; the last is `Joined`. An event out of turn raises."""
         match event:
             case ClusterLearned(facts=facts):
                 known = self._record

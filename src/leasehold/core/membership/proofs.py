@@ -5,9 +5,9 @@
 | of a member | a node that asks for an id or to join, and `leasehold node adopt` | the leader | the request |
 | of a coordinator | a coordinator, for a challenge | a client or node, before it sends it a secret | the challenge |
 
-A proof is the HMAC-SHA256 of the message's bytes without the proof. The key is derived from the cluster key under a
-named purpose, another one for each kind of proof: what a coordinator answers to a challenge admits nobody as a node.
-A replayed request says what its sender said before: the leader answers the same, and writes nothing.
+A proof is the HMAC-SHA256 of the message's bytes without the proof. Each kind of proof has a key of its own, derived
+from the cluster key: a coordinator's answer to a challenge admits nobody as a node. A replayed request gets the same
+answer, and nothing is written.
 """
 
 import hmac
@@ -16,15 +16,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from leasehold.core.words import messages
 from leasehold.core.words.codec import encode
-from leasehold.core.words.messages import (
-    Allocate,
-    AskIncarnation,
-    ChallengeCoordinator,
-    CoordinatorProof,
-    Join,
-    Message,
-)
+from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Definite, NotInitialised, NotLeader, Refused
 from leasehold.ids import ClusterId, Nonce
@@ -33,11 +27,11 @@ from leasehold.limits.swim import CLUSTER_KEY_BYTES
 _MEMBER: Final = b"leasehold member proof/1"
 _COORDINATOR: Final = b"leasehold coordinator proof/1"
 
-R = TypeVar("R", Allocate, AskIncarnation, Join)
+R = TypeVar("R", messages.Allocate, messages.AskIncarnation, messages.Join)
 
 
 class ProofKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The derived keys; secrets, so nothing shows them."""
+    """The derived keys: secrets that `repr` does not show."""
 
     member: bytes
     coordinator: bytes
@@ -47,7 +41,6 @@ class ProofKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def derive_keys(cluster_key: bytes) -> ProofKeys:
-    """The keys of both kinds of proof."""
     assert len(cluster_key) == CLUSTER_KEY_BYTES, "a cluster key has one length"
     return ProofKeys(
         member=hmac.digest(cluster_key, _MEMBER, "sha256"), coordinator=hmac.digest(cluster_key, _COORDINATOR, "sha256")
@@ -59,21 +52,21 @@ def with_proof(request: R, keys: ProofKeys | None) -> R:
     return request if keys is None else msgspec.structs.replace(request, proof=_member_proof(request, keys))
 
 
-def is_of_member(request: Allocate | AskIncarnation | Join, keys: ProofKeys) -> bool:
+def is_of_member(request: messages.Allocate | messages.AskIncarnation | messages.Join, keys: ProofKeys) -> bool:
     """Whether the sender of a request holds the cluster key."""
     return hmac.compare_digest(request.proof or b"", _member_proof(request, keys))
 
 
-def coordinator_proof(challenge: ChallengeCoordinator, keys: ProofKeys) -> bytes:
+def coordinator_proof(challenge: messages.ChallengeCoordinator, keys: ProofKeys) -> bytes:
     """What a coordinator of that cluster, reached at that address, answers; compare with `hmac.compare_digest`."""
     return hmac.digest(keys.coordinator, encode(challenge), "sha256")
 
 
 def prove_coordinator(
-    challenge: ChallengeCoordinator, keys: ProofKeys | None, addresses: Collection[str]
-) -> CoordinatorProof:
-    """Proves that the process which serves at `addresses` is of the cluster. It proves no other address: whoever relays
-    a challenge from another port gets no proof. Raises `Refused` (NO_CLUSTER_KEY, OTHER_ADDRESS)."""
+    challenge: messages.ChallengeCoordinator, keys: ProofKeys | None, addresses: Collection[str]
+) -> messages.CoordinatorProof:
+    """Proves that the process which serves at `addresses` is of the cluster; a challenge that was relayed from another
+    address gets no proof. Raises `Refused` (NO_CLUSTER_KEY, OTHER_ADDRESS)."""
     if keys is None:
         raise Refused(
             "this coordinator has no cluster key, so it can't prove that it belongs to the cluster",
@@ -86,26 +79,25 @@ def prove_coordinator(
             code=ErrorCode.OTHER_ADDRESS,
             hint="connect to the address that it listens on or advertises",
         )
-    return CoordinatorProof(proof=coordinator_proof(challenge, keys))
+    return messages.CoordinatorProof(proof=coordinator_proof(challenge, keys))
 
 
 class Challenge:
     """One challenge of the process at an address; `request` is what to send. Nothing secret is sent before `check`."""
 
     def __init__(self, cluster_id: ClusterId, address: str, nonce: Nonce, keys: ProofKeys) -> None:
-        self.request = ChallengeCoordinator(cluster_id=cluster_id, address=address, nonce=nonce)
+        self.request = messages.ChallengeCoordinator(cluster_id=cluster_id, address=address, nonce=nonce)
         self._keys = keys
 
     def check(self, answer: Message) -> None:
         """Raises `Refused` (COORDINATOR_UNPROVEN) unless the answer proves a coordinator of the cluster."""
-        if not isinstance(answer, CoordinatorProof):
+        if not isinstance(answer, messages.CoordinatorProof):
             raise self._unproven(f"it answered with {type(answer).__name__}")
         if not hmac.compare_digest(answer.proof, coordinator_proof(self.request, self._keys)):
             raise self._unproven("its proof is wrong")
 
     def refusal(self, error: Definite) -> Definite:
-        """The error for a challenge that was answered with `error`. Where a coordinator can't answer now, that is the
-        same error: the caller asks again."""
+        """The error for a challenge that was answered with `error`: the same where the caller may ask again."""
         if isinstance(error, NotInitialised | NotLeader):
             return error
         return self._unproven(f"it answered: {error.text}")
@@ -121,5 +113,5 @@ class Challenge:
         )
 
 
-def _member_proof(request: Allocate | AskIncarnation | Join, keys: ProofKeys) -> bytes:
+def _member_proof(request: messages.Allocate | messages.AskIncarnation | messages.Join, keys: ProofKeys) -> bytes:
     return hmac.digest(keys.member, encode(msgspec.structs.replace(request, proof=None)), "sha256")

@@ -24,7 +24,6 @@ def beyond_recovery(text: str) -> Reject:
 
 
 def other_cluster(asked: str, cluster: ClusterRecord) -> Reject:
-    """It belongs to another cluster than this one."""
     return Reject(
         code=ErrorCode.OTHER_CLUSTER,
         text=f"this is cluster {cluster.cluster_id}, the request is for {asked[:64]}",
@@ -33,7 +32,6 @@ def other_cluster(asked: str, cluster: ClusterRecord) -> Reject:
 
 
 def removed_node(node: NodeRecord) -> Reject:
-    """Its id is a tombstone."""
     text = f"node {node.id} ({node.name}) was removed from the cluster"
     if node.incarnation == 0:
         minutes = UNJOINED_KEPT_NS // (60 * SECOND_NS)
@@ -46,7 +44,6 @@ def removed_node(node: NodeRecord) -> Reject:
 
 
 def unknown_id(node: NodeId) -> Reject:
-    """This cluster has not given out its id."""
     return Reject(
         code=ErrorCode.UNKNOWN_NODE,
         text=f"no node has the id {node} here",
@@ -55,13 +52,11 @@ def unknown_id(node: NodeId) -> Reject:
 
 
 def wrong_token(node: NodeRecord) -> Reject:
-    """Its token is not that of its id."""
     text = f"the token does not belong to node {node.id}"
     return Reject(code=ErrorCode.WRONG_TOKEN, text=text, hint="start this node from its own directory")
 
 
 def alive_elsewhere(node: NodeRecord, how: str) -> Reject:
-    """Another process with its id is alive."""
     return Reject(
         code=ErrorCode.ALIVE_ELSEWHERE,
         text=f"node {node.id} ({node.name}) is alive at {node.address} and {how}: this directory is a copy of it",

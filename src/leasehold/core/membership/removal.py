@@ -1,12 +1,12 @@
 """Removal of a node: its id and token become tombstones for ever, its name is free again (I10, INV-ID-1).
 
-Theory of operation. Nothing is granted to the node from the first step on, so its lease runs out whatever it does; a
-node that has surrendered has none. Only then, in one step, its incarnation is closed and the tombstone is decided, so
-that no commit that follows can count on it (`core/data/commit.py`), and no process of it is let in again
-(`core/membership/admission.py`). Its buckets get other replicas behind that (`core/replicas/placement.py`).
+Theory of operation. From the first step on the node gets no grant, so its lease runs out. Then, in one step, its
+incarnation is closed and the tombstone is decided: no later commit counts on it (`core/data/commit.py`), and no process
+of it is let in again (`core/membership/admission.py`). Its buckets get other replicas behind that
+(`core/replicas/placement.py`).
 
-What stands in the way is counted in a census of all tables and segments (`core/replicas/census.py`). Told first is what
-is worst to give up, since force gives up all of it.
+A census of all tables and segments counts what stands in the way (`core/replicas/census.py`). The refusal names the
+worst of it, since force gives up all of it.
 
 | what stands in the way                                   | without force   | with force                            |
 | -------------------------------------------------------- | --------------- | ------------------------------------- |
@@ -19,6 +19,7 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
+from leasehold.core.membership.topology import counted
 from leasehold.core.replicas.census import Census
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
@@ -33,8 +34,8 @@ _DIGITS_MAX = len(str(2**63))
 
 
 def find_node(name: str, node: NodeId | None, catalog: Catalog) -> NodeRecord:
-    """The node that a person means: by its number if that was learned before, else the one in the cluster that has the
-    name, else by number, else the newest of that name that was removed. Raises `NotFound`."""
+    """The node that a person means: `node` if that is given, else the one in the cluster that has the name, else the
+    one with that number, else the newest removed one of that name. Raises `NotFound`."""
     if node is not None and node in catalog.nodes:
         return catalog.nodes[node]
     newest_first = sorted(catalog.nodes.values(), key=lambda one: (one.removed, -one.id))
@@ -87,13 +88,8 @@ def check_nothing_lost(found: Census, catalog: Catalog) -> None:
 
 def tombstone(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Its record as it stays. No session and no attempt to join is known of it any more."""
-    assert catalog.counters is not None
     gone = msgspec.structs.replace(node, removed=True, member=False, nonce=None, session_hash=None)
-    changes = [put(keys.node(node.id), gone)]
-    if node.member:
-        left = msgspec.structs.replace(catalog.counters, topology=catalog.counters.topology + 1)
-        changes.append(put(keys.COUNTERS, left))
-    return tuple(changes)
+    return (put(keys.node(node.id), gone), *((counted(catalog),) if node.member else ()))
 
 
 def _count(tables: "list[ObjectId] | dict[ObjectId, int]", what: str) -> str:

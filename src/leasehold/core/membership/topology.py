@@ -7,9 +7,9 @@
 | any                  | removal                                           | no member     |
 | no member            | it says so again, same incarnation                | member        |
 
-Each change is one transaction, which counts the topology's version. Whoever leaves gets no grant from the instant at
-which it was decided; whoever enters gets one once it has applied the revision at which it entered (R4). So a member
-without a lease serves nothing, and one that has left can't know it and needs not to (R14).
+Each change is one transaction, which counts the topology's version. A node that leaves gets no grant from the decision
+on. A node that enters gets one once it has applied the revision at which it entered (R4). So a node that has left does
+not have to know it (R14).
 """
 
 from typing import TypeAlias
@@ -18,8 +18,9 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
-from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.lease.grants import HeldLease
 from leasehold.core.words import keys
+from leasehold.core.words.messages import RecoveryAccepted, RecoveryBehind
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import NodeRecord
 from leasehold.ids import Incarnation, Revision
@@ -27,29 +28,13 @@ from leasehold.limits.membership import TOPOLOGY_GRACE_NS
 
 
 class Enter(msgspec.Struct, frozen=True, kw_only=True):
-    """Write these: the revision that they get is what is required of the node."""
+    """Write these: the node has to apply their revision for a lease."""
 
     changes: tuple[Change, ...]
 
 
-class Require(msgspec.Struct, frozen=True, kw_only=True):
-    """It is a member already: nothing to write. `required` is what it needs for a lease."""
-
-    required: Revision
-
-
-class TooFarBehind(msgspec.Struct, frozen=True, kw_only=True):
-    """Too far behind `latest`."""
-
-    latest: Revision
-    catch_up_difference: int
-
-
-class NotHeard(msgspec.Struct, frozen=True, kw_only=True):
-    """Another incarnation lives by now, or this one is closed."""
-
-
-Entrance: TypeAlias = Enter | Require | TooFarBehind | NotHeard
+Entrance: TypeAlias = Enter | RecoveryAccepted | RecoveryBehind | None
+"""`RecoveryAccepted` if it is a member already; None if another incarnation lives by now, or this one is closed."""
 
 
 def decide_entrance(
@@ -58,21 +43,21 @@ def decide_entrance(
     """What becomes of a node that says it has recovered up to `applied`; `held` is what the grantor knows of it."""
     assert catalog.settings is not None
     if held is None or held.closed is not None or node.removed:
-        return NotHeard()
+        return None
     if not node.incarnation == held.incarnation == incarnation:
-        return NotHeard()
+        return None
     difference = catalog.settings.catch_up_difference
     if catalog.revision - applied > difference:
-        return TooFarBehind(latest=catalog.revision, catch_up_difference=difference)
+        return RecoveryBehind(latest=catalog.revision, catch_up_difference=difference)
     if not node.member:
         return Enter(changes=entered(node, catalog))
     # Told to leave by a leader that could not write it, it enters again without a write.
-    return Require(required=catalog.revision if held.required is None else held.required)
+    return RecoveryAccepted(required=catalog.revision if held.required is None else held.required)
 
 
 def has_to_leave(node: NodeRecord, held: HeldLease | None, absent_since_ns: int | None, now_ns: int) -> bool:
-    """Whether a member is one no more: it gave its lease back, or its lease has ended (R15) and no session of it has
-    been open for TOPOLOGY_GRACE_NS. `absent_since_ns` is None while one is."""
+    """Whether a member has to leave: it gave its lease back, or its lease has ended (R15) and no session of it has been
+    open for TOPOLOGY_GRACE_NS. `absent_since_ns` is None while one is."""
     if not node.member or held is None or held.incarnation != node.incarnation:
         return False
     if held.closed is not None:
@@ -83,7 +68,6 @@ def has_to_leave(node: NodeRecord, held: HeldLease | None, absent_since_ns: int 
 
 
 def entered(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
-    """What makes it a member."""
     return (put(keys.node(node.id), msgspec.structs.replace(node, member=True, left=False)), counted(catalog))
 
 
@@ -95,6 +79,6 @@ def left(node: NodeRecord, catalog: Catalog) -> tuple[Change, ...]:
 
 
 def counted(catalog: Catalog) -> Change:
-    """The counters with the next version of the topology; for whoever writes a member's record otherwise."""
+    """The counters with the next version of the topology."""
     assert catalog.counters is not None
     return put(keys.COUNTERS, msgspec.structs.replace(catalog.counters, topology=catalog.counters.topology + 1))

@@ -10,5 +10,6 @@ Each of them is a function of one catalog and of plain values. Nothing here chan
 | `procedures` | SHOW PROCEDURES |
 | `receipts` | the barriers that proceeded |
 | `catalog` | which of the above answers a question about the catalog alone, and how long that takes |
+| `lookups` | a table or a view by its name, a page of receipts |
 | `rows` | rows, in pages that fit into a message |
 """

@@ -3,7 +3,7 @@
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.lease.grants import HeldLease
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.recovery.progress import in_words, left_in_words, segments_in_words
 from leasehold.core.replicas.copies import Shortfall
@@ -42,7 +42,7 @@ class NodeLiveness(msgspec.Struct, frozen=True, kw_only=True):
     is_connected: bool
     """Its session is open."""
     recovery: NodeRecovery | None
-    """What its newest process told last of its recovery."""
+    """The last report of its newest process on its recovery."""
     join_wait_ns: int
     """How long a process of it has to wait at most before it is let in; 0 while none asks."""
     seen: str
@@ -50,7 +50,7 @@ class NodeLiveness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, now_ns: int) -> NodeStatus:
-    """The status of one node; `found` tells which copies are missing, None while nobody has counted them."""
+    """The status of one node; `found` has the missing copies, None while they are not counted."""
     held, recovery = known.held, known.recovery
     remaining_ns = 0
     applied = None
@@ -66,7 +66,7 @@ def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, 
     stage = _stage(node, known)
     if not known.is_connected and known.join_wait_ns:
         stage, recovery = "WAITING", waits_to_join(known.join_wait_ns)
-    status = NodeStatus(
+    return NodeStatus(
         id=node.id,
         name=node.name,
         address=node.address,
@@ -76,9 +76,10 @@ def node_status(node: NodeRecord, known: NodeLiveness, found: Shortfall | None, 
         lease_remaining_ns=remaining_ns,
         stage=stage,
         recovery=recovery,
+        segments_short=None if found is None else found.of_node.get(node.id, 0),
+        segments_alone=None if found is None else found.alone.get(node.id, 0),
         seen=known.seen,
     )
-    return status if found is None else _with_copies(status, found)
 
 
 def _stage(node: NodeRecord, known: NodeLiveness) -> str:
@@ -93,21 +94,12 @@ def _stage(node: NodeRecord, known: NodeLiveness) -> str:
     return "LEFT" if has_left else "ADMITTED"
 
 
-def _with_copies(node: NodeStatus, found: Shortfall) -> NodeStatus:
-    return msgspec.structs.replace(
-        node,
-        segments_short=found.of_node.get(node.id, 0),
-        segments_alone=found.alone.get(node.id, 0),
-    )
-
-
 def segments_lacked(found: Shortfall) -> tuple[Lacked, ...]:
     """How many segments each node has no file of and is the only holder of, by the manifest."""
     return tuple(Lacked(node=node, segments=count) for node, count in sorted(found.lacked.items()))
 
 
 def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
-    """SHOW NODES."""
     sessions = {one.node: one.how for one in status.session_ends}
     sessions |= {one.node: "SILENT" if one.silent_ns >= SILENT_SHOWN_NS else "OPEN" for one in status.silences}
     rows: list[Row] = [
@@ -129,9 +121,6 @@ def nodes(status: ClusterStatus, catalog: Catalog) -> Rows:
         for one in status.nodes
     ]
     return rows_of(COLUMNS, rows, catalog)
-
-
-# ---------------------------------------------------------------- recoveries
 
 
 def reported_recovery(message: RecoveryProgress) -> NodeRecovery:
@@ -161,8 +150,7 @@ def waits_to_join(wait_ns: int) -> NodeRecovery:
 
 
 def recovery_text(one: NodeRecovery, *, is_in: bool) -> str:
-    """How far a recovery is, in a few words: its case, keys of a snapshot or revisions unless the node is in, segments,
-    and what is left of it."""
+    """How far a recovery is, in a few words: its case, keys or revisions unless the node is in, segments, and time."""
     if not one.case:
         return in_words(one)
     here = ""

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from leasehold.core.access.rights import object_of
+from leasehold.core.access.rights import object_named, object_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.questions.rows import Row, rows_of
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import GrantRecord, PrincipalKind, PrincipalRecord, UseState
 from leasehold.core.words.statements import ShowGrants, ShowPrincipals
 from leasehold.errors import NotFound
-from leasehold.ids import ObjectId, PrincipalId
+from leasehold.ids import PrincipalId
 
 
 def principals(question: ShowPrincipals, catalog: Catalog, failed_logins: Callable[[str], int]) -> Rows:
@@ -41,7 +41,7 @@ def grants(question: ShowGrants, catalog: Catalog) -> Rows:
     names = {one.id: one for one in _principals(catalog)}
     rows: list[Row] = []
     for object_id in objects:
-        kind, name = _object_named(object_id, catalog)
+        kind, name = object_named(object_id, catalog)
         for principal, grant in catalog.grants.get(object_id, {}).items():
             held = _held(grant)
             if held and principal in names and (who is None or principal in who):
@@ -67,13 +67,3 @@ def _with_roles(name: str, catalog: Catalog) -> set[PrincipalId]:
 
 def _held(grant: GrantRecord) -> str:
     return ", ".join(one.value for one in grant.rights if one not in grant.leaving)
-
-
-def _object_named(object_id: ObjectId, catalog: Catalog) -> tuple[str, str]:
-    if object_id in catalog.databases:
-        return "DATABASE", catalog.databases[object_id].name
-    if object_id in catalog.tables:
-        return "TABLE", str(catalog.table_name(catalog.tables[object_id]))
-    if object_id in catalog.views:
-        return "VIEW", str(catalog.table_name(catalog.views[object_id]))
-    return "CLUSTER", ""

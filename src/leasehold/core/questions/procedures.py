@@ -39,11 +39,11 @@ def procedures(running: Iterable[RunningStatement], catalog: Catalog) -> Rows:
     for one in running:
         rows.append((one.number, one.id, one.user, one.text, _state(one, catalog)))
         ids.add(one.id)
-    rows.extend(
-        (one.order, one.id, one.user, one.text, _deleting(cleaning(one, catalog), catalog))
-        for one in _drops(catalog)
-        if one.id not in ids
-    )
+    for one in _drops(catalog):
+        if one.id not in ids:
+            nodes = cleaning(one, catalog)
+            state = f"deleting files on {len(nodes)} nodes: {node_names(nodes, catalog)}"
+            rows.append((one.order, one.id, one.user, one.text, state))
     return rows_of(COLUMNS, rows, catalog)
 
 
@@ -53,10 +53,6 @@ def _drops(catalog: Catalog) -> list[StatementRecord]:
         return []
     found = (one for one in catalog.statements.values() if any(table in catalog.dropped for table in one.dropped))
     return sorted(found, key=lambda one: one.order)
-
-
-def _deleting(nodes: tuple[NodeId, ...], catalog: Catalog) -> str:
-    return f"deleting files on {len(nodes)} nodes: {node_names(nodes, catalog)}"
 
 
 def _state(running: RunningStatement, catalog: Catalog) -> str:

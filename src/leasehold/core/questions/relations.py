@@ -7,38 +7,28 @@ from rpds import HashTrieMap
 
 from leasehold.core.catalog.catalog import Catalog, live_fields
 from leasehold.core.questions.rows import Row, rows_of
+from leasehold.core.words import statements
 from leasehold.core.words.durations import render_duration
 from leasehold.core.words.literals import render
 from leasehold.core.words.messages import Rows
 from leasehold.core.words.records import TableRecord, UseState, ViewRecord
-from leasehold.core.words.statements import (
-    Describe,
-    DescribeDatabase,
-    ShowDatabases,
-    ShowProperties,
-    ShowTables,
-    ShowViews,
-)
 from leasehold.ids import BucketNumber, ObjectId
 
 R = TypeVar("R", TableRecord, ViewRecord)
 
 
-def databases(_question: ShowDatabases, catalog: Catalog) -> Rows:
-    """SHOW DATABASES."""
+def databases(_question: statements.ShowDatabases, catalog: Catalog) -> Rows:
     used = [one for one in catalog.databases.values() if one.state is UseState.IN_USE]
     return rows_of(("database", "comment"), sorted((one.name, one.comment) for one in used), catalog)
 
 
-def database(question: DescribeDatabase, catalog: Catalog) -> Rows:
-    """DESCRIBE DATABASE."""
+def database(question: statements.DescribeDatabase, catalog: Catalog) -> Rows:
     found = catalog.database(question.name)
     rows = [("name", found.name), ("comment", found.comment), *sorted(found.properties.items())]
     return rows_of(("key", "value"), rows, catalog)
 
 
-def tables(question: ShowTables, catalog: Catalog) -> Rows:
-    """SHOW TABLES, by name."""
+def tables(question: statements.ShowTables, catalog: Catalog) -> Rows:
     rows: list[Row] = []
     for owner, table in _in_use(catalog.tables, catalog, question.database):
         written = (catalog.segments.get((table.id, BucketNumber(number))) for number in range(table.buckets))
@@ -47,8 +37,7 @@ def tables(question: ShowTables, catalog: Catalog) -> Rows:
     return rows_of(("database", "table", "buckets", "replication", "rows"), sorted(rows), catalog)
 
 
-def views(question: ShowViews, catalog: Catalog) -> Rows:
-    """SHOW VIEWS, by name."""
+def views(question: statements.ShowViews, catalog: Catalog) -> Rows:
     rows = [
         (owner, view.name, ", ".join(_needed(view, catalog)), view.comment)
         for owner, view in _in_use(catalog.views, catalog, question.database)
@@ -56,7 +45,7 @@ def views(question: ShowViews, catalog: Catalog) -> Rows:
     return rows_of(("database", "view", "reads", "comment"), sorted(rows), catalog)
 
 
-def properties(question: ShowProperties, catalog: Catalog) -> Rows:
+def properties(question: statements.ShowProperties, catalog: Catalog) -> Rows:
     """SHOW TBLPROPERTIES of a table or a view."""
     view = catalog.find_view(question.table)
     if view is not None:
@@ -66,8 +55,7 @@ def properties(question: ShowProperties, catalog: Catalog) -> Rows:
     return rows_of(("key", "value"), sorted(known.items()), catalog)
 
 
-def columns(question: Describe, catalog: Catalog) -> Rows:
-    """DESCRIBE of a table or a view."""
+def columns(question: statements.Describe, catalog: Catalog) -> Rows:
     view = catalog.find_view(question.table)
     if view is not None:
         return rows_of(("column", "type"), [(one.name, one.type) for one in view.columns], catalog)

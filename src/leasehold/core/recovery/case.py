@@ -1,25 +1,22 @@
-"""Recovery: how a node's projection gets from where its vault left it to where the cluster is (docs/recovery.md).
+"""The cases of recovery: how a node's projection gets from its vault's revision to the cluster's (docs/recovery.md).
 
-The node subscribes at LV+1 and only then hears LM, so that nothing falls in between (R5). What to do is told from
-four numbers and one hash:
+The node subscribes at LV+1 and only then hears LM, so that nothing falls in between (R5). Four numbers and one hash
+decide:
 
 | case | when                                                      | what                                          |
 | a    | LM = LV                                                   | the vault alone                               |
 | b    | LM > LV, MM <= LV+1                                       | replay LV+1 .. LM in order                    |
 | c    | MM > LV+1, or more revisions to replay than keys are live | a snapshot at S as one leap, then the stream  |
 | c    | the hash at LV is not kept any more                       | the same, and every segment is verified       |
-| d    | LM < LV, or another hash at LV, or another generation     | refuse, explain, offer a reset                |
+| d    | LM < LV, or another hash at LV                            | refuse, explain, offer a reset                |
 
-Revisions are weighed against keys once: whoever has leapt on its way in replays the rest as long as that is kept. Where
-few keys change fast, a snapshot takes longer than as many revisions, and one would follow another without end.
+Revisions are weighed against keys once: a node that has leapt replays the rest as long as it is kept. Where few keys
+change fast, one snapshot would follow another without end.
 
-A leader tells case d before it lets a process in (`core/membership/admission.py`); a node tells it of whatever else it
-is told.
-
-`core/recovery/machine.py` is the process that goes this way.
+The leader checks for case d before it lets a process in (`core/membership/admission.py`); the node checks again.
 """
 
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import msgspec
 
@@ -63,18 +60,3 @@ def decide(
     if not leapt and latest - applied > live_keys:
         return Snapshot(why=f"{latest - applied} revisions are more than {live_keys} keys")
     return Replay()
-
-
-def letter(case: Case) -> str:
-    """The name of a case, as docs/recovery.md and `status` have it."""
-    match case:
-        case FromVault():
-            return "a"
-        case Replay():
-            return "b"
-        case Snapshot():
-            return "c"
-        case Ahead():
-            return "d"
-        case _:
-            assert_never(case)

@@ -1,4 +1,4 @@
-"""What a recovering process (`core/recovery/machine.py`) hears, what it asks for, and where it is on its way."""
+"""Events, effects and stages of a recovery (`core/recovery/machine.py`)."""
 
 from enum import Enum, auto
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from leasehold.ids import RequestNumber, Revision
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream is open, its watch begun; what the leader said of itself after that."""
+    """A stream is open and its watch has begun; the rest as the leader said after that."""
 
     latest: Revision
     minimum: Revision
@@ -28,14 +28,14 @@ class Overtaken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotBegun(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot at `revision` comes, of about so many keys; what was taken of an earlier one is void."""
+    """A snapshot at `revision` comes, of about `keys` keys; an earlier one is void."""
 
     revision: Revision
     keys: int
 
 
 class PageTaken(msgspec.Struct, frozen=True, kw_only=True):
-    """So many keys more lie in the vault."""
+    """The vault has taken `keys` keys more."""
 
     keys: int
 
@@ -59,7 +59,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiskCompared(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of that number is over; every missing segment was reported on this stream."""
+    """A comparison is over; every missing segment was reported on this stream."""
 
     number: int
     kept: int
@@ -67,7 +67,7 @@ class DiskCompared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentsCounted(msgspec.Struct, frozen=True, kw_only=True):
-    """So many more; `missing`, where told, is how many are missing now."""
+    """Segments fetched and evicted since; `missing` is how many are missing now, if that is known."""
 
     fetched: int
     evicted: int
@@ -107,24 +107,11 @@ class Stopping(msgspec.Struct, frozen=True, kw_only=True):
     """The process gives its lease back, and wants no other one."""
 
 
-Event: TypeAlias = (
-    Opened
-    | Overtaken
-    | SnapshotBegun
-    | PageTaken
-    | Leapt
-    | RevisionShown
-    | Stored
-    | DiskCompared
-    | SegmentsCounted
-    | Accepted
-    | Behind
-    | RenewalSent
-    | Excluded
-    | TimePassed
-    | StreamBroken
-    | Stopping
-)
+OwnEvent: TypeAlias = RevisionShown | Stored | SegmentsCounted | RenewalSent | StreamBroken | Stopping
+"""What this process itself has done."""
+SnapshotEvent: TypeAlias = SnapshotBegun | PageTaken | Leapt
+LeaderAnswer: TypeAlias = Accepted | Behind
+Event: TypeAlias = OwnEvent | SnapshotEvent | LeaderAnswer | Opened | Overtaken | DiskCompared | Excluded | TimePassed
 
 
 # ---------------------------------------------------------------- effects
@@ -135,7 +122,7 @@ class TakeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the leader that recovery is finished, the vault being at `applied`."""
+    """Send the leader that recovery is finished with the vault at `applied`."""
 
     applied: Revision
 

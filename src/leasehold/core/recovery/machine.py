@@ -1,6 +1,6 @@
-"""Recovering: a process on its way from its join into the logical topology, and back into it whenever it has left.
+"""Recovery: a process on its way from its join into the logical topology, and back into it whenever it has left.
 
-What it has to do first is told by the cases of `core/recovery/case.py`:
+`core/recovery/case.py` decides what it does first:
 
 | stage      | event                                                  | next                                      |
 | CONNECTING | opened, case a or b                                    | REPLAYING; MEMBER if it never left        |
@@ -16,39 +16,15 @@ What it has to do first is told by the cases of `core/recovery/case.py`:
 | any        | the stream broke                                       | CONNECTING                                |
 | any        | it surrenders                                          | STOPPED                                   |
 
-What it says of itself may be lost before it leaves, or find a leader that can't answer yet: it is said again until it
-is answered. The disk is compared anew on each stream, until the node is in: what was reported missing may have been
-lost with the stream before (I7).
+`RecoveryFinished` is repeated until it is answered. Until the node is in, the disk is compared anew on each stream:
+what was reported missing may have been lost with the stream before (I7).
 """
 
 from typing import assert_never
 
-from leasehold.core.recovery.case import Ahead, FromVault, Replay, Snapshot, decide, letter
-from leasehold.core.recovery.events import (
-    Accepted,
-    Behind,
-    DiskCompared,
-    DiskComparison,
-    Effect,
-    EndAhead,
-    Event,
-    Excluded,
-    Leapt,
-    Opened,
-    Overtaken,
-    PageTaken,
-    RenewalSent,
-    RenewNow,
-    RevisionShown,
-    SegmentsCounted,
-    SendFinished,
-    SnapshotBegun,
-    Stage,
-    Stopping,
-    Stored,
-    StreamBroken,
-    TakeSnapshot,
-)
+from leasehold.core.recovery import events
+from leasehold.core.recovery.case import Ahead, FromVault, Replay, Snapshot, decide
+from leasehold.core.recovery.events import DiskComparison, Effect, Event, Stage
 from leasehold.core.recovery.progress import Tally
 from leasehold.core.words.messages import NodeRecovery
 from leasehold.core.words.time_passed import TimePassed
@@ -78,7 +54,6 @@ class Recovery:
 
     @property
     def stage(self) -> Stage:
-        """Where it is."""
         return self._stage
 
     @property
@@ -88,21 +63,19 @@ class Recovery:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to tell people of."""
+        """Whether there is progress to report."""
         return self._tally.missing > 0 or self._stage not in {Stage.MEMBER, Stage.STOPPED}
 
     @property
     def comparison_due(self) -> DiskComparison | None:
-        """What the disk is to be compared with before this recovery can finish; None if that is not wanted now."""
+        """What the disk is to be compared with now, if anything."""
         return None if self._compared or self._stage is not Stage.REPLAYING else self._compare
 
     @property
     def keys(self) -> int:
-        """Taken of the newest snapshot."""
         return self._tally.keys
 
     def progress(self, now_ns: int) -> NodeRecovery:
-        """How far it is."""
         return self._tally.progress(
             self._durable,
             max(self._newest, self._durable),
@@ -112,52 +85,49 @@ class Recovery:
         )
 
     def step(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
-        """Takes one event. What comes late, of a stream or a question that is over, changes nothing."""
+        """Takes one event. One of a stream or a question that is over changes nothing."""
+        if isinstance(event, events.OwnEvent):
+            return self._on_own(event, now_ns)
+        if self._stage is Stage.STOPPED:
+            return ()
         match event:
-            case RevisionShown() | Stored() | SegmentsCounted() | RenewalSent() | Stopping() | StreamBroken():
-                return self._on_own(event, now_ns)
-            case _ if self._stage is Stage.STOPPED:
-                return ()
-            case Opened():
+            case events.Opened():
                 return self._on_opened(event, now_ns)
-            case Overtaken(minimum=minimum):
+            case events.Overtaken(minimum=minimum):
                 why = f"revision {self._shown + 1} was compacted on the way, the oldest kept is {minimum}"
                 return self._leap(why, now_ns)
-            case SnapshotBegun() | PageTaken() | Leapt():
+            case events.SnapshotBegun() | events.PageTaken() | events.Leapt():
                 self._on_snapshot(event, now_ns)
                 return ()
-            case DiskCompared():
+            case events.DiskCompared():
                 return self._on_compared(event, now_ns)
-            case Accepted() | Behind():
+            case events.Accepted() | events.Behind():
                 return self._on_answer(event, now_ns)
             case TimePassed():
                 return self._on_time(now_ns)
-            case Excluded(request=request):
+            case events.Excluded(request=request):
                 return self._on_excluded(request, now_ns)
             case _:
                 assert_never(event)
 
-    def _on_own(
-        self, event: RevisionShown | Stored | SegmentsCounted | RenewalSent | Stopping | StreamBroken, now_ns: int
-    ) -> tuple[Effect, ...]:
-        """What this process has done, whoever listens."""
+    def _on_own(self, event: events.OwnEvent, now_ns: int) -> tuple[Effect, ...]:
         match event:
-            case RevisionShown(revision=revision):
+            case events.RevisionShown(revision=revision):
                 assert revision > self._shown, "a view never goes back (INV-BARRIER-1)"
                 self._shown = revision
                 self._newest = max(self._newest, revision)
                 return self._enter()
-            case Stored(revision=revision):
+            case events.Stored(revision=revision):
                 self._store(revision)
                 return self._finish(now_ns)
-            case SegmentsCounted():
+            case events.SegmentsCounted():
                 self._tally.count(event.fetched, event.evicted, event.missing, now_ns)
-            case RenewalSent(request=request):
+            case events.RenewalSent(request=request):
                 if self._stage is Stage.MEMBER and self._member_from is None:
                     self._member_from = request
-            case Stopping():
+            case events.Stopping():
                 self._stage = Stage.STOPPED
-            case StreamBroken():
+            case events.StreamBroken():
                 if self._stage is not Stage.STOPPED:
                     self._stage = Stage.CONNECTING
             case _:
@@ -166,7 +136,7 @@ class Recovery:
 
     # ------------------------------------------------------------ getting there
 
-    def _on_opened(self, event: Opened, now_ns: int) -> tuple[Effect, ...]:
+    def _on_opened(self, event: events.Opened, now_ns: int) -> tuple[Effect, ...]:
         assert self._stage is Stage.CONNECTING, "one stream at a time"
         self._newest = max(self._newest, event.latest)
         self._difference = event.catch_up_difference
@@ -183,7 +153,7 @@ class Recovery:
         )
         match case:
             case Ahead():
-                return (EndAhead(applied=self._shown, latest=event.latest),)
+                return (events.EndAhead(applied=self._shown, latest=event.latest),)
             case Snapshot(why=why):
                 return self._leap(why, now_ns)
             case FromVault() | Replay():
@@ -199,10 +169,11 @@ class Recovery:
     def _replay(self, case: FromVault | Replay, now_ns: int) -> tuple[Effect, ...]:
         self._stage = Stage.REPLAYING
         self._required = None
-        why = f"revisions {self._shown + 1} to {self._newest} are kept"
         if isinstance(case, FromVault):
-            why = f"nothing has changed since revision {self._shown}"
-        self._tally.replaying(letter(case), why, self._durable, now_ns)
+            letter, why = "a", f"nothing has changed since revision {self._shown}"
+        else:
+            letter, why = "b", f"revisions {self._shown + 1} to {self._newest} are kept"
+        self._tally.replaying(letter, why, self._durable, now_ns)
         return self._finish(now_ns)
 
     def _leap(self, why: str, now_ns: int) -> tuple[Effect, ...]:
@@ -210,16 +181,16 @@ class Recovery:
             return ()
         self._stage = Stage.LEAPING
         self._tally.leaping(why, now_ns)
-        return (TakeSnapshot(),)
+        return (events.TakeSnapshot(),)
 
-    def _on_snapshot(self, event: SnapshotBegun | PageTaken | Leapt, now_ns: int) -> None:
+    def _on_snapshot(self, event: events.SnapshotEvent, now_ns: int) -> None:
         match event:
-            case SnapshotBegun(revision=revision, keys=keys):
+            case events.SnapshotBegun(revision=revision, keys=keys):
                 self._newest = max(self._newest, revision)
                 self._tally.begin_snapshot(keys, now_ns)
-            case PageTaken(keys=keys):
+            case events.PageTaken(keys=keys):
                 self._tally.take(keys)
-            case Leapt(revision=revision):
+            case events.Leapt(revision=revision):
                 # Whatever became of its stream: vault and view are there.
                 self._shown = max(self._shown, revision)
                 self._newest = max(self._newest, revision)
@@ -247,28 +218,28 @@ class Recovery:
 
     def _ask(self, now_ns: int) -> tuple[Effect, ...]:
         self._asked_ns = now_ns
-        return (SendFinished(applied=self._durable),)
+        return (events.SendFinished(applied=self._durable),)
 
     def _on_time(self, now_ns: int) -> tuple[Effect, ...]:
         if self._stage is not Stage.ASKING or now_ns < self._asked_ns + RECOVERY_ASK_AGAIN_NS:
             return ()
         return self._ask(now_ns)
 
-    def _on_compared(self, event: DiskCompared, now_ns: int) -> tuple[Effect, ...]:
+    def _on_compared(self, event: events.DiskCompared, now_ns: int) -> tuple[Effect, ...]:
         if event.number != self._compare.number or self._durable < self._compare.revision:
             return ()  # of an earlier stream, or of a catalog too old: what it reported may be lost
         self._compared = True
         self._tally.compare(event.kept, event.missing, now_ns)
         return self._finish(now_ns)
 
-    def _on_answer(self, event: Accepted | Behind, now_ns: int) -> tuple[Effect, ...]:
+    def _on_answer(self, event: events.LeaderAnswer, now_ns: int) -> tuple[Effect, ...]:
         if self._stage is not Stage.ASKING:
             return ()
         match event:
-            case Accepted(required=required):
+            case events.Accepted(required=required):
                 self._admit(required)
                 return self._enter()
-            case Behind(latest=latest, catch_up_difference=difference):
+            case events.Behind(latest=latest, catch_up_difference=difference):
                 self._stage = Stage.REPLAYING
                 self._newest = max(self._newest, latest)
                 self._difference = difference
@@ -289,7 +260,7 @@ class Recovery:
         self._member_from = None
         self._leapt = False
         self._tally.arrived()
-        return (RenewNow(),)
+        return (events.RenewNow(),)
 
     def _on_excluded(self, request: RequestNumber, now_ns: int) -> tuple[Effect, ...]:
         if self._stage is not Stage.MEMBER or self._member_from is None or request < self._member_from:

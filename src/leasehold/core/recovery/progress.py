@@ -1,4 +1,4 @@
-"""What is counted of a recovery, for people: how far it is, and a guess of how long the rest takes."""
+"""Progress of a recovery, for people: how far it is, and a guess of how long the rest takes."""
 
 import msgspec
 
@@ -9,13 +9,13 @@ from leasehold.limits.units import SECOND_NS
 
 
 class _Pace(msgspec.Struct, frozen=True):
-    """When something was begun that is counted, and where the count stood."""
+    """When a count began, and where it stood."""
 
     began_ns: int
     began_at: int = 0
 
     def left_ns(self, done: int, total: int, now_ns: int) -> int | None:
-        """How long the rest takes at the rate so far; None while there is none."""
+        """How long the rest takes at the rate so far; None without one."""
         if done >= total:
             return 0
         made = done - self.began_at
@@ -26,68 +26,58 @@ class _Pace(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """Of one process. The case that a recovery took first is the one to tell of, unless a leap follows."""
+    """Counts of one process. It shows the case that a recovery took first, unless a leap follows."""
 
     def __init__(self, applied: Revision, now_ns: int) -> None:
         self._case = "a"
         self._why = "not connected yet"
         self._on_its_way = False
-        self._taken = self._total = 0
-        self._kept = self._fetched = self._missing = self._evicted = 0
+        self.keys = self._keys_total = 0
+        """Taken of the newest snapshot."""
+        self.missing = 0
+        """Segments that are still to be fetched."""
+        self._kept = self._fetched = self._evicted = 0
         self._pace = self._fetch_pace = _Pace(now_ns, applied)
         self._fetched_ns = now_ns
         """When the last segment came, or the first one was missed."""
 
-    @property
-    def keys(self) -> int:
-        """Taken of the newest snapshot."""
-        return self._taken
-
-    @property
-    def missing(self) -> int:
-        """Segments that have to come still."""
-        return self._missing
-
     def replaying(self, case: str, why: str, durable: Revision, now_ns: int) -> None:
-        """The watch brings the rest."""
         if not self._on_its_way or self._case != "c":
             self._case, self._why = case, why
         self._on_its_way = True
         self._pace = _Pace(now_ns, durable)
 
     def leaping(self, why: str, now_ns: int) -> None:
-        """A snapshot is asked for."""
         self._case, self._why = "c", why
         self._on_its_way = True
         self.begin_snapshot(0, now_ns)
 
     def arrived(self) -> None:
-        """What follows is another recovery."""
         self._on_its_way = False
 
     def begin_snapshot(self, keys: int, now_ns: int) -> None:
-        """One of about so many keys comes; what was taken of an earlier one is void."""
-        self._taken, self._total = 0, keys
+        """A snapshot of about `keys` keys comes; an earlier one is void."""
+        self.keys, self._keys_total = 0, keys
         self._pace = _Pace(now_ns)
 
     def take(self, keys: int) -> None:
-        """So many keys more."""
-        self._taken += keys
+        """The vault has taken `keys` keys more."""
+        self.keys += keys
 
     def compare(self, kept: int, missing: int, now_ns: int) -> None:
-        """The disk holds so many segments of those that it should, and lacks so many."""
-        self._kept, self._missing = kept, missing
+        """The disk was compared: it has `kept` of its segments, and lacks `missing`."""
+        self._kept, self.missing = kept, missing
         self._begin_fetching(now_ns)
 
     def count(self, fetched: int, evicted: int, missing: int | None, now_ns: int) -> None:
-        """So many segments more; `missing`, where told, is how many are missing now."""
-        if not self._missing and missing:
+        """Counts segments; `missing` is how many are missing now, if that is known."""
+        if not self.missing and missing:
             self._begin_fetching(now_ns)
         if fetched:
             self._fetched_ns = now_ns
         self._fetched += fetched
         self._evicted += evicted
-        self._missing = max(0, self._missing - fetched) if missing is None else missing
+        self.missing = max(0, self.missing - fetched) if missing is None else missing
 
     def _begin_fetching(self, now_ns: int) -> None:
         self._fetch_pace, self._fetched_ns = _Pace(now_ns, self._fetched), now_ns
@@ -95,25 +85,25 @@ class Tally:
     def progress(
         self, applied: Revision, target: Revision, now_ns: int, *, leaping: bool, replaying: bool
     ) -> NodeRecovery:
-        """How far it is; `leaping` and `replaying` say what is under way."""
+        """The counts so far, and a guess of the time left."""
         if leaping:
-            left_ns = self._pace.left_ns(self._taken, max(self._total, self._taken + 1), now_ns)
+            left_ns = self._pace.left_ns(self.keys, max(self._keys_total, self.keys + 1), now_ns)
         elif replaying and applied < target:
             left_ns = self._pace.left_ns(applied, target, now_ns)
-        elif self._missing and now_ns >= self._fetched_ns + FETCH_STALLED_NS:
+        elif self.missing and now_ns >= self._fetched_ns + FETCH_STALLED_NS:
             left_ns = None
         else:
-            left_ns = self._fetch_pace.left_ns(self._fetched, self._fetched + self._missing, now_ns)
+            left_ns = self._fetch_pace.left_ns(self._fetched, self._fetched + self.missing, now_ns)
         return NodeRecovery(
             case=self._case,
             why=self._why,
             applied=applied,
             target=target,
-            keys=self._taken,
-            keys_total=max(self._taken, self._total),
+            keys=self.keys,
+            keys_total=max(self.keys, self._keys_total),
             segments_kept=self._kept,
             segments_fetched=self._fetched,
-            segments_missing=self._missing,
+            segments_missing=self.missing,
             segments_evicted=self._evicted,
             left_ns=left_ns,
         )

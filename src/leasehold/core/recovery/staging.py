@@ -23,8 +23,8 @@ class Staged(msgspec.Struct, frozen=True):
     last: bytes | None = None
 
     def adding(self, items: Sequence[Change]) -> "tuple[Staged, list[int]]":
-        """With one page more, and what each of its items counts for; `Refused` with code BAD_SNAPSHOT if it does not
-        go on where the last one ended."""
+        """With one page more, and the digest of each of its items. Raises `Refused` with code BAD_SNAPSHOT if the page
+        does not go on where the last one ended."""
         if self.keys + len(items) > VAULT_STAGED_KEYS_MAX:
             raise bad_snapshot(f"it has more than {VAULT_STAGED_KEYS_MAX} keys")
         digest, eager, last = self.digest, self.eager, self.last
@@ -48,8 +48,8 @@ class Staged(msgspec.Struct, frozen=True):
         """Raises `Refused`: BAD_SNAPSHOT if these are not the items that the sender counted, NOT_ASCENDING if `target`
         is no later state of what is applied.
 
-        The same revision with the same hash is no error: it is the answer to a leap that was lost, or a replay that
-        came as far meanwhile. `check_same` then holds that nothing changes.
+        The same revision with the same hash is no error: an answer was lost, or a replay came as far. Then `check_same`
+        applies.
         """
         if digest_bytes(self.digest) != digest:
             raise bad_snapshot(f"the {self.keys} received items differ from the sent items")
@@ -60,11 +60,10 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 def check_same(changes: Sequence[Change]) -> None:
-    """At the revision and hash that is applied already, a snapshot has nothing new; raises BAD_SNAPSHOT."""
+    """Raises BAD_SNAPSHOT if a snapshot at the applied revision and hash changes anything."""
     if changes:
         raise bad_snapshot(f"it is at the applied revision, but differs at {changes[0].key!r}")
 
 
 def bad_snapshot(why: str) -> Refused:
-    """What refuses a snapshot."""
     return Refused(f"bad snapshot: {why}", code=ErrorCode.BAD_SNAPSHOT, hint="the node asks for a new one")

@@ -1,30 +1,31 @@
-"""Censuses of what a node has to do with: its buckets, and the segments that nobody else holds.
+"""Censuses of a node: its buckets, and the segments that nobody else holds.
 
-A census walks all tables and buckets, which takes long, and what it is for is decided on the catalog of a later moment.
-So the changes between the two are noted (`ChangesSince`) and looked through at the decision (`recounted`). The removal
-of another node changes what any segment depends on: after one, there is a census anew.
+A census walks all tables and buckets, which takes long. So the changes since are noted (`ChangesSince`) and counted at
+the decision (`recounted`). The removal of another node may change any count: after one there is a new census.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog, SegmentMap
+from leasehold.core.catalog.shelf import segment_of
 from leasehold.core.replicas.replication import has_other_holder
 from leasehold.core.words import keys
-from leasehold.core.words.records import NodeRecord, SegmentRecord, UseState
-from leasehold.ids import BucketNumber, NodeId, ObjectId, SegmentId
+from leasehold.core.words.records import SegmentRecord, UseState
+from leasehold.ids import NodeId, ObjectId, SegmentId
 
 COUNTED = (keys.TABLES, keys.BUCKETS, keys.SEGMENTS)
 """The records that a census goes through."""
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has to do with, bucket by bucket, as of one catalog."""
+    """The buckets of a node as of one catalog, and what its removal would cost."""
 
     node: NodeId
     buckets: Mapping[BucketKey, "SegmentMap | None"]
-    """Those that it is a replica of."""
+    """The segments of those that it is a replica of."""
     alone: Mapping[BucketKey, int]
     """How many of their segments nobody else holds, where there are any."""
     left: int
@@ -37,19 +38,16 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         """Segments that nobody else is known to hold."""
         return sum(self.alone.values())
 
-    def lost_tables(self) -> dict[ObjectId, int]:
+    def lost_tables(self) -> Counter[ObjectId]:
         """The same by table, in order."""
-        found: dict[ObjectId, int] = {}
+        found = Counter[ObjectId]()
         for (table, _), alone in sorted(self.alone.items()):
-            found[table] = found.get(table, 0) + alone
+            found[table] += alone
         return found
 
 
 class ChangesSince:
-    """The keys that have changed since a census, of those that it goes through.
-
-    More than `most` are too much, and so is the removal of a node: then there is a census anew.
-    """
+    """The keys that have changed since a census. After more than `most`, or the removal of a node, that is too much."""
 
     def __init__(self, most: int, touched: Iterable[bytes] = (), *, is_too_much: bool = False) -> None:
         self._most = most
@@ -57,12 +55,11 @@ class ChangesSince:
         self.is_too_much = is_too_much
 
     def hear(self, changed: Iterable[bytes], catalog: Catalog) -> None:
-        """These keys have changed, and the catalog has them as they are now."""
         for key in changed:
             if key.startswith(COUNTED):
                 self.touched.add(key)
             elif key.startswith(keys.NODES):
-                self.is_too_much = self.is_too_much or _is_removed(key, catalog)
+                self.is_too_much = self.is_too_much or catalog.nodes[keys.node_of(key)].removed
         if self.is_too_much or len(self.touched) > self._most:
             self.is_too_much = True
             self.touched.clear()
@@ -86,24 +83,25 @@ def census(node: NodeId, catalog: Catalog) -> Census:
 
 
 def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census:
-    """The same as of a later catalog, where no other record of those in `COUNTED` has changed since than `touched`,
-    and no node was removed."""
+    """The same as of a later catalog. Of the records in `COUNTED` only `touched` have changed since, and no node was
+    removed."""
     buckets, alone = dict(old.buckets), dict(old.alone)
     left = _left(old.node, catalog)
     assert left >= old.left, "after the removal of a node there is a census anew"
     short = {table for table in old.short if _is_short(table, left, catalog)}
     for key in sorted(touched):  # so a bucket comes before its segments
         if key.startswith(keys.BUCKETS):
-            bucket = _bucket_key(key)
+            bucket = keys.bucket_of(key)
+            record = catalog.buckets.get(bucket)
             buckets.pop(bucket, None)
-            if old.node in _replicas(bucket, catalog):
+            if record is not None and old.node in record.replicas:
                 buckets[bucket] = catalog.segments.get(bucket)
                 if bucket not in old.buckets:
                     alone[bucket] = _count_alone(old.node, buckets[bucket], catalog)
             else:
                 alone.pop(bucket, None)
         elif key.startswith(keys.SEGMENTS):
-            bucket, name = _bucket_key(key), SegmentId(key.split(b"/")[4].decode())
+            bucket, name = keys.bucket_of(key), segment_of(key)
             if bucket in buckets and bucket in old.buckets:
                 buckets[bucket] = catalog.segments.get(bucket)
                 before, after = _entry(old.buckets[bucket], name), _entry(buckets[bucket], name)
@@ -115,17 +113,8 @@ def recounted(old: Census, touched: Iterable[bytes], catalog: Catalog) -> Census
     return msgspec.structs.replace(old, buckets=buckets, alone=alone, left=left, short=frozenset(short))
 
 
-def _replicas(key: BucketKey, catalog: Catalog) -> tuple[NodeId, ...]:
-    bucket = catalog.buckets.get(key)
-    return () if bucket is None else bucket.replicas
-
-
 def _entry(segments: "SegmentMap | None", name: SegmentId) -> SegmentRecord | None:
     return None if segments is None else segments.get(name)
-
-
-def _bucket_key(key: bytes) -> BucketKey:
-    return keys.table_of(key), BucketNumber(int(key.split(b"/")[3]))
 
 
 def _count_alone(node: NodeId, segments: "SegmentMap | None", catalog: Catalog) -> int:
@@ -137,17 +126,9 @@ def _is_alone(node: NodeId, segment: SegmentRecord | None, catalog: Catalog) -> 
 
 
 def _left(node: NodeId, catalog: Catalog) -> int:
-    return sum(1 for one in catalog.nodes.values() if one.id != node and _counts(one))
+    return sum(one.id != node and not one.removed and one.incarnation > 0 for one in catalog.nodes.values())
 
 
 def _is_short(table: ObjectId, left: int, catalog: Catalog) -> bool:
     record = catalog.tables.get(table)
     return record is not None and record.state is UseState.IN_USE and record.replication > left
-
-
-def _counts(node: NodeRecord) -> bool:
-    return not node.removed and node.incarnation > 0
-
-
-def _is_removed(key: bytes, catalog: Catalog) -> bool:
-    return catalog.nodes[NodeId(int(key.removeprefix(keys.NODES)))].removed

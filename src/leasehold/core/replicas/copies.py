@@ -1,21 +1,20 @@
 """Segments that fewer nodes hold than their tables want, from the commit on.
 
-Theory of operation. A table says how many nodes are to hold each of its segments (`replication`); a commit is done with
-fewer (`min_in_sync`), and a node that was away fetches later what it lacks. Until then the failure of one disk more may
-lose rows, so a leader knows at every revision how many segments that concerns, and on which nodes they are. It keeps
-the number up by each revision's changes: what a changed entry of the manifest counted before is taken off, what it
-counts now is added. Nodes that were removed hold nothing.
+Theory of operation. A table says how many nodes are to hold each of its segments (`replication`). A commit needs fewer
+(`min_in_sync`), and a node that was away fetches later what it lacks. Until then the failure of one more disk may lose
+rows. So a leader counts these segments at every revision, by the nodes that hold them: for each changed entry of the
+manifest it takes off the old count and adds the new one. Removed nodes hold nothing.
 
 | what happens                 | what is looked at                                                           |
 | a commit, a report of a node | the entries that it changes                                                 |
 | a leader begins, a node is removed | all entries of buckets whose sync-state set is too small, on a thread |
 | a table is dropped           | its buckets that count                                                      |
 
-The manifest keeps the last holder of a segment, also one that says that it has no file of it: the file may be brought
-back, and nobody is to give the rows up by mistake. Such a segment counts as lost while that process is the node's
-newest one. A leader knows this from what nodes report, again and again, so a new leader hears of it too.
+The manifest keeps the last holder of a segment, even one that reports that it has no file of it: the file may be
+brought back. Such a segment counts as lost while that process is the node's newest one. Nodes repeat these reports, so
+a new leader hears of them too.
 
-While all is being counted anew, the entries that change are noted, and corrected at its end.
+While all is counted anew, entries that change are noted, and corrected at the end.
 """
 
 from collections import Counter
@@ -25,7 +24,7 @@ from typing import TypeAlias
 import msgspec
 
 from leasehold.core.catalog.catalog import BucketKey, Catalog
-from leasehold.core.catalog.shelf import SEGMENTS, segment_of
+from leasehold.core.catalog.shelf import segment_of
 from leasehold.core.replicas.replication import is_present
 from leasehold.core.words import keys
 from leasehold.core.words.operations import Change
@@ -40,8 +39,8 @@ CopyTally: TypeAlias = Counter[Few]
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
-    """How many segments of the tables in use lack copies: in all, by the nodes whose buckets they are in, by the node
-    that alone holds them; how many nobody holds any more, by table, and by the node that should and has no file."""
+    """How many segments of the tables in use lack copies: in all, by the replicas of their buckets, by the only node
+    that holds them. How many nobody holds: by table, and by the node that should and has no file."""
 
     short: int
     of_node: Mapping[NodeId, int]
@@ -51,7 +50,7 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def holders_if_few(segment: SegmentRecord, catalog: Catalog) -> Few | None:
-    """Who holds it, where these are fewer than its table wants; None where they are enough."""
+    """The nodes that hold it, if they are fewer than its table wants."""
     table = catalog.tables.get(segment.table)
     if table is None:
         return None
@@ -60,8 +59,8 @@ def holders_if_few(segment: SegmentRecord, catalog: Catalog) -> Few | None:
 
 
 def tallied(catalog: Catalog) -> dict[BucketKey, CopyTally]:
-    """Of all buckets that have segments with too few holders. Walks the buckets, and the segments of those of which too
-    few nodes hold all."""
+    """Of all buckets that have segments with too few holders. Walks all buckets, and the segments of those that too few
+    nodes hold whole."""
     found: dict[BucketKey, CopyTally] = {}
     for key, bucket in catalog.buckets.items():
         if _is_full(bucket, catalog):
@@ -91,7 +90,7 @@ class Copies:
         """As of which that is being done."""
         self._noted: set[tuple[BucketKey, SegmentId]] = set()
         self._lacked: dict[tuple[BucketKey, SegmentId], NodeId] = {}
-        """Whose only holder has said that it has no file of them."""
+        """Segments whose only holder has reported that it has no file of them."""
         self._shortfall: Shortfall | None = None
 
     @property
@@ -109,18 +108,17 @@ class Copies:
                 self._shortfall = None
 
     def committed(self, changes: Iterable[Change], catalog: Catalog) -> None:
-        """Hears of a revision, which led to `catalog`."""
         before, self._catalog, self._shortfall = self._catalog, catalog, None
         for change in changes:
             if change.key.startswith(keys.SEGMENTS):
-                bucket, name = SEGMENTS.bucket_of(change.key), segment_of(change.key)
+                bucket, name = keys.bucket_of(change.key), segment_of(change.key)
                 self._correct(bucket, name, before, catalog)
                 self._note(bucket, name)
                 lacking = self._lacked.get((bucket, name))
                 if lacking is not None and not _is_alone(lacking, bucket, name, catalog):
                     del self._lacked[bucket, name]
             elif change.key.startswith(keys.NODES):
-                node = NodeId(int(change.key.removeprefix(keys.NODES)))
+                node = keys.node_of(change.key)
                 self.is_due = self.is_due or (is_present(node, before) and not is_present(node, catalog))
                 if self._lacked and _incarnation(node, before) != _incarnation(node, catalog):
                     self._lacked = {one: lacking for one, lacking in self._lacked.items() if lacking != node}
@@ -131,7 +129,7 @@ class Copies:
                 self._lacked = {one: lacking for one, lacking in self._lacked.items() if one[0][0] != table}
 
     def begin(self) -> Catalog:
-        """The catalog of which `tallied` is to be told to `counted`, once that is done."""
+        """The catalog to count: `counted` takes its `tallied`."""
         self.is_due = False
         self._counting, self._noted = self._catalog, set()
         return self._catalog
@@ -154,7 +152,7 @@ class Copies:
             self._counting, self._noted, self.is_due = None, set(), True
 
     def _correct(self, bucket: BucketKey, name: SegmentId, before: Catalog, after: Catalog) -> None:
-        """Counts a segment as it is in one catalog in place of as it was in another."""
+        """Replaces the count of a segment in `before` by its count in `after`."""
         if self._tallies is None:
             return
         few_before, few_after = _few(bucket, name, before), _few(bucket, name, after)

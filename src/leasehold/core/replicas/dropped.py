@@ -1,5 +1,7 @@
 """Tables that were dropped, until each node that held rows of them has deleted its files."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
@@ -10,12 +12,12 @@ from leasehold.core.words.records import StatementRecord
 from leasehold.ids import NodeId, ObjectId
 
 
-def cleaned(catalog: Catalog, table: ObjectId, node: NodeId) -> tuple[Change, ...]:
-    """A node has deleted what it held of a dropped table."""
+def cleaned(catalog: Catalog, table: ObjectId, nodes: Collection[NodeId]) -> tuple[Change, ...]:
+    """These nodes hold no file of a dropped table any more, or were removed."""
     dropped = catalog.dropped.get(table)
-    if dropped is None or node not in dropped.pending:
+    if dropped is None or not any(node in dropped.pending for node in nodes):
         return ()
-    pending = tuple(one for one in dropped.pending if one != node)
+    pending = tuple(one for one in dropped.pending if one not in nodes)
     if not pending:
         return (Change(keys.dropped(table), None),)
     return (put(keys.dropped(table), msgspec.structs.replace(dropped, pending=pending)),)

@@ -1,8 +1,7 @@
-"""What is left of what is gone: segments of dropped tables, in the manifest or replaced, rights of dropped users and
-roles.
+"""Records that drops leave behind: segments of tables, in the manifest or replaced, and rights of users and roles.
 
-It counts for nobody: numbers of objects, users and roles are never given twice. It goes in slices behind the statement
-(`coordinator/upkeep/housekeeping.py`), so that neither the statement nor any lease waits for it, however much it is.
+Nothing reads them, since numbers of objects, users and roles are never given out twice. They are deleted in slices
+behind the statement (`coordinator/upkeep/housekeeping.py`), so that neither the statement nor any lease waits for that.
 """
 
 from leasehold.core.catalog.catalog import Catalog
@@ -10,7 +9,6 @@ from leasehold.core.words import keys
 
 
 def count(catalog: Catalog) -> int:
-    """How many records are left."""
     buckets = ((table, bucket) for table, left in catalog.leftovers.items() for bucket in left)
     segments = sum(catalog.segments.count(one) + catalog.replaced.count(one) for one in buckets)
     return segments + sum(len(catalog.rights_of[one]) for one in catalog.ownerless)

@@ -1,12 +1,11 @@
-"""Placement as nodes come and go: buckets get another replica, and who was removed is struck off what it held.
+"""Placement as nodes come and go: buckets get another replica, and removed nodes are struck off what they held.
 
-A bucket is due where a node of its replica set was removed, or where it has fewer replicas than its table wants and
-there is a member of the logical topology to take it, one that is not about to be removed (`leaving`). It goes to the
-least loaded of them. The new replica fetches what
-it lacks by itself, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`).
+A bucket is due if a node of its replica set was removed, or if it has fewer replicas than its table wants and a member
+of the logical topology could take it, one that is not about to be removed (`leaving`). The least loaded of them gets
+it, fetches what it lacks, and is in the sync-state set once it holds all of it (`core/replicas/replication.py`).
 
-All of it goes in slices behind the statement or the removal that made it due. Each slice is decided on the catalog of
-its moment, so a slice that was found a while ago does no harm.
+This happens in slices, behind the statement or the removal that made it due. Each slice is decided on the catalog of
+its moment, so an old slice does no harm.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -44,7 +43,7 @@ def placed(due: Iterable[BucketKey], catalog: Catalog, *, leaving: Collection[No
 
 
 def _placed(bucket: BucketRecord, loads: dict[NodeId, int], catalog: Catalog) -> BucketRecord:
-    """With the replicas that are present, and more of them if its table wants so; notes what that loads them with."""
+    """The bucket with the replicas that are present, and with more if its table wants them; adds to `loads`."""
     replicas = [node for node in bucket.replicas if is_present(node, catalog)]
     free = sorted((node for node in loads if node not in replicas), key=lambda node: (loads[node], node))
     added = free[: max(0, _wanted(bucket, catalog) - len(replicas))]
@@ -90,9 +89,9 @@ def held_by_removed(catalog: Catalog) -> list[SegmentKey]:
 
 
 def struck(due: Sequence[SegmentKey], catalog: Catalog, max_bytes: int) -> tuple[tuple[Change, ...], int]:
-    """These entries without nodes that were removed, until they take `max_bytes`; and how many of `due` that was.
+    """These entries without removed nodes, until they take `max_bytes`; and how many of `due` that was.
 
-    An entry may be left without any holder: its rows are lost, and every reader is told so.
+    An entry may be left without any holder: its rows are lost, and every reader gets an error.
     """
     changes: list[Change] = []
     size_bytes = taken = 0
@@ -119,13 +118,9 @@ def cleaning_by_removed(catalog: Catalog) -> list[ObjectId]:
 
 
 def cleaned_by_removed(tables: Iterable[ObjectId], catalog: Catalog) -> tuple[Change, ...]:
-    """Nobody waits for a removed node to delete files."""
-    merged: dict[bytes, Change] = {}
+    """Strikes removed nodes off the nodes that have to delete files."""
+    changes: list[Change] = []
     for table in tables:
-        dropped = catalog.dropped.get(table)
-        for node in () if dropped is None else dropped.pending:
-            if not is_present(node, catalog):
-                changes = cleaned(catalog, table, node)
-                catalog = catalog.changed(changes)
-                merged.update((change.key, change) for change in changes)
-    return tuple(merged.values())
+        pending = catalog.dropped[table].pending if table in catalog.dropped else ()
+        changes.extend(cleaned(catalog, table, [node for node in pending if not is_present(node, catalog)]))
+    return tuple(changes)

@@ -1,8 +1,8 @@
 """What a node's disk should hold, against what it holds (docs/recovery.md): planned purely, done one step at a time.
 
-Plans are made on a **durable** catalog only, so that no effect on disk is ahead of the vault (INV-REC-1), and every
-step is harmless when it is done twice. They are made bucket by bucket, since a node may hold hundreds of thousands of
-segments: what came of a bucket stands until its files, or what the catalog says of it, are others (`outdated`).
+Plans are made on a **durable** catalog only, so that no effect on disk is ahead of the vault (INV-REC-1). Every step
+may be repeated. A node may hold hundreds of thousands of segments, so each bucket has a plan of its own, which stands
+until its files change, or what the catalog says of it (`outdated`).
 
 | a file on disk                                                | step   |
 | of a dropped table                                            | trash, then tell the leader |
@@ -37,7 +37,7 @@ from leasehold.limits.replication import RECONCILE_IN_TURN_MAX, RECONCILE_ROUNDS
 Listing = Mapping[BucketKey, frozenset[SegmentId]]
 """The finished segment files of a node; buckets without any may be in it."""
 Verified = Mapping[BucketKey, Collection[SegmentId]] | None
-"""Where no file is believed by its name: those whose bytes were read."""
+"""The files whose bytes were read, where no file is believed by its name."""
 
 _NONE: frozenset[SegmentId] = frozenset()
 
@@ -66,7 +66,6 @@ class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def idle(self) -> bool:
-        """Nothing to do."""
         return not (self.trash or self.report or self.fetch or self.doubted)
 
 
@@ -78,16 +77,16 @@ class Emptied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Basis(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the catalog says of a bucket, as objects that stay the same ones until it says something else."""
+    """What the catalog says of a bucket, as objects that stay the same until it changes."""
 
     bucket: BucketRecord | None
     segments: object
     replaced: object
     nodes: "HashTrieMap[NodeId, object] | None"
-    """Where files are not believed by their names: who else is there to hold them, and how many were read."""
+    """Where files are not believed by their names: the nodes that may hold them too, and how many files were read."""
     verified: int
     cleaned: bool
-    """Its table was dropped, and this node has not told that its files are gone: they go with the table."""
+    """Its table was dropped, and this node still has to delete its files."""
 
     def holds(self, other: "Basis") -> bool:
         """Whether nothing has changed."""
@@ -131,7 +130,6 @@ def to_clean(durable: Catalog, node: NodeId) -> tuple[ObjectId, ...]:
 
 
 def assigned(durable: Catalog, node: NodeId) -> frozenset[BucketKey]:
-    """The buckets that this node is to hold."""
     return frozenset(key for key, bucket in durable.buckets.items() if node in bucket.replicas)
 
 
@@ -159,9 +157,8 @@ def outdated(
 
 
 def in_turn(compared: Mapping[BucketKey, ComparedBucket], due: Collection[BucketKey]) -> list[BucketKey]:
-    """The buckets to compare besides those that are due: some more, the longest not looked at first, so that each has
-    its turn whatever was missed: within RECONCILE_ROUNDS_WHOLE rounds, or later where these would be more than
-    RECONCILE_IN_TURN_MAX at a time. `compared` is in the order of comparing."""
+    """Buckets to compare besides those that are due, so that each has its turn within RECONCILE_ROUNDS_WHOLE rounds, at
+    most RECONCILE_IN_TURN_MAX at a time. `compared` is in the order of comparing, which is that of the turns."""
     others = compared if not due else (key for key in compared if key not in due)
     return list(islice(others, min(RECONCILE_IN_TURN_MAX, -(-len(compared) // RECONCILE_ROUNDS_WHOLE))))
 
@@ -188,8 +185,7 @@ def waits(
     *,
     verified: Verified = None,
 ) -> bool:
-    """Whether strays alone keep a bucket from being settled, and nothing else has changed: its segments need not be
-    read to compare it again."""
+    """Whether only strays keep a bucket from being settled: it can be compared again without reading its segments."""
     if before is None or before.is_settled or not _same(before.files, files):
         return False
     return before.basis.holds(basis_of(durable, node, key, verified=verified))
@@ -209,9 +205,9 @@ def compare(
     """Compares the `files` of a bucket, listed **before** `durable` was read, with what the catalog says; `stored` is
     the bucket as the vault holds it at the revision of `durable`.
 
-    `before`: what the last comparison gave. Without `stored` its strays alone are looked at again: it `waits`.
-    `since_start`: files that lay there when the process started, once it has caught up. Where no file is believed by
-    its name, what nobody else holds stays held all the same: each read of it finds out what it is.
+    Without `stored` only the strays of the comparison `before` are looked at again: it `waits`. `since_start` are the
+    files that lay there when the process started, once it has caught up. Where no file is believed by its name, the
+    segments that nobody else holds stay held: each read verifies them.
     """
     basis = basis_of(durable, node, key, verified=verified)
     if stored is None:
@@ -242,7 +238,6 @@ def _against_manifest(
     basis: Basis,
     read: Collection[SegmentId] | None,
 ) -> tuple[tuple[SegmentId, ...], BucketPlan]:
-    """The strays, and what to do with all else."""
     if basis.cleaned:
         return (), BucketPlan()
     strays: list[SegmentId] = []

@@ -1,8 +1,8 @@
 """Replication: where buckets live, and who is known to hold all of one (docs/design.md, "Data").
 
-A bucket is **assigned** to its replica set; the **sync-state set** is the part of it that holds every visible
-segment. Only members with a segment on a synced disk ever count, by node id, never by address (I17). Which nodes a
-table is placed on when nodes come and go is decided in `core/replicas/placement.py`.
+A bucket is **assigned** to its replica set; the **sync-state set** is the part of it that holds every visible segment.
+Holders count by node id, never by address (I17). `core/replicas/placement.py` decides what follows when nodes come and
+go.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,7 +27,7 @@ def place(
     leaving: Collection[NodeId] = (),
 ) -> list[BucketRecord]:
     """Assigns each bucket of a new table to `replication` nodes: those that serve first, then others of the logical
-    topology, then the rest; of each the least loaded. None of those that are about to be removed.
+    topology, then the rest; of each the least loaded, and none that is `leaving`.
 
     Deterministic. Raises `Refused` (TOO_FEW_NODES) when the cluster has fewer nodes than that.
     """
@@ -62,8 +62,8 @@ def staying(catalog: Catalog, leaving: Collection[NodeId]) -> list[NodeId]:
 def holders_needed(settings: SettingsRecord, table: TableRecord) -> int:
     """How many nodes must hold a segment for its commit (INV-REP-1).
 
-    Where nobody has said how many: two, if a table has three replicas or more, so that one node may be away while
-    rows are written and another one may then be lost. Two of two would refuse writes while one is away.
+    By default two, if a table has three replicas or more: one node may be away while rows are written, and another one
+    may then be lost. Two of two would refuse writes while one is away.
     """
     wanted = settings.min_in_sync or (2 if table.replication >= REPLICATION_FOR_TWO else 1)
     return min(wanted, table.replication)
@@ -112,8 +112,8 @@ def after_loss(
     *,
     catalog: Catalog,
 ) -> tuple[BucketRecord, list[SegmentRecord], list[SegmentId]]:
-    """What changes once `node` says that it does not hold what the manifest says it does (I7): the entries without it,
-    the sync-state set without it, and which it stays the holder of, since nobody else is."""
+    """What changes once `node` reports segments as `lost` that the manifest says it holds (I7): the sync-state set, the
+    entries without it, and the segments of which it stays the holder, since nobody else is."""
     changed: list[SegmentRecord] = []
     alone: list[SegmentId] = []
     for segment_id in sorted(set(lost)):
@@ -135,11 +135,9 @@ def has_other_holder(segment: SegmentRecord, node: NodeId, catalog: Catalog) -> 
 
 
 def is_present(node: NodeId, catalog: Catalog) -> bool:
-    """Whether the cluster has that node, running or not."""
     record = catalog.nodes.get(node)
     return record is not None and not record.removed
 
 
 def without(nodes: tuple[NodeId, ...], node: NodeId) -> tuple[NodeId, ...]:
-    """All but one."""
     return tuple(one for one in nodes if one != node)

@@ -13,15 +13,14 @@ from leasehold.core.words.records import BucketRecord, SegmentRecord
 from leasehold.ids import SegmentId
 
 Report: TypeAlias = SegmentsHeld | SegmentsMissing | TableCleaned
-"""What a node tells of its disk."""
+"""A node's report on its disk."""
 
 
 def after_report(message: Report, catalog: Catalog) -> tuple[tuple[Change, ...], tuple[SegmentId, ...]]:
-    """What is written of a node that has fetched segments, lacks some that it is thought to hold, or has deleted the
-    files of a dropped table; and those segments that it lacks and stays the holder of, since there is no other."""
+    """The changes that follow from a report, and the segments that the node lacks but stays the only holder of."""
     match message:
         case TableCleaned():
-            return cleaned(catalog, message.table, message.node), ()
+            return cleaned(catalog, message.table, (message.node,)), ()
         case SegmentsHeld() | SegmentsMissing():
             return _after_segments(message, catalog)
 

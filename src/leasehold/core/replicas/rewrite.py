@@ -1,17 +1,16 @@
-"""Rows that are gone while the files still hold them, and rewriting, which takes them out (docs/design.md, "Data").
+"""Hidden rows that files still hold, and rewriting, which takes them out of the files (docs/design.md, "Data").
 
 Theory of operation. A DELETE writes a record that says which rows it takes, and nodes leave them out of every batch
-from then on (`hiding`); the expiry horizon does the same. The files stay as they are until somebody rewrites them: a
-client reads what is left of some segments, stages it, and one commit puts the new segments into the manifest in place
-of the old ones. What it read was filtered by the views of the nodes, so the commit compares that nothing began to hide
-rows since the plan: something hidden may come back. A scan that was planned before goes on in the old segments.
+from then on (`hiding`). The expiry horizon does the same. For a rewrite a client reads what is left of some segments,
+stages it, and one commit replaces the old segments in the manifest. The commit compares that nothing began to hide rows
+since the plan, since hidden rows may come back. A scan that was planned before goes on in the old segments.
 
 | a segment is      | planned | read by scans planned before | its file | its DELETEs |
 | in the manifest   | yes     | yes                          | kept     | kept        |
 | replaced          | no      | yes                          | kept     | kept        |
 | released, after REPLACED_KEPT_NS | no | SEGMENT_UNKNOWN    | trashed  | go, once they concern no other segment |
 
-A DELETE concerns the segments that were in the manifest when it began, so whether it is spent never changes back.
+A DELETE concerns only segments that were in the manifest when it began, so one that is spent stays spent.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,20 +23,11 @@ from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.replicas.replication import is_present
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.bounds import Bound, comparable
 from leasehold.core.words.messages import CommitTransaction
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    ColumnStatistics,
-    Comparison,
-    DeleteRecord,
-    Field,
-    ReplacedRecord,
-    SegmentRecord,
-    TableRecord,
-    UseState,
-)
+from leasehold.core.words.records import DeleteRecord, Field, ReplacedRecord, SegmentRecord, TableRecord, UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import BucketNumber, FieldId, ObjectId
@@ -65,12 +55,12 @@ def hiding(table: ObjectId, segment: SegmentRecord, catalog: Catalog) -> tuple[D
     return tuple(sorted(found, key=lambda one: one.number))
 
 
-Known: TypeAlias = Mapping[FieldId, ColumnStatistics]
+Known: TypeAlias = Mapping[FieldId, records.ColumnStatistics]
 """The statistics of a segment, by their columns."""
 
 
 class Concern(Protocol):
-    """Tells of a segment whether a DELETE concerns it; who asks often about one hands its statistics in by column."""
+    """Tells whether a DELETE concerns a segment, whose statistics a caller may hand in by column."""
 
     def __call__(self, segment: SegmentRecord, known: Known | None = None, /) -> bool:
         """Whether it may hold rows that the DELETE takes."""
@@ -78,7 +68,7 @@ class Concern(Protocol):
 
 
 def concern(delete: DeleteRecord, fields: dict[FieldId, Field]) -> Concern:
-    """Tells of a segment whether it may hold rows that a DELETE takes, by its age and its statistics."""
+    """Tests whether a segment may hold rows that a DELETE takes, by its age and its statistics."""
     # A column that is gone could go since the DELETE concerned no segment any more.
     tests = [(one.field, _may_fulfil(one, fields[one.field])) for one in delete.where if one.field in fields]
     is_gone = len(tests) < len(delete.where)
@@ -94,21 +84,20 @@ def concern(delete: DeleteRecord, fields: dict[FieldId, Field]) -> Concern:
     return concerned
 
 
-def _statistics_of(field: FieldId, segment: SegmentRecord) -> ColumnStatistics | None:
-    for one in segment.statistics:
-        if one.field == field:
-            return one
-    return None
+def _statistics_of(field: FieldId, segment: SegmentRecord) -> records.ColumnStatistics | None:
+    return next((one for one in segment.statistics if one.field == field), None)
 
 
-def _may_fulfil(comparison: Comparison, field: Field) -> Callable[[SegmentRecord, ColumnStatistics | None], bool]:
+def _may_fulfil(
+    comparison: records.Comparison, field: Field
+) -> Callable[[SegmentRecord, records.ColumnStatistics | None], bool]:
     """Whether a value of a segment may fulfil a comparison, by what is known of its column there."""
     value_of = comparable(field.type)
     within = None if value_of is None else _within(comparison, value_of)
     # A file from before the column was there has its first value in all rows.
     at_first = field.initial is not None and (within is None or within(field.initial, field.initial))
 
-    def test(segment: SegmentRecord, known: ColumnStatistics | None) -> bool:
+    def test(segment: SegmentRecord, known: records.ColumnStatistics | None) -> bool:
         if not segment.statistics:
             return True
         if known is None:
@@ -125,7 +114,7 @@ def _may_fulfil(comparison: Comparison, field: Field) -> Callable[[SegmentRecord
     return test
 
 
-def _within(comparison: Comparison, value_of: Callable[[Bound], Any]) -> Callable[[Bound, Bound], bool]:
+def _within(comparison: records.Comparison, value_of: Callable[[Bound], Any]) -> Callable[[Bound, Bound], bool]:
     """Whether some value from one bound to another may fulfil a comparison."""
     value = value_of(comparison.value)
     match comparison.operator:
@@ -142,9 +131,9 @@ def _within(comparison: Comparison, value_of: Callable[[Bound], Any]) -> Callabl
 
 
 def live_deletes(table: TableRecord, catalog: Catalog) -> list[DeleteRecord]:
-    """The DELETEs that concern a segment of the manifest, by their numbers: what a rewrite would put an end to.
+    """The DELETEs that concern a segment of the manifest, by their numbers: a rewrite would end them.
 
-    Of these, as of `unspent`, all count that would take more than DELETE_CHECKS_MAX looks at a segment to know better.
+    As of `unspent`, those count too that would take more than DELETE_CHECKS_MAX checks to know better.
     """
     deletes = catalog.deletes.get(table.id, {}).values()
     return _concerning(deletes, table, (catalog.segments,), most=DELETE_CHECKS_MAX)
@@ -174,7 +163,7 @@ SegmentMaps: TypeAlias = "tuple[Shelf[SegmentRecord] | Shelf[ReplacedRecord], ..
 def _concerning(
     deletes: Iterable[DeleteRecord], table: TableRecord, maps: SegmentMaps, *, most: int | None
 ) -> list[DeleteRecord]:
-    """Of the DELETEs those that may concern a segment; beyond `most` looks at one all of them."""
+    """The DELETEs that may concern a segment; beyond `most` checks of one all of them."""
     ordered = sorted(deletes, key=lambda one: one.number)
     count = _count(table, maps) if ordered else 0
     if most is not None and count > most:
@@ -243,7 +232,7 @@ def worth_rewriting(
 
 
 def _joined(table: TableRecord, catalog: Catalog) -> frozenset[BucketNumber]:
-    """The buckets with so many small segments that they are to be joined."""
+    """The buckets with enough small segments to join them."""
     numbers = (BucketNumber(number) for number in range(table.buckets))
     # Most have too few segments of any size: these are not looked at.
     many = (one for one in numbers if catalog.segments.count((table.id, one)) >= SMALL_SEGMENTS_MIN)
@@ -273,8 +262,7 @@ def _has_expired(segment: SegmentRecord, statistics: Known, field: Field, horizo
 def replacing(request: CommitTransaction, table: TableRecord, catalog: Catalog) -> tuple[Change, ...]:
     """Takes the segments that a commit replaces out of the manifest, and keeps them for scans under way.
 
-    Raises `Refused` with code REWRITE_STALE if anything of the table changed since the rewrite was planned that may
-    have decided which rows and columns were read.
+    Raises `Refused` with code REWRITE_STALE if the rows or columns that were read may be others since the plan.
     """
     if not request.replaces:
         return ()

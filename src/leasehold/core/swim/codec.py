@@ -1,7 +1,7 @@
-"""Datagrams as bytes: 8 bytes of the cluster id's hash, MessagePack, 16 bytes of HMAC-SHA256 over both.
+"""Datagrams as bytes: 8 bytes of the hash of the cluster's tag, MessagePack, 16 bytes of HMAC-SHA256 over both.
 
-Whatever was not made with the cluster key is dropped before it is decoded. The key of the seal is derived, so that
-one cluster key may serve other purposes too.
+A datagram that was not made with the cluster key is dropped before it is decoded. The key of the seal is derived from
+the cluster key, which has other purposes too.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from leasehold.limits.swim import CLUSTER_KEY_BYTES, DATAGRAM_BYTES_MAX, DATAGRA
 
 PAYLOAD_BYTES_MAX: Final = DATAGRAM_BYTES_MAX - DATAGRAM_CLUSTER_BYTES - DATAGRAM_SEAL_BYTES
 CLAIMS_HEADER_BYTES: Final = 2
-"""By so much the header of a long list is longer than that of an empty one."""
+"""How much longer the header of a long list is than that of an empty one."""
 _PURPOSE: Final = b"leasehold swim/1"
 
 _encoder = msgspec.msgpack.Encoder()
@@ -55,7 +55,6 @@ class Seal:
         return blob
 
     def open(self, blob: bytes) -> Datagram | Dropped:
-        """What was sealed, or why it is not taken."""
         if len(blob) > DATAGRAM_BYTES_MAX:
             return Dropped.OVERSIZED
         body, mac = blob[:-DATAGRAM_SEAL_BYTES], blob[-DATAGRAM_SEAL_BYTES:]

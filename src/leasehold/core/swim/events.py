@@ -47,7 +47,7 @@ class MemberForgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaveFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """Enough others have been told; nothing follows."""
+    """The member has left; nothing follows."""
 
 
 SwimEffect: TypeAlias = SendDatagram | MemberChanged | MemberForgotten | LeaveFinished

@@ -6,33 +6,11 @@ from typing import Final, assert_never
 
 import msgspec
 
+from leasehold.core.swim import events, messages
 from leasehold.core.swim.codec import CLAIMS_HEADER_BYTES, PAYLOAD_BYTES_MAX, encoded
 from leasehold.core.swim.dissemination import Dissemination
-from leasehold.core.swim.events import (
-    DatagramReceived,
-    LeaveFinished,
-    LeaveRequested,
-    MemberChanged,
-    MemberForgotten,
-    SendDatagram,
-    Started,
-    SwimEffect,
-    SwimEvent,
-)
-from leasehold.core.swim.messages import (
-    Ack,
-    Datagram,
-    Member,
-    MemberClaim,
-    MemberPage,
-    Nack,
-    News,
-    Ping,
-    PingRequest,
-    State,
-    SwimIncarnation,
-    Sync,
-)
+from leasehold.core.swim.events import SwimEffect, SwimEvent
+from leasehold.core.swim.messages import Datagram, Member, MemberClaim, State, SwimIncarnation
 from leasehold.core.swim.pages import pages
 from leasehold.core.swim.probing import Probing
 from leasehold.core.swim.roster import Roster, digest_of
@@ -59,7 +37,7 @@ _DIGESTS: Final = 2**64
 
 
 class _Duty(Enum):
-    """What a member has to do at a time of its own; probes and suspicions keep theirs."""
+    """Timers of a member, besides those of probes and suspicions."""
 
     JOIN = auto()
     SPREAD = auto()
@@ -96,7 +74,7 @@ class Swim:
 
     @property
     def health(self) -> int:
-        """0 is well; the worse, the longer it waits for others."""
+        """The local health: 0 is well."""
         return self._probing.health
 
     def seen(self) -> list[MemberClaim]:
@@ -117,13 +95,13 @@ class Swim:
         """Takes one event; what it leads to, in order."""
         self._allow_for_lateness(now_ns)
         match event:
-            case Started():
+            case events.Started():
                 self._on_started(now_ns)
-            case DatagramReceived(source=source, datagram=datagram):
+            case events.DatagramReceived(source=source, datagram=datagram):
                 self._on_datagram(source, datagram, now_ns)
             case TimePassed():
                 self._on_time(now_ns)
-            case LeaveRequested():
+            case events.LeaveRequested():
                 self._on_leave(now_ns)
             case _:
                 assert_never(event)
@@ -167,7 +145,7 @@ class Swim:
         return self._mine.state is State.LEFT
 
     def _is_due(self, duty: _Duty, now_ns: int) -> bool:
-        """Whether to do it now; that it has to be done is forgotten then."""
+        """Whether a timer has expired; clears it then."""
         due = duty in self._due_ns and now_ns >= self._due_ns[duty]
         if due:
             del self._due_ns[duty]
@@ -177,7 +155,7 @@ class Swim:
         if self._is_due(_Duty.FINISH_LEAVING, now_ns):
             self._runs = False
             self._due_ns.clear()
-            self._effects.append(LeaveFinished())
+            self._effects.append(events.LeaveFinished())
             return
         if self._is_due(_Duty.JOIN, now_ns):
             self._due_ns[_Duty.JOIN] = now_ns + SWIM_SEED_RETRY_NS
@@ -202,7 +180,7 @@ class Swim:
         if not self._runs or datagram.sender == self._mine.member.name:
             return  # not yet, no more, or an echo: a process of the same name is heard of through others
         self._due_ns.pop(_Duty.JOIN, None)
-        page_of = datagram.sender if isinstance(datagram, MemberPage) else None
+        page_of = datagram.sender if isinstance(datagram, messages.MemberPage) else None
         for claim in datagram.claims:
             self._hear(claim, now_ns, source=source, page_of=page_of)
         if not self._is_leaving:
@@ -210,34 +188,34 @@ class Swim:
 
     def _on_kind(self, source: str, datagram: Datagram, now_ns: int) -> None:
         match datagram:
-            case Ping():
+            case messages.Ping():
                 self._on_ping(source, datagram)
-            case PingRequest():
+            case messages.PingRequest():
                 ping = self._probing.on_request(source, datagram, now_ns)
                 if ping is not None:
                     self._send(datagram.address, ping, datagram.target)
-            case Ack():
+            case messages.Ack():
                 relayed = self._probing.on_ack(datagram)
                 if relayed is not None:
                     self._send(*relayed)
-            case Nack(number=number, sender=sender):
+            case messages.Nack(number=number, sender=sender):
                 self._probing.on_nack(number, sender)
-            case News():
+            case messages.News():
                 pass
-            case Sync(digest=digest):
+            case messages.Sync(digest=digest):
                 if digest != self._digest():
                     self._answer(source, datagram.sender, now_ns, answer=True)
-            case MemberPage(answer=answer):
+            case messages.MemberPage(answer=answer):
                 if answer:
                     self._answer(source, datagram.sender, now_ns, answer=False)
             case _:
                 assert_never(datagram)
 
-    def _on_ping(self, source: str, ping: Ping) -> None:
+    def _on_ping(self, source: str, ping: messages.Ping) -> None:
         name = self._mine.member.name
         if ping.target != name:
             return  # meant for who was at this address before
-        self._send(source, Ack(sender=name, number=ping.number, target=name), ping.sender)
+        self._send(source, messages.Ack(sender=name, number=ping.number, target=name), ping.sender)
         if self._roster.get(ping.sender) is None:
             self._ask(source, ping.sender)
 
@@ -270,7 +248,7 @@ class Swim:
         if spread:
             self._news.put(claim)
         if known is None or known.state is not claim.state or known.claim.member != member:
-            self._effects.append(MemberChanged(member=member, state=claim.state))
+            self._effects.append(events.MemberChanged(member=member, state=claim.state))
 
     def _hear_of_me(self, claim: MemberClaim, source: str) -> None:
         mine = self._mine
@@ -308,12 +286,12 @@ class Swim:
             if not one.lives and now_ns - one.since_ns >= SWIM_DEAD_KEPT_NS:
                 self._roster.forget(one.claim.member.name)
                 self._news.forget(one.claim.member.name)
-                self._effects.append(MemberForgotten(member=one.claim.member))
+                self._effects.append(events.MemberForgotten(member=one.claim.member))
 
     # ------------------------------------------------------------ what is sent
 
     def _send(self, address: str, datagram: Datagram, name: str | None) -> None:
-        """Sends with as much news as fits. Somebody that is not seen alive hears of that first (buddy system)."""
+        """Sends with as much news as fits. A receiver that is not seen alive hears of that first (buddy system)."""
         room_bytes = PAYLOAD_BYTES_MAX - len(encoded(datagram)) - CLAIMS_HEADER_BYTES
         claims = list(datagram.claims)
         known = None if name is None else self._roster.get(name)
@@ -322,15 +300,15 @@ class Swim:
             room_bytes -= known.size_bytes
         members = len(self._roster) + 1
         claims += self._news.take(room_bytes, members, but="" if known is None else known.claim.member.name)
-        if isinstance(datagram, News) and not claims:
+        if isinstance(datagram, messages.News) and not claims:
             return
         if claims:
             datagram = msgspec.structs.replace(datagram, claims=tuple(claims))
-        self._effects.append(SendDatagram(address=address, datagram=datagram))
+        self._effects.append(events.SendDatagram(address=address, datagram=datagram))
 
     def _tell(self, address: str, claim: MemberClaim) -> None:
-        news = News(sender=self._mine.member.name, claims=(claim,))
-        self._effects.append(SendDatagram(address=address, datagram=news))
+        news = messages.News(sender=self._mine.member.name, claims=(claim,))
+        self._effects.append(events.SendDatagram(address=address, datagram=news))
 
     def _spread(self) -> None:
         others = self._roster.some(SWIM_SPREAD_MEMBERS)
@@ -338,14 +316,16 @@ class Swim:
             self._news.clear()  # who joins is told all anyway
         for one in others:
             if self._news:
-                self._send(one.claim.member.address, News(sender=self._mine.member.name), one.claim.member.name)
+                self._send(
+                    one.claim.member.address, messages.News(sender=self._mine.member.name), one.claim.member.name
+                )
 
     def _digest(self) -> bytes:
         total = self._roster.digest() + digest_of(self._mine.member, self._mine.incarnation)
         return (total % _DIGESTS).to_bytes(8, "big")
 
     def _ask(self, address: str, name: str | None) -> None:
-        question = Sync(sender=self._mine.member.name, digest=self._digest(), claims=(self._mine,))
+        question = messages.Sync(sender=self._mine.member.name, digest=self._digest(), claims=(self._mine,))
         self._send(address, question, name)
 
     def _compare(self) -> None:
@@ -361,7 +341,7 @@ class Swim:
             self._ask(away[self._draw(len(away))], None)
 
     def _answer(self, address: str, name: str, now_ns: int, *, answer: bool) -> None:
-        """Tells all that is known, in pages; first what the receiver may have to refute, and this member itself."""
+        """Sends all that is known, in pages; first what the receiver may have to refute, and this member itself."""
         if self._answers_left == 0:
             return
         self._answers_left -= 1
@@ -373,4 +353,4 @@ class Swim:
         # From anywhere on, so that each has its turn to be among the first where not all are told.
         claims += [one.claim for one in others[at:] + others[:at] if one is not receiver]
         for page in pages(self._mine.member.name, claims, answer=answer):
-            self._effects.append(SendDatagram(address=address, datagram=page))
+            self._effects.append(events.SendDatagram(address=address, datagram=page))

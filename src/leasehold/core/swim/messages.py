@@ -37,7 +37,7 @@ class State(IntEnum):
 
 
 class Member(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Who somebody is and where: its own statement, which changes with its incarnation alone."""
+    """A member's name and addresses: its own statement, which changes only with its incarnation."""
 
     name: MemberName
     address: MemberAddress
@@ -50,7 +50,7 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_
 
 
 class MemberClaim(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """A statement about a member at one of its incarnations. `by`: who suspects it, empty for any other state."""
+    """A statement about a member at one of its incarnations. `by`: the member that suspects it, else empty."""
 
     member: Member
     incarnation: Annotated[SwimIncarnation, Meta(ge=1, le=SWIM_INCARNATION_MAX)]
@@ -69,14 +69,14 @@ class _Base(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_f
 
 
 class Ping(_Base, frozen=True, kw_only=True, tag="swim-ping/1"):
-    """Are you `target`? Whoever has that name answers with an `Ack` of the same number."""
+    """Asks `target` for an `Ack` of the same number."""
 
     number: Number
     target: MemberName
 
 
 class Ack(_Base, frozen=True, kw_only=True, tag="swim-ack/1"):
-    """`target` lives: said by itself, or by who pinged it for the receiver."""
+    """`target` lives: sent by itself, or by a member that pinged it for the receiver."""
 
     number: Number
     target: MemberName
@@ -91,7 +91,7 @@ class PingRequest(_Base, frozen=True, kw_only=True, tag="swim-ping-request/1"):
 
 
 class Nack(_Base, frozen=True, kw_only=True, tag="swim-nack/1"):
-    """The one you asked me to ping has not answered me in time; I have heard you, though."""
+    """The target of a `PingRequest` has not answered in time, but the request arrived."""
 
     number: Number
 
@@ -101,13 +101,13 @@ class News(_Base, frozen=True, kw_only=True, tag="swim-news/1"):
 
 
 class Sync(_Base, frozen=True, kw_only=True, tag="swim-sync/1"):
-    """All that I know adds up to `digest`: if it is something else with you, tell me what you know."""
+    """All that the sender knows adds up to `digest`: a receiver with another digest answers all it knows."""
 
     digest: Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class MemberPage(_Base, frozen=True, kw_only=True, tag="swim-page/1"):
-    """Part of all that the sender knows. `answer`: it wants to be told the same of the receiver."""
+    """Part of all that the sender knows. `answer`: it asks the receiver for the same."""
 
     answer: bool
 

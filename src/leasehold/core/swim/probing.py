@@ -32,12 +32,12 @@ class _Probe(msgspec.Struct, eq=False):
     target: Member
     ask_at_ns: int | None
     helpers: set[str]
-    """Who were asked to ping and have not been heard of since."""
+    """Members that were asked to ping and have not answered."""
     asked: int = 0
 
 
 class _Relay(msgspec.Struct, frozen=True):
-    """A ping for another member: to whom its answer goes."""
+    """A ping for another member, to which its answer goes."""
 
     address: str
     requester: str
@@ -65,7 +65,6 @@ class Probing:
         self._period_at_ns = now_ns + self._draw(SWIM_PERIOD_NS)
 
     def stop(self) -> None:
-        """Probes no more."""
         self._probe = self._period_at_ns = None
         self._relays.clear()
 
@@ -79,7 +78,7 @@ class Probing:
         return min(deadlines, default=None)
 
     def postpone(self, late_ns: int) -> None:
-        """This process was stopped for so long, or is overloaded: what it waits for gets that much more time."""
+        """This process runs late by `late_ns`: what it waits for gets that much more time."""
         self.blame_myself()
         self._relays.clear()  # nobody waits for those any more
         if self._period_at_ns is not None:
@@ -92,7 +91,7 @@ class Probing:
         self._worsen(1)
 
     def on_time(self, now_ns: int) -> tuple[str | None, list[tuple[str, Datagram, str | None]]]:
-        """Whom to suspect, if a probe has failed, and what to send."""
+        """The member to suspect, if a probe has failed, and what to send."""
         datagrams: list[tuple[str, Datagram, str | None]] = []
         for number, relay in [one for one in self._relays.items() if now_ns >= one[1].nack_at_ns]:
             del self._relays[number]
@@ -131,7 +130,7 @@ class Probing:
         return None
 
     def on_nack(self, number: int, sender: str) -> None:
-        """A helper was heard of: it is not this member that is deaf."""
+        """A helper has answered: this member is not the slow one."""
         if self._probe is not None and self._probe.number == number:
             self._probe.helpers.discard(sender)
 

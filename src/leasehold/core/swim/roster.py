@@ -1,4 +1,4 @@
-"""Who is known to a member, beside itself: the newest claim about each, and the order in which they are probed."""
+"""The members that one member knows: the newest claim about each, and the order in which they are probed."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from leasehold.core.swim.suspicion import Suspicion
 
 
 class Entry(msgspec.Struct, eq=False):
-    """A member as it is known here. `since_ns`: when it got into this state, by the local clock."""
+    """A known member; `since_ns` is when it got into its state."""
 
     claim: MemberClaim
     since_ns: int
@@ -21,7 +21,6 @@ class Entry(msgspec.Struct, eq=False):
 
     @property
     def state(self) -> State:
-        """How it is seen."""
         return self.claim.state
 
     @property
@@ -50,7 +49,6 @@ class Roster:
         return len(self._entries)
 
     def get(self, name: str) -> Entry | None:
-        """What is known of a member."""
         return self._entries.get(name)
 
     def entries(self) -> Iterator[Entry]:
@@ -58,7 +56,6 @@ class Roster:
         return iter(self._entries.values())
 
     def living(self) -> list[Entry]:
-        """Those that are alive or suspected."""
         return [one for one in self._entries.values() if one.lives]
 
     def put(self, claim: MemberClaim, now_ns: int) -> Entry:
@@ -80,22 +77,19 @@ class Roster:
         return entry
 
     def accuse(self, entry: Entry, suspicion: Suspicion) -> None:
-        """Counts the time of a suspect."""
         entry.suspicion = suspicion
         self._suspects[entry.claim.member.name] = entry
 
     def acquit(self) -> None:
-        """Counts nobody's time any more."""
         for entry in self._suspects.values():
             entry.suspicion = None
         self._suspects.clear()
 
     def suspicions(self) -> list[Suspicion]:
-        """Those whose time is counted."""
         return [one.suspicion for one in self._suspects.values() if one.suspicion is not None]
 
     def convicted(self, now_ns: int) -> list[Entry]:
-        """Suspects whose time is over."""
+        """Suspects whose deadline has passed."""
         return [one for one in self._suspects.values() if one.suspicion and now_ns >= one.suspicion.deadline_ns]
 
     def forget(self, name: str) -> None:
@@ -123,7 +117,7 @@ class Roster:
         return None
 
     def some(self, count: int, but: str = "") -> list[Entry]:
-        """Up to so many that live, drawn at random."""
+        """Up to `count` that live, drawn at random."""
         return self.drawn([one for one in self.living() if one.claim.member.name != but], count)
 
     def drawn(self, among: list[Entry], count: int) -> list[Entry]:

@@ -34,7 +34,6 @@ class Suspicion(msgspec.Struct, eq=False):
 
 
 def suspect(accuser: str, members: int, now_ns: int) -> Suspicion:
-    """A suspicion that begins now, among so many members that live."""
     return Suspicion(
         began_ns=now_ns,
         shortest_ns=shortest_ns(members),

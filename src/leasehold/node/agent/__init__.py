@@ -2,10 +2,10 @@
 
 | question | module |
 | --- | --- |
-| its life | `agent` |
+| the life of a process | `agent` |
 | joining | `join`, `remedies` |
 | finding the leader | `coordinators` |
 | the view that it serves from | `projection`, `published` |
 | recovery | `recovery` |
-| what it tells the leader of its disk | `outbox` |
+| reports to the leader | `outbox` |
 """

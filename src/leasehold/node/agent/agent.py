@@ -1,9 +1,9 @@
 """The agent: a node's identity, its view of the catalog, and its lease, on one event loop.
 
-It joins (`node/agent/join.py`), then follows the watch from the first revision its vault does not hold: each whole
-revision becomes the published view, then the lease is renewed on it, and behind that it becomes durable in the
-vault (`node/agent/projection.py`). It recovers beside that, on every stream until it is in (`node/agent/recovery.py`).
-Losing the connection changes nothing at once: the lease runs out by the clock, the agent keeps asking.
+It joins (`node/agent/join.py`), then follows the watch from the first revision that its vault lacks. Each revision
+becomes the published view; then the lease is renewed on it, and it becomes durable in the vault
+(`node/agent/projection.py`). Recovery runs beside that (`node/agent/recovery.py`). A lost connection changes nothing at
+once: the lease ends by the clock, and the agent asks again.
 """
 
 import asyncio
@@ -14,50 +14,29 @@ import msgspec
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.seals import seal_key
-from leasehold.core.lease.holder import (
-    Applied,
-    Drained,
-    GrantReceived,
-    Holder,
-    HolderEvent,
-    PublishLease,
-    SendRenewal,
-    SendSurrender,
-    SessionEstablished,
-    SurrenderRequested,
-)
+from leasehold.core.lease import holder
+from leasehold.core.lease.holder import Holder, HolderEvent
 from leasehold.core.membership.generations import generation_of
-from leasehold.core.membership.identity import Joined
+from leasehold.core.membership.identity import Start
 from leasehold.core.membership.proofs import ProofKeys
-from leasehold.core.recovery.events import (
-    DiskComparison,
-    Excluded,
-    Leapt,
-    RenewalSent,
-    RevisionShown,
-    Stopping,
-    Stored,
-    StreamBroken,
-)
-from leasehold.core.recovery.machine import Recovery
-from leasehold.core.words import keys
-from leasehold.core.words.messages import (
-    Grant,
-    OpenSession,
-    RecoveryAccepted,
-    RecoveryBehind,
-    RenewalRefused,
-    SessionOpened,
-    SurrenderAccepted,
-    Watched,
-    WatchFailed,
-)
+from leasehold.core.recovery import events
+from leasehold.core.recovery.events import DiskComparison
+from leasehold.core.words import keys, messages
 from leasehold.core.words.operations import RevisionChanges
 from leasehold.core.words.records import Allocated
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, Definite, Indefinite, NotInitialised, NotLeader, Refused, Unreachable
-from leasehold.ids import Revision, Session, Term
+from leasehold.errors import (
+    BadMessage,
+    Definite,
+    Indefinite,
+    LeaseholdError,
+    NotInitialised,
+    NotLeader,
+    Refused,
+    Unreachable,
+)
+from leasehold.ids import Nonce, Revision, Session, Term, Token
 from leasehold.limits.lease import RENEWAL_INTERVAL_NS, SURRENDER_WAIT_NS
 from leasehold.node.agent.coordinators import KnownCoordinators
 from leasehold.node.agent.join import Joiner
@@ -74,11 +53,8 @@ log = logging.getLogger(__name__)
 
 
 class Agent(Reporter):
-    """One process of one node.
-
-    `directory` is named to people, `keys` prove that it has the cluster key. `compares_disk`: a reconciler runs beside
-    it, and the leader hears of segments that the disk lacks before recovery counts as finished (I7).
-    """
+    """One process of one node. `directory` is named in hints. With `compares_disk`, a reconciler runs beside it, and
+    the leader hears of missing segments before recovery counts as finished (I7)."""
 
     def __init__(
         self,
@@ -97,23 +73,17 @@ class Agent(Reporter):
         keys: ProofKeys | None = None,
         projection_limits: ProjectionLimits = PROJECTION_LIMITS,
     ) -> None:
-        super().__init__(published, Session(entropy.hex_128()))
+        super().__init__(published)
+        self._session = Session(entropy.hex_128())
         self._name = name
+        self._address = address
         self._directory = directory
         self._coordinators = KnownCoordinators(coordinators, transport, clock, entropy, keys)
         self._vault = vault
         self._clock = clock
+        self._entropy = entropy
         self._compares_disk = compares_disk
-        self._joiner = Joiner(
-            name=name,
-            address=address,
-            session=self._session,
-            coordinators=self._coordinators,
-            vault=vault,
-            clock=clock,
-            entropy=entropy,
-            keys=keys,
-        )
+        self._joiner = Joiner(self._coordinators, vault, clock, keys)
         self._holder: Holder | None = None
         self._recovering: Recovering | None = None
         self._deadline = DeadlineTimer(clock, lambda: self._step(TimePassed()))
@@ -128,65 +98,56 @@ class Agent(Reporter):
         )
         self._term = Term(0)
         self._caught_up_at: Revision | None = None
-        self._must_verify = False
+        self.must_verify = False
+        """Whether no file of this directory is trusted before its checksum was read: see `verified`."""
         self._surrendered = asyncio.Event()
         self._comparable = asyncio.Event()
 
-    # ------------------------------------------------------------ what others of this process use
-
     @property
     def durable(self) -> Catalog:
-        """The newest catalog that the vault holds: what effects on disk may follow."""
+        """The newest catalog that the vault holds. Files may be changed by no newer one."""
         return self._projection.durable
 
     @property
     def caught_up(self) -> bool:
-        """Whether the vault holds what the cluster had when this process first connected."""
+        """Whether the vault has reached the revision that was newest when this process first connected."""
         return self._caught_up_at is not None and self.durable.revision >= self._caught_up_at
 
     @property
     def recovered(self) -> bool:
-        """Whether this process has been let into the logical topology, and its vault holds what that required."""
+        """Whether this process is in the logical topology, and its vault has the revision that this required."""
         return self._recovering is not None and self._recovering.recovery.recovered
 
     @property
-    def must_verify(self) -> bool:
-        """Whether no file of this directory is believed before its checksum was read: see `verified`."""
-        return self._must_verify
-
-    @property
     def comparison_due(self) -> DiskComparison | None:
-        """The comparison that the leader waits for; asked for anew on each stream until this node is let in."""
+        """The comparison of the disk that recovery waits for; a new one on each stream until this node is let in."""
         return None if self._recovering is None else self._recovering.recovery.comparison_due
 
     async def comparable(self) -> None:
-        """Returns once there has been a comparison that was due and that the durable catalog allowed."""
+        """Returns once the first comparison was due and the durable catalog was new enough for it."""
         await self._comparable.wait()
 
     def on_disk_compared(self, comparison: DiskComparison, *, kept: int, missing: int) -> None:
-        """The disk was compared with a durable catalog of at least `comparison.revision`, and since `comparison` was
-        due, `report_missing` took over every missing segment. One that is not due any more changes nothing."""
+        """The disk was compared with a durable catalog of at least `comparison.revision`, and every missing segment was
+        passed to `report_missing` since it was due. A comparison that is no longer due changes nothing."""
         if self._recovering is not None:
             self._recovering.compared(comparison, kept, missing)
 
     def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
-        """So many segments more were fetched or evicted; `missing`, where it is known, are missing now."""
+        """Counts segments for people: more were fetched or evicted, `missing` are missing now."""
         if self._recovering is not None:
             self._recovering.counted(fetched, evicted, missing)
 
     async def verified(self) -> None:
-        """Every file of this directory was verified, or is gone: they are believed from now on, by later processes
-        too."""
+        """Every file of this directory was verified, or is gone: this process and later ones trust them now."""
         identity = await self._vault.identity()
-        if self._must_verify and isinstance(identity, Allocated):
+        if self.must_verify and isinstance(identity, Allocated):
             await self._vault.write_identity(msgspec.structs.replace(identity, unverified=False))
-            self._must_verify = False
+            self.must_verify = False
 
     def found(self, coordinators: tuple[str, ...]) -> None:
-        """The physical topology shows coordinators at these addresses; it is told again whenever they change."""
+        """The physical topology shows coordinators at these addresses now."""
         self._coordinators.found(coordinators)
-
-    # ------------------------------------------------------------ the life of a process
 
     async def run(self) -> None:
         """Joins, then follows until cancelled. Raises the definite error that ends this process."""
@@ -198,14 +159,24 @@ class Agent(Reporter):
     async def _run(self) -> None:
         self._coordinators.say_if_keyless()
         view = await self._projection.restore()
-        cluster_id, joined = await self._joiner.join(view)
+        start = Start(
+            name=self._name,
+            address=self._address,
+            session=self._session,
+            token=Token(self._entropy.hex_128()),
+            nonce=Nonce(self._entropy.hex_128()),
+            applied=view.revision,
+            lineage=view.lineage,
+            generation=generation_of(view),
+        )
+        cluster_id, joined = await self._joiner.join(start)
         self._published.session = self._session
         self._published.seal_key = seal_key(joined.token, self._session)
-        # Before anybody is answered: who asks for a copy is told by the view.
+        # Before anybody is answered: the view says who may ask for a copy.
         self._published.publish(view)
         self._published.joined(cluster_id, joined.node, joined.incarnation)
         log.info("joined as node %d, incarnation %d, from revision %d", joined.node, joined.incarnation, view.revision)
-        self._must_verify = joined.unverified
+        self.must_verify = joined.unverified
         self._holder = Holder(
             node=joined.node,
             incarnation=joined.incarnation,
@@ -214,17 +185,11 @@ class Agent(Reporter):
             lineage=view.lineage,
             renew_every_ns=RENEWAL_INTERVAL_NS,
         )
-        recovery = Recovery(
-            applied=view.revision,
-            history_known=joined.history_known,
-            compares_disk=self._compares_disk,
-            now_ns=self._clock.now_ns(),
-        )
         self._recovering = Recovering(
-            recovery=recovery,
+            joined=joined,
+            compares_disk=self._compares_disk,
             published=self._published,
             projection=self._projection,
-            session=self._session,
             clock=self._clock,
             post=self._post,
             renew=self._renew,
@@ -234,40 +199,40 @@ class Agent(Reporter):
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._projection.save())
                 while True:
+                    failed: LeaseholdError | None = None
                     try:
-                        await self._follow(joined)
+                        await self._follow()
                     except StreamStale:
                         continue  # from where it is now
                     except NotInitialised:
                         self._coordinators.say_uninitialised()
                     except (Indefinite, NotLeader) as error:
                         self._coordinators.say_cut_off(error)
+                        failed = error
                     except Refused as refusal:
                         if not await self._coordinators.passes_over(refusal):
                             raise
                         continue
-                    await self._coordinators.next()  # or restarting: ask again, the next one first
+                    await self._coordinators.next(failed)  # or restarting: ask again, the next one first
         except BaseExceptionGroup as errors:
             raise gravest_here(errors) from errors
         finally:
             self._deadline.cancel()
 
     async def surrender(self) -> None:
-        """Gives the lease back: nothing is served from the first line on. Waits a bounded time for the answer."""
+        """Gives the lease back, and serves nothing from this call on. Waits up to SURRENDER_WAIT_NS for the answer."""
         if self._holder is None or self._recovering is None:
             return
         log.info("surrendering the lease")
-        self._recovering.step(Stopping())
-        self._step(SurrenderRequested())
-        self._step(Drained())
+        self._recovering.step(events.Stopping())
+        self._step(holder.SurrenderRequested())
+        self._step(holder.Drained())
         timer = self._clock.call_at(self._clock.now_ns() + SURRENDER_WAIT_NS, self._surrendered.set)
         await self._surrendered.wait()
         timer.cancel()
 
-    # ------------------------------------------------------------ following
-
-    async def _follow(self, joined: Joined) -> None:
-        """One stream to one coordinator, until it breaks. Raises `StreamStale` once it is of no more use."""
+    async def _follow(self) -> None:
+        """One stream to one coordinator, until it breaks. Raises `StreamStale` if a new stream has to begin."""
         assert self._holder is not None
         assert self._recovering is not None
         await self._projection.settled()
@@ -276,18 +241,16 @@ class Agent(Reporter):
             duplex = await self._coordinators.session(connection, self._published.cluster_id)
             view = self._published.view
             await duplex.send(
-                OpenSession(
+                messages.OpenSession(
+                    **self._published.speaker(),
                     cluster_id=self._published.cluster_id,
-                    node=joined.node,
-                    incarnation=joined.incarnation,
-                    session=self._session,
                     watch_from=Revision(view.revision + 1),
                     generation=generation_of(view),
                     seal_key=self._published.seal_key,
                 )
             )
             opened = await duplex.receive()
-            if not isinstance(opened, SessionOpened):
+            if not isinstance(opened, messages.SessionOpened):
                 raise Unreachable("the stream ended before its first message", hint="the node asks again")
             if opened.term < self._holder.term:
                 raise Unreachable(f"the leader's term {opened.term} is over", hint="the node asks another coordinator")
@@ -302,7 +265,7 @@ class Agent(Reporter):
             await self._converse(connection, duplex, opened.term)
         finally:
             self._deadline.cancel()
-            self._recovering.step(StreamBroken())
+            self._recovering.step(events.StreamBroken())
             await connection.close()
 
     async def _converse(self, connection: Connection, duplex: Duplex, term: Term) -> None:
@@ -323,46 +286,46 @@ class Agent(Reporter):
             match message:
                 case None:
                     raise Unreachable("the coordinator ended the stream", hint="the node asks again")
-                case Watched(batch=batch):
+                case messages.Watched(batch=batch):
                     if not self._recovering.leaping:
                         await self._apply(batch)
-                case Grant():
-                    if message.term == term:  # no other leader speaks on this stream
-                        self._step(GrantReceived(grant=message))
-                case RenewalRefused():
+                case messages.Grant():
+                    if message.term == term:
+                        self._step(holder.GrantReceived(grant=message))
+                case messages.RenewalRefused():
                     self._on_refused(message)
-                case RecoveryAccepted() | RecoveryBehind():
+                case messages.RecoveryAccepted() | messages.RecoveryBehind():
                     self._recovering.answered(message)
-                case SurrenderAccepted():
+                case messages.SurrenderAccepted():
                     self._surrendered.set()
-                case WatchFailed():
+                case messages.WatchFailed():
                     if not self._recovering.leaping:
                         self._recovering.overtaken(message)
                 case _:
                     found = type(message).__name__
                     raise BadMessage(f"a {found} on a session")
 
-    def _on_refused(self, refused: RenewalRefused) -> None:
+    def _on_refused(self, refused: messages.RenewalRefused) -> None:
         assert self._holder is not None
         assert self._recovering is not None
         if not self._holder.awaits(refused.request):
-            return  # not an answer to anything that this process asked
+            return
         raise_unless_temporary(refused)
         if refused.code == ErrorCode.RECOVERING:
-            self._recovering.step(Excluded(request=refused.request))
+            self._recovering.step(events.Excluded(request=refused.request))
 
     async def _apply(self, batch: RevisionChanges) -> None:
         assert self._recovering is not None
         view = await self._projection.take(batch)
         if view is not None:
-            # A procedure that appears or moves on has a barrier waiting; one that is deleted has not.
+            # A barrier waits for a procedure that appears or moves on, but for none that is deleted.
             urgent = any(one.key.startswith(keys.PROCEDURES) and one.value is not None for one in batch.changes)
-            self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
-            self._recovering.step(RevisionShown(revision=view.revision))
+            self._step(holder.Applied(revision=view.revision, lineage=view.lineage, urgent=urgent))
+            self._recovering.step(events.RevisionShown(revision=view.revision))
 
     def _on_stored(self, revision: Revision) -> None:
         assert self._recovering is not None
-        self._recovering.step(Stored(revision=revision))
+        self._recovering.step(events.Stored(revision=revision))
 
     def _on_leapt(self, revision: Revision) -> None:
         assert self._holder is not None
@@ -370,27 +333,25 @@ class Agent(Reporter):
         log.info("leapt to revision %d", revision)
         if revision > self._holder.applied:
             view = self._published.view
-            self._step(Applied(revision=view.revision, lineage=view.lineage, urgent=True))
-        self._recovering.step(Leapt(revision=revision))
-
-    # ------------------------------------------------------------ the lease
+            self._step(holder.Applied(revision=view.revision, lineage=view.lineage, urgent=True))
+        self._recovering.step(events.Leapt(revision=revision))
 
     def _renew(self) -> None:
-        """Asks for a lease now, and regularly from now on."""
-        self._step(SessionEstablished(term=self._term))
+        """Asks for a lease now, and again in regular intervals."""
+        self._step(holder.SessionEstablished(term=self._term))
 
     def _step(self, event: HolderEvent) -> None:
-        """Feeds the holder; the clock is read before anything it says is sent."""
+        """Feeds the holder; the clock is read before any of its effects is sent."""
         assert self._holder is not None
         assert self._recovering is not None
         for effect in self._holder.step(event, self._clock.now_ns()):
             match effect:
-                case SendRenewal(renewal=renewal):
+                case holder.SendRenewal(renewal=renewal):
                     self._post(msgspec.structs.replace(renewal, disk_full=self._published.disk_full))
-                    self._recovering.step(RenewalSent(request=renewal.request))
-                case SendSurrender(surrender=surrender):
+                    self._recovering.step(events.RenewalSent(request=renewal.request))
+                case holder.SendSurrender(surrender=surrender):
                     self._post(surrender)
-                case PublishLease(lease=lease):
+                case holder.PublishLease(lease=lease):
                     now_ns = self._clock.now_ns()
                     if self._published.lease.deadline_ns <= now_ns < lease.deadline_ns:
                         log.info("serving from revision %d", self._published.view.revision)

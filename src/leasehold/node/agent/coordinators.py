@@ -1,13 +1,14 @@
-"""The coordinators that a node knows, and which of them it asks."""
+"""The coordinators that a node knows, and which of them it asks next."""
 
 import asyncio
 import logging
 from typing import TypeVar
 
 from leasehold.core.membership.proofs import ProofKeys
+from leasehold.core.membership.turns import Turns
 from leasehold.core.words.messages import Message
 from leasehold.error_codes import ErrorCode
-from leasehold.errors import BadMessage, Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader
+from leasehold.errors import Definite, Indefinite, LeaseholdError, NotInitialised, NotLeader, unexpected_answer
 from leasehold.ids import ClusterId
 from leasehold.limits.clients import RETRY_PAUSE_NS
 from leasehold.limits.membership import COORDINATORS_KNOWN_MAX, CUT_OFF_TOLD_NS
@@ -20,11 +21,12 @@ M = TypeVar("M", bound=Message)
 
 
 class KnownCoordinators:
-    """Asked in turn: the next one after each failure.
+    """Up to COORDINATORS_KNOWN_MAX addresses, asked in turn: after each failure the next one, or the leader that a
+    coordinator names, if it is one of them.
 
-    Those that were given come first, then those that the physical topology shows, then those of earlier times;
-    COORDINATORS_KNOWN_MAX in all. A person vouches for those given alone: another one that turns out to serve another
-    cluster is passed over. With `keys`, each has to prove itself before it is sent a secret.
+    Addresses that a person has given come first, then those that the physical topology shows, then remembered ones.
+    Only given ones are trusted to be of this cluster: any other one that serves another cluster is skipped. With
+    `keys`, a coordinator has to prove itself before it gets a secret.
     """
 
     def __init__(
@@ -44,33 +46,28 @@ class KnownCoordinators:
         self._transport = transport
         self._clock = clock
         self._turn = 0
-        self._asked = ""
+        self._turns = Turns()
+        self.asked = ""
+        """The address that was asked last."""
         self._stored: tuple[str, ...] | None = None
         self._any = asyncio.Event()
         self._said_uninitialised = False
         self._said_foreign: frozenset[str] = frozenset()
         self._say_cut_off_ns = 0
-        """From when on it is said again."""
         if given:
             self._any.set()
 
     @property
     def present(self) -> str:
-        """The address of the one whose turn it is."""
         return self.addresses[self._turn % len(self.addresses)]
 
-    @property
-    def asked(self) -> str:
-        """The address of the one that was asked last."""
-        return self._asked
-
     def remember(self, known: tuple[str, ...]) -> None:
-        """Adds those of earlier times."""
+        """Adds coordinators that an earlier process has stored."""
         self._remembered = (*self._remembered, *known)[:COORDINATORS_KNOWN_MAX]
         self._arrange()
 
     def found(self, addresses: tuple[str, ...]) -> None:
-        """The physical topology shows these now, instead of those before. That it shows none teaches nothing."""
+        """The physical topology shows these now. An empty view of it changes nothing."""
         if addresses:
             self._found = addresses[:COORDINATORS_KNOWN_MAX]
             self._arrange()
@@ -87,21 +84,21 @@ class KnownCoordinators:
             self._turn = self.addresses.index(whose)
 
     def connect(self) -> Connection:
-        """A connection to the present one; the caller closes it."""
-        self._asked = self.present
-        return self._transport.connect(self._asked)
+        """A connection to the coordinator whose turn it is; the caller closes it."""
+        self.asked = self.present
+        return self._transport.connect(self.asked)
 
     async def session(self, connection: Connection, cluster_id: ClusterId) -> Duplex:
-        """A stream to the one that was connected to last. Raises `Refused` (COORDINATOR_UNPROVEN) too."""
-        return await self._proven.session(connection, self._asked, cluster_id)
+        """A stream to the coordinator that was asked last. Raises `Refused` (COORDINATOR_UNPROVEN) too."""
+        return await self._proven.session(connection, self.asked, cluster_id)
 
-    async def next(self) -> None:
-        """Turns to the next one, after a moment."""
-        self._turn += 1
+    async def next(self, error: LeaseholdError | None = None) -> None:
+        """Turns to the next coordinator, or to the leader that the `error` names, after RETRY_PAUSE_NS."""
+        self._turn = self._turns.after(self._turn, self.addresses, error)
         await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
 
     def say_if_keyless(self) -> None:
-        """Warns where this node can not tell coordinators from others."""
+        """Warns if this node has no cluster key."""
         if self._keys is None:
             log.warning(
                 "this node has no cluster key: it can't tell a coordinator from another process at the same address,"
@@ -109,45 +106,43 @@ class KnownCoordinators:
             )
 
     def say_uninitialised(self) -> None:
-        """Says once that there is no cluster yet, and how it comes about."""
+        """Warns once that there is no cluster yet."""
         if not self._said_uninitialised:
             self._said_uninitialised = True
-            log.warning("the cluster is not initialised, waiting: run `leasehold init %s`", self._asked)
+            log.warning("the cluster is not initialised, waiting: run `leasehold init %s`", self.asked)
 
     def say_cut_off(self, error: LeaseholdError) -> None:
-        """Says now and then what keeps it from following or joining: whoever waits for this node has nothing else to
-        look at."""
+        """Warns, at most each CUT_OFF_TOLD_NS, why this node can't follow or join."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._say_cut_off_ns:
             self._say_cut_off_ns = now_ns + CUT_OFF_TOLD_NS
             log.warning("cut off from the coordinators, retrying: %s", error)
 
     async def passes_over(self, refusal: Definite, *, is_new: bool = False) -> bool:
-        """Whether the next one is asked after this refusal; then it is its turn now.
+        """Whether this refusal only means that the next coordinator has to be asked; then it is its turn now.
 
-        So it is where the one asked last serves another cluster and no person vouches for it, or where it does not
-        prove that it is a coordinator. Only a node that `is_new` ends on that, for a person who has just given it the
-        wrong address or key: the true coordinator may come back.
+        That is so if the coordinator serves another cluster and its address was not given by a person, or if it does
+        not prove that it is a coordinator. A new node ends instead if the address was given: it, or the key, is wrong.
         """
         is_unproven = refusal.code == ErrorCode.COORDINATOR_UNPROVEN
         if not is_unproven and refusal.code not in {ErrorCode.OTHER_CLUSTER, ErrorCode.NOT_A_MEMBER}:
             return False
-        if self._asked in self._given and (is_new or not is_unproven):
+        if self.asked in self._given and (is_new or not is_unproven):
             return False
-        if self._asked not in self._said_foreign:
-            self._said_foreign |= {self._asked}
-            log.warning("ignoring the coordinator at %s: %s", self._asked, refusal)
+        if self.asked not in self._said_foreign:
+            self._said_foreign |= {self.asked}
+            log.warning("ignoring the coordinator at %s: %s", self.asked, refusal)
         elif is_unproven:
             self.say_cut_off(refusal)
         await self.next()
         return True
 
     async def keep(self, vault: Vault) -> None:
-        """Who was asked last has answered as of this cluster: the vault holds it, and no other that was only found."""
+        """The coordinator that was asked last is of this cluster: stores its address in the vault."""
         self._say_cut_off_ns = 0
-        self._said_foreign -= {self._asked}
-        if self._asked not in (*self._given, *self._remembered):
-            self._remembered = (self._asked, *self._remembered)[:COORDINATORS_KNOWN_MAX]
+        self._said_foreign -= {self.asked}
+        if self.asked not in (*self._given, *self._remembered):
+            self._remembered = (self.asked, *self._remembered)[:COORDINATORS_KNOWN_MAX]
         lasting = tuple(dict.fromkeys((*self._given, *self._remembered)))[:COORDINATORS_KNOWN_MAX]
         if lasting != self._stored:
             await vault.write_coordinators(lasting)
@@ -162,7 +157,7 @@ class KnownCoordinators:
         while True:
             connection = self.connect()
             try:
-                answer = await self._proven.call(connection, self._asked, request)
+                answer = await self._proven.call(connection, self.asked, request)
             except NotInitialised:
                 self.say_uninitialised()
                 await self.next()
@@ -171,10 +166,10 @@ class KnownCoordinators:
                 failures += 1
                 if failures >= len(self.addresses):
                     self.say_cut_off(error)
-                await self.next()
+                await self.next(error)
                 continue
             finally:
                 await connection.close()
             if not isinstance(answer, kinds):
-                raise BadMessage(f"unexpected answer: {type(answer).__name__}")
+                raise unexpected_answer(answer)
             return answer

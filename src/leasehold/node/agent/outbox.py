@@ -1,56 +1,38 @@
-"""What a node tells its leader of its disk: handed to the stream that is open, and lost with it."""
+"""What a node sends to its leader: queued for the stream that is open, and lost if that breaks."""
 
 import asyncio
 import contextlib
 
 from leasehold.core.words.messages import Message, SegmentsHeld, SegmentsMissing, TableCleaned
-from leasehold.ids import BucketNumber, ObjectId, SegmentId, Session
+from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.limits.sessions import SESSION_QUEUE_MESSAGES_MAX
 from leasehold.node.agent.published import Published
 from leasehold.wire.ports import Duplex
 
 
 class Reporter:
-    """Of one process; waits while too much waits for its stream."""
+    """The reports of one process about its disk. They wait while the queue is full. A report that is lost has to be
+    made again."""
 
-    def __init__(self, published: Published, session: Session) -> None:
+    def __init__(self, published: Published) -> None:
         self._published = published
-        self._session = session
         self._outbox: asyncio.Queue[Message] = asyncio.Queue(SESSION_QUEUE_MESSAGES_MAX)
 
     async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
-        """Tells the leader of segments that lie on this disk, verified. Lost if the session breaks: report again."""
-        await self._outbox.put(
-            SegmentsHeld(
-                node=self._published.node,
-                incarnation=self._published.incarnation,
-                session=self._session,
-                table=table,
-                bucket=bucket,
-                segments=segments,
-            )
-        )
+        report = SegmentsHeld(**self._published.speaker(), table=table, bucket=bucket, segments=segments)
+        await self._outbox.put(report)
 
     async def report_missing(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
-        """Tells the leader of segments that this disk should hold and does not. Lost if the session breaks."""
-        await self._outbox.put(
-            SegmentsMissing(
-                node=self._published.node,
-                incarnation=self._published.incarnation,
-                session=self._session,
-                table=table,
-                bucket=bucket,
-                segments=segments,
-            )
-        )
+        """Reports segments that this disk should hold and does not."""
+        report = SegmentsMissing(**self._published.speaker(), table=table, bucket=bucket, segments=segments)
+        await self._outbox.put(report)
 
     async def report_cleaned(self, table: ObjectId) -> None:
-        """Tells the leader that nothing of a dropped table is left here. Lost if the session breaks: report again."""
-        node, incarnation = self._published.node, self._published.incarnation
-        await self._outbox.put(TableCleaned(node=node, incarnation=incarnation, session=self._session, table=table))
+        """Reports that no file of a dropped table is left here."""
+        await self._outbox.put(TableCleaned(**self._published.speaker(), table=table))
 
     def _post(self, message: Message) -> None:
-        # Full: nothing leaves this node any more. The lease runs out, the stream breaks, and it starts afresh.
+        # A full queue means that the stream is stuck: it will break, and the next stream starts afresh.
         with contextlib.suppress(asyncio.QueueFull):
             self._outbox.put_nowait(message)
 
@@ -59,6 +41,5 @@ class Reporter:
             await duplex.send(await self._outbox.get())
 
     def _forget_unsent(self) -> None:
-        """What a broken stream left is of no use on the next one."""
         while not self._outbox.empty():
             self._outbox.get_nowait()

@@ -1,12 +1,11 @@
-"""A node's projection of the meta storage: what it shows, and behind that what its vault holds.
+"""A node's projection of the meta storage: the view that it shows, and the copy in its vault.
 
 A revision becomes the published view first, and durable soon after, several at once. A snapshot goes the other way: the
-vault leaps first, in one transaction, and then the view. Both pass through one queue, so a leap comes after every
-revision that was shown before it (INV-REC-1), whatever becomes of the stream that brought them.
+vault leaps first, in one transaction, then the view. Both pass through one queue, so a leap comes after every revision
+that was shown before it (INV-REC-1), even if the stream breaks.
 
-Who hears of a revision, in this order: the view, which wakes the threads that wait for it; the lease, which reports it;
-once it is durable the reconciler, which looks by itself, and the recovery. Of a leap they hear in one step, in which
-nothing else runs: view, reconciler, then lease and recovery; the vault has leapt before that.
+A revision reaches the view, then the lease, and once it is durable the reconciler and the recovery. A leap reaches all
+of them in one step of the event loop, after the vault has leapt.
 """
 
 import asyncio
@@ -27,14 +26,14 @@ from leasehold.wire.ports import Clock, Threads, Vault
 
 
 class _Leap(msgspec.Struct, eq=False):
-    """A snapshot that lies in the vault whole; `done` says what the vault refused, if it did."""
+    """A snapshot that is staged completely; `done` says what the vault refused, if it did."""
 
     end: SnapshotEnd
     done: "asyncio.Future[Refused | None]"
 
 
 class ProjectionLimits(NamedTuple):
-    """Bounds of what waits for the vault."""
+    """Limits of what waits for the vault."""
 
     queue_revisions_max: int = WATCH_QUEUE_REVISIONS_MAX
     batch_revisions_max: int = VAULT_BATCH_REVISIONS_MAX
@@ -44,7 +43,7 @@ PROJECTION_LIMITS: Final = ProjectionLimits()
 
 
 class Projection:
-    """Of one process; `save` runs for the life of it."""
+    """The projection of one process; `save` runs as long as the process."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class Projection:
         self.durable = Catalog()
         """The newest catalog that the vault holds."""
         self._trimmed = self.durable
-        """The one without whose segments the view goes on."""
+        """The durable catalog whose segments the view has dropped, since the vault holds them."""
         self._vault = vault
         self._published = published
         self._clock = clock
@@ -75,14 +74,13 @@ class Projection:
         self._leap: _Leap | None = None
 
     async def restore(self) -> Catalog:
-        """Takes up what the vault holds, but for segments, which stay there; shows nothing."""
+        """Reads the catalog from the vault, except for segments, which stay there. Publishes nothing."""
         stored = await self._vault.reopened()
         self.durable = self._trimmed = await self._threads.run(lambda: Catalog.reopened(stored))
         return self.durable
 
     async def take(self, batch: RevisionChanges) -> Catalog | None:
-        """Publishes one revision more, as soon as there is room for what is not saved; None if it was delivered before
-        (R10)."""
+        """Publishes one more revision, as soon as the queue has room; None if it was delivered before (R10)."""
         await self._room()
         view = self._published.view
         if batch.revision <= view.revision:
@@ -91,7 +89,7 @@ class Projection:
             view, self._trimmed = view.trimmed(self.durable), self.durable
         view = view.applying(batch)
         self._published.publish(view)
-        # With nothing between the two: what is shown is saved, wherever this is cancelled.
+        # No await in between: a revision that is shown is saved too, even if this is cancelled.
         self._unsaved.put_nowait((batch, view))
         return view
 
@@ -101,12 +99,11 @@ class Projection:
             await self._taken.wait()
 
     async def stage(self, items: tuple[Change, ...], *, first: bool) -> None:
-        """Takes a page of a snapshot."""
         await self._vault.stage(items, first=first)
 
     async def leap(self, end: SnapshotEnd) -> None:
-        """Leaps to what was staged, after all that was shown; nothing may be shown meanwhile. Raises `Refused` with
-        code BAD_SNAPSHOT. It goes on if its caller is cancelled: see `settled`."""
+        """Leaps to what was staged, after every revision that was shown; none may be shown meanwhile. Raises `Refused`
+        with code BAD_SNAPSHOT. The leap goes on if its caller is cancelled: see `settled`."""
         leap = _Leap(end, asyncio.get_running_loop().create_future())
         await self._room()
         self._unsaved.put_nowait(leap)
@@ -117,13 +114,13 @@ class Projection:
             raise refused
 
     async def settled(self) -> None:
-        """Returns once no leap is under way: only then is the view what the next stream starts from."""
+        """Returns once no leap is under way: only then may the next stream start from the view."""
         if self._leap is not None:
             await asyncio.wait([self._leap.done])
             self._leap = None
 
     async def save(self) -> None:
-        """Makes revisions durable behind the view, as many at once as wait."""
+        """Makes published revisions durable, up to `batch_revisions_max` at once."""
         while True:
             one = await self._unsaved.get()
             self._taken.set()
@@ -155,7 +152,7 @@ class Projection:
             leap.done.set_result(refused)
             return
         if end.revision > held.revision:
-            # On a thread: whoever is overtaken while it serves renews its lease meanwhile.
+            # On a thread: a node that serves meanwhile has to renew its lease.
             view = await self._threads.run(lambda: held.leaping(end.revision, end.lineage, changes))
             self._published.publish(view)
             self.durable = self._trimmed = view

@@ -1,8 +1,9 @@
-"""What a node's threads share: its view and its lease, each replaced whole by a single assignment.
+"""What a node's threads share: its view and its lease, each replaced by a single assignment.
 
-The agent's thread writes, Flight's threads read; a reader sees the old object or the new one, never a mixture.
-`core.lease.holder.guard` reads them in the one order that is sound.
+The agent's thread writes, Flight's threads read. `core.lease.holder.guard` reads them in the right order.
 """
+
+from typing import Any
 
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.data.runtime import ConditionVariable
@@ -14,45 +15,35 @@ from leasehold.wire.steps import ThreadRuntime
 
 
 class Published:
-    """The node's present view, lease and identity. `node` 0 and `incarnation` 0 until it has joined."""
-
-    __slots__ = (
-        "_lease",
-        "_newer",
-        "cluster_id",
-        "disk_full",
-        "had_lease",
-        "incarnation",
-        "node",
-        "seal_key",
-        "session",
-        "view",
-    )
+    """The node's present view, lease and identity. `node` and `incarnation` are 0 until it has joined. `newer` is
+    notified of each view; by default it is one for threads."""
 
     def __init__(self, newer: ConditionVariable | None = None) -> None:
-        """`newer` is of the runtime whose steps wait for a revision: threads, if none is given."""
         self.view: Catalog = Catalog()
         self._lease: Lease = NO_LEASE
         self.had_lease = False
-        """Whether this process has had a lease: then none means that it was given back."""
+        """Whether this process has ever had a lease."""
         self.node = NodeId(0)
         self.incarnation = Incarnation(0)
         self.cluster_id = ClusterId("")
         self.session: Session | None = None
         """Proves to peers which node this is; a secret."""
         self.seal_key = b""
-        """For what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
+        """Seals what this process says of segments (`core.data.seals`); a secret that peers do not learn."""
         self.disk_full = False
-        """Whether a write found no space, and since then none has found some (`node/disk/space.py`)."""
+        """Whether a write has found no space (`node/disk/space.py`)."""
         self._newer = newer or ThreadRuntime(BoottimeClock().now_ns).condition()
 
     def joined(self, cluster_id: ClusterId, node: NodeId, incarnation: Incarnation) -> None:
         """Called once, before the first lease."""
         self.cluster_id, self.node, self.incarnation = cluster_id, node, incarnation
 
+    def speaker(self) -> dict[str, Any]:
+        """The fields by which a message to the leader names this process."""
+        return {"node": self.node, "incarnation": self.incarnation, "session": self.session}
+
     @property
     def lease(self) -> Lease:
-        """The present lease."""
         return self._lease
 
     @lease.setter
@@ -61,20 +52,20 @@ class Published:
         self._lease = lease
 
     def publish(self, view: Catalog) -> None:
-        """Shows a newer view, then wakes who waits for it."""
+        """Publishes a newer view, then wakes the threads that wait for it."""
         assert view.revision >= self.view.revision, "a view never goes back (INV-BARRIER-1)"
         self.view = view
         with self._newer:
             self._newer.notify_all()
 
     async def wait_for(self, revision: Revision, until_ns: int) -> None:
-        """Returns once the view shows `revision`, at most at `until_ns`. It may return sooner: look again."""
+        """Waits until the view may show `revision`, at most until `until_ns`. It may return too early: look again."""
         with self._newer:
             if self.view.revision < revision:
                 await self._newer.wait(until_ns)
 
     def status(self, now_ns: int, address: str) -> NodeStatus:
-        """How the node sees itself, serving at `address`; a hint, without a guard."""
+        """The node's own state, serving at `address`; a hint, without a guard."""
         lease, view, node = self.lease, self.view, self.node
         left_ns = max(0, lease.deadline_ns - now_ns)
         never = "RECOVERING" if lease.deadline_ns < 0 else "FENCED"

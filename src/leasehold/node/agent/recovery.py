@@ -1,4 +1,4 @@
-"""Drives `core/recovery/machine.py`: takes snapshots, says that recovery is finished, and tells how far it is."""
+"""Drives `core/recovery/machine.py`: takes snapshots, and reports progress and the end to the leader."""
 
 import asyncio
 import logging
@@ -7,43 +7,17 @@ from typing import NoReturn, assert_never
 
 import msgspec
 
-from leasehold.core.recovery.events import (
-    Accepted,
-    Behind,
-    DiskCompared,
-    DiskComparison,
-    EndAhead,
-    Event,
-    Opened,
-    Overtaken,
-    PageTaken,
-    RenewNow,
-    SegmentsCounted,
-    SendFinished,
-    SnapshotBegun,
-    Stage,
-    TakeSnapshot,
-)
+from leasehold.core.membership.identity import Joined
+from leasehold.core.recovery import events
+from leasehold.core.recovery.events import Stage
 from leasehold.core.recovery.machine import Recovery
 from leasehold.core.recovery.progress import in_words, segments_in_words
 from leasehold.core.recovery.staging import bad_snapshot
-from leasehold.core.words.messages import (
-    AskSnapshot,
-    Message,
-    RecoveryAccepted,
-    RecoveryBehind,
-    RecoveryFinished,
-    RecoveryProgress,
-    SessionOpened,
-    SnapshotBegin,
-    SnapshotEnd,
-    SnapshotPage,
-    WatchFailed,
-)
+from leasehold.core.words import messages
+from leasehold.core.words.messages import Message
 from leasehold.core.words.time_passed import TimePassed
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import BadMessage, Refused, Unreachable
-from leasehold.ids import Revision, Session
 from leasehold.limits.recovery import (
     BAD_SNAPSHOTS_MAX,
     RECOVERY_LOG_NS,
@@ -63,24 +37,28 @@ class StreamStale(Exception):
 
 
 class Recovering:
-    """The recovery of one process, for its life."""
+    """The recovery of one process, over all its streams."""
 
     def __init__(
         self,
         *,
-        recovery: Recovery,
+        joined: Joined,
+        compares_disk: bool,
         published: Published,
         projection: Projection,
-        session: Session,
         clock: Clock,
         post: Callable[[Message], None],
         renew: Callable[[], None],
         on_comparable: Callable[[], None],
     ) -> None:
-        self.recovery = recovery
+        self.recovery = Recovery(
+            applied=published.view.revision,
+            history_known=joined.history_known,
+            compares_disk=compares_disk,
+            now_ns=clock.now_ns(),
+        )
         self._published = published
         self._projection = projection
-        self._session = session
         self._clock = clock
         self._post = post
         self._renew = renew
@@ -91,14 +69,12 @@ class Recovering:
         self._logged_ns = 0
         self._logged_segments = ""
 
-    # ------------------------------------------------------------ what the agent hears
-
-    def opened(self, opened: SessionOpened) -> None:
+    def opened(self, opened: messages.SessionOpened) -> None:
         """A stream is open. Raises `Refused` with code AHEAD_OF_CLUSTER in case d."""
         self._snapshot_due.clear()
         self._telling.set()
         self.step(
-            Opened(
+            events.Opened(
                 latest=opened.latest,
                 minimum=opened.minimum,
                 live_keys=opened.live_keys,
@@ -107,41 +83,39 @@ class Recovering:
             )
         )
 
-    def overtaken(self, failed: WatchFailed) -> None:
+    def overtaken(self, failed: messages.WatchFailed) -> None:
         """The watch can't go on; a snapshot is taken. Raises `Refused` where none helps."""
         if failed.code != ErrorCode.COMPACTED:
             shown = self._published.view.revision
             text = f"this directory has applied revision {shown}, the cluster has not reached it"
             raise Refused(text, code=ErrorCode.AHEAD_OF_CLUSTER)
-        self.step(Overtaken(minimum=failed.minimum))
+        self.step(events.Overtaken(minimum=failed.minimum))
 
-    def answered(self, answer: RecoveryAccepted | RecoveryBehind) -> None:
-        """The leader's answer to `RecoveryFinished`."""
+    def answered(self, answer: messages.RecoveryAccepted | messages.RecoveryBehind) -> None:
         match answer:
-            case RecoveryAccepted(required=required):
-                self.step(Accepted(required=required))
-            case RecoveryBehind(latest=latest, catch_up_difference=difference):
+            case messages.RecoveryAccepted(required=required):
+                self.step(events.Accepted(required=required))
+            case messages.RecoveryBehind(latest=latest, catch_up_difference=difference):
                 log.info("revision %d is still too far behind %d", self._projection.durable.revision, latest)
-                self.step(Behind(latest=latest, catch_up_difference=difference))
+                self.step(events.Behind(latest=latest, catch_up_difference=difference))
             case _:
                 assert_never(answer)
 
     @property
     def leaping(self) -> bool:
-        """Whether what the watch of this stream brings is of no use: a snapshot was asked for. So it stays until the
-        next stream, since after the leap this one still brings what does not follow from there."""
+        """Whether a snapshot was asked for. Then the watch is ignored until the next stream: after the leap, its
+        revisions do not follow from the view."""
         return self._snapshot_due.is_set()
 
-    def compared(self, comparison: DiskComparison, kept: int, missing: int) -> None:
-        """The reconciler has compared the disk."""
+    def compared(self, comparison: events.DiskComparison, kept: int, missing: int) -> None:
         log.info("segments: %d kept, %d missing", kept, missing)
-        self.step(DiskCompared(number=comparison.number, kept=kept, missing=missing))
+        self.step(events.DiskCompared(number=comparison.number, kept=kept, missing=missing))
         self._telling.set()
 
     def counted(self, fetched: int, evicted: int, missing: int | None) -> None:
-        """The reconciler has got on, if anything of that is news."""
+        """Counts segments that the reconciler fetched or evicted, and tells the leader if something has changed."""
         before = self._segments()
-        self.step(SegmentsCounted(fetched=fetched, evicted=evicted, missing=missing))
+        self.step(events.SegmentsCounted(fetched=fetched, evicted=evicted, missing=missing))
         if self._segments() != before:
             self._telling.set()
 
@@ -149,18 +123,18 @@ class Recovering:
         told = self.recovery.progress(self._clock.now_ns())
         return told.segments_fetched, told.segments_missing, told.segments_evicted
 
-    def step(self, event: Event) -> None:
-        """Feeds the recovery, and does what it says."""
+    def step(self, event: events.Event) -> None:
+        """Feeds the recovery, and carries out its effects."""
         before = self.recovery.stage
         for effect in self.recovery.step(event, self._clock.now_ns()):
             match effect:
-                case TakeSnapshot():
+                case events.TakeSnapshot():
                     self._snapshot_due.set()
-                case SendFinished(applied=applied):
-                    self._post(self._finished(applied))
-                case RenewNow():
+                case events.SendFinished(applied=applied):
+                    self._post(messages.RecoveryFinished(**self._published.speaker(), applied=applied))
+                case events.RenewNow():
                     self._renew()
-                case EndAhead(applied=applied, latest=latest):
+                case events.EndAhead(applied=applied, latest=latest):
                     text = f"this directory has applied revision {applied}, the cluster is only at {latest}"
                     raise Refused(text, code=ErrorCode.AHEAD_OF_CLUSTER)
                 case _:
@@ -169,8 +143,6 @@ class Recovering:
         if due is not None and due.revision <= self._projection.durable.revision:
             self._on_comparable()
         self._say(before)
-
-    # ------------------------------------------------------------ what runs beside a stream
 
     async def leap_when_due(self, connection: Connection) -> None:
         """Takes a snapshot once one is due, then ends the stream by `StreamStale`."""
@@ -185,7 +157,7 @@ class Recovering:
                 raise StreamStale
 
     async def _rest_after(self, refused: Refused) -> None:
-        """Returns when to ask again; raises what can't be helped by that."""
+        """Returns when it is time to ask for another snapshot; raises a refusal that this can't help."""
         if refused.code == ErrorCode.BUSY:
             await self._clock.sleep_until(self._clock.now_ns() + SNAPSHOT_BUSY_REST_NS)
             return
@@ -197,41 +169,34 @@ class Recovering:
         raise refused
 
     async def _take_snapshot(self, connection: Connection) -> None:
-        published = self._published
-        request = AskSnapshot(
-            cluster_id=published.cluster_id,
-            node=published.node,
-            incarnation=published.incarnation,
-            session=self._session,
-        )
-        messages = connection.stream(request, timeout_ns=SNAPSHOT_TIMEOUT_NS)
+        request = messages.AskSnapshot(cluster_id=self._published.cluster_id, **self._published.speaker())
+        pages = connection.stream(request, timeout_ns=SNAPSHOT_TIMEOUT_NS)
         try:
-            await self._projection.leap(await self._stage(messages))
+            await self._projection.leap(await self._stage(pages))
         finally:
-            if isinstance(messages, AsyncGenerator):
-                await messages.aclose()
+            if isinstance(pages, AsyncGenerator):
+                await pages.aclose()
 
-    async def _stage(self, messages: AsyncIterator[Message]) -> SnapshotEnd:
-        """Hands the pages to the vault as they come."""
-        begin: SnapshotBegin | None = None
-        async for message in messages:
+    async def _stage(self, pages: AsyncIterator[Message]) -> messages.SnapshotEnd:
+        begin: messages.SnapshotBegin | None = None
+        async for message in pages:
             match message:
-                case SnapshotBegin() if begin is None:
+                case messages.SnapshotBegin() if begin is None:
                     begin = message
                     await self._projection.stage((), first=True)
-                    self.step(SnapshotBegun(revision=begin.revision, keys=begin.keys))
+                    self.step(events.SnapshotBegun(revision=begin.revision, keys=begin.keys))
                     log.info("taking a snapshot of revision %d, %d keys", begin.revision, begin.keys)
-                case SnapshotPage(items=items) if begin is not None:
+                case messages.SnapshotPage(items=items) if begin is not None:
                     await self._projection.stage(items, first=False)
-                    self.step(PageTaken(keys=len(items)))
-                case SnapshotEnd() if begin is not None:
+                    self.step(events.PageTaken(keys=len(items)))
+                case messages.SnapshotEnd() if begin is not None:
                     self._check(begin, message)
                     return message
                 case _:
                     raise BadMessage(f"unexpected message in a snapshot: {type(message).__name__}")
         raise Unreachable("the snapshot stopped before its end", hint="the node asks for a new one")
 
-    def _check(self, begin: SnapshotBegin, end: SnapshotEnd) -> None:
+    def _check(self, begin: messages.SnapshotBegin, end: messages.SnapshotEnd) -> None:
         keys = self.recovery.keys
         if end.revision != begin.revision:
             raise bad_snapshot(f"it begins at revision {begin.revision} and ends at {end.revision}")
@@ -239,7 +204,7 @@ class Recovering:
             raise bad_snapshot(f"{keys} keys came, {end.keys} were sent")
 
     async def tell(self) -> NoReturn:
-        """Tells the leader how far it is, again and again while something goes on, and once at the end of it."""
+        """Reports progress to the leader, repeatedly while there is some, and once at its end."""
         while True:
             await self._telling.wait()
             self._telling.clear()
@@ -248,28 +213,15 @@ class Recovering:
                 await self._clock.sleep_until(self._clock.now_ns() + RECOVERY_PROGRESS_NS)
                 self._log_progress()
                 self.step(TimePassed())
-            if self.recovery.stage is not Stage.STOPPED:  # who has surrendered says nothing after that
+            if self.recovery.stage is not Stage.STOPPED:
                 self._post(self._progress())
-                # A member gets segments and evicts others one by one: they are told of some at a time.
+                # A member fetches and evicts segments one by one: several of them share a report.
                 await self._clock.sleep_until(self._clock.now_ns() + RECOVERY_PROGRESS_NS)
                 self._log_segments()
 
-    # ------------------------------------------------------------ what is said of it
-
-    def _finished(self, applied: Revision) -> RecoveryFinished:
-        published = self._published
-        return RecoveryFinished(
-            node=published.node, incarnation=published.incarnation, session=self._session, applied=applied
-        )
-
-    def _progress(self) -> RecoveryProgress:
-        published, progress = self._published, self.recovery.progress(self._clock.now_ns())
-        return RecoveryProgress(
-            node=published.node,
-            incarnation=published.incarnation,
-            session=self._session,
-            **msgspec.structs.asdict(progress),
-        )
+    def _progress(self) -> messages.RecoveryProgress:
+        progress = self.recovery.progress(self._clock.now_ns())
+        return messages.RecoveryProgress(**self._published.speaker(), **msgspec.structs.asdict(progress))
 
     def _log_progress(self) -> None:
         now_ns = self._clock.now_ns()
@@ -282,14 +234,14 @@ class Recovering:
             log.info("recovering by %s", in_words(self.recovery.progress(now_ns)))
 
     def _log_segments(self) -> None:
-        """What a member has got and evicted, if that is news."""
+        """Logs how many segments a member has fetched and evicted, if that has changed."""
         words = segments_in_words(self.recovery.progress(self._clock.now_ns()))
         if self.recovery.stage is Stage.MEMBER and words != self._logged_segments:
             self._logged_segments = words
             log.info("serving; %s", words)
 
     def _say(self, before: Stage) -> None:
-        """Logs a step that people wait for."""
+        """Logs a change of stage that people wait for."""
         stage, now_ns = self.recovery.stage, self._clock.now_ns()
         if stage is before:
             return

@@ -1,4 +1,4 @@
-"""What a person can do about a definite refusal that ends a node: by its code, for this directory and this name."""
+"""What a person can do about a refusal that ends a node, by its code."""
 
 from typing import Final
 
@@ -48,7 +48,6 @@ FINAL: Final = frozenset(
 
 
 def with_remedy(error: Definite, *, name: str, directory: str) -> Definite:
-    """The same error with the node it is about, and what to type about it here."""
     remedy = REMEDIES.get(error.code)
     if remedy is None:
         return error

@@ -1,4 +1,4 @@
-"""Turns: work on an event loop that takes long lets others in between."""
+"""Long work on the event loop, in slices: other tasks run in between."""
 
 import asyncio
 
@@ -6,13 +6,12 @@ from leasehold.limits.replication import RECONCILE_SLICE_RECORDS
 
 
 class Slices:
-    """Counts what is looked at; after every RECONCILE_SLICE_RECORDS others have a turn."""
+    """Counts records; after every RECONCILE_SLICE_RECORDS other tasks have a turn."""
 
     def __init__(self) -> None:
         self._left = RECONCILE_SLICE_RECORDS
 
     async def looked_at(self, records: int) -> None:
-        """So many records were, or are about to be."""
         self._left -= records
         if self._left <= 0:
             self._left = RECONCILE_SLICE_RECORDS

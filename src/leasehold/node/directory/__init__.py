@@ -2,9 +2,9 @@
 
 | question | module |
 | --- | --- |
-| looked at, checked, repaired | `standalone` |
+| inspection, check, repair | `standalone` |
 | reset | `reset`, `aside` |
-| a copy adopted | `adoption` |
-| a segment exported | `export` |
-| a large vault checked | `scrub` |
+| adoption of a copy | `adoption` |
+| export of a segment | `export` |
+| check of a large vault while the node runs | `scrub` |
 """

@@ -1,16 +1,15 @@
-"""Adopting: a directory that is an older copy of its node's goes on as that node, once no process of it lives.
+"""Adopting: an older copy of a node's directory continues as that node, once no process of the node lives.
 
-A copy is refused by itself (`STALE_COPY`), since nothing tells it from a second machine with the same disk. Whoever
-adopts it says that it is to be the node from now on: its vault takes the newest incarnation, so that its next start
-joins as the one after. The token in the vault proves the id, and every copy that is older still is refused as before.
+Without that a copy is refused (`STALE_COPY`), since it could as well be a second machine with the same disk. Adopting
+gives the vault the newest incarnation, so that its next start joins with the one after. The token in the vault proves
+the id. Older copies are still refused.
 
-The same command lets a directory go on that has got further than a cluster which was recovered from an older state
-(`core.membership.generations`): what it has applied is forgotten with the incarnation, and its next start takes a
-snapshot. Before that, all that it holds is set aside for people (`node.directory.aside`).
+The same command serves a directory that is ahead of a cluster which was recovered from an older state
+(`core.membership.generations`). Its contents are set aside for people (`node.directory.aside`), its vault forgets what
+it has applied, and its next start takes a snapshot.
 
-What changes of the node is one transaction, durable at once, so a crash leaves the directory adopted or as it was, and
-doing it twice does what doing it once does. None of its segments is believed before its bytes were read: a copy may
-have been made of files that were just being written.
+The vault changes in one durable transaction, and adopting twice does no harm. No segment is trusted before its bytes
+were read: the copy may have been made while files were written.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from leasehold.core.words.messages import AskIncarnation, ClusterFacts, JoinWait
 from leasehold.core.words.records import Allocated, Claiming, Joining
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import (
-    BadMessage,
     BadSettings,
     Indefinite,
     NotFound,
@@ -34,6 +32,7 @@ from leasehold.errors import (
     NotLeader,
     Refused,
     Unreachable,
+    unexpected_answer,
 )
 from leasehold.ids import Generation, Incarnation, NodeId
 from leasehold.limits.clients import RETRY_PAUSE_NS, STATEMENT_RESOLVE_NS
@@ -47,13 +46,13 @@ from leasehold.wire.ports import Clock, Entropy, Transport, Vault
 from leasehold.wire.proven_coordinator import ProvenCoordinator
 
 OnWait = Callable[[int], None]
-"""Told for how long the newest process of the node may still serve, in nanoseconds."""
+"""Hears for how long the newest process of the node may still serve, in nanoseconds."""
 SetAside = Callable[[], Path]
-"""Keeps what the directory holds, durably, before the vault forgets it; answers where."""
+"""Keeps the contents of the directory, durably; returns where."""
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """The directory goes on as the node. Where it had the newest incarnation already, nothing was `changed`."""
+    """The directory continues as the node; not `changed` if it had the newest incarnation already."""
 
     node: NodeId
     name: str
@@ -61,7 +60,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Incarnation
     changed: bool
     kept: Path | None = None
-    """Where that lies which its vault has forgotten; None where nothing was."""
+    """The folder with the contents that its vault has forgotten; None if it has forgotten nothing."""
 
 
 async def adopt_directory(
@@ -74,9 +73,8 @@ async def adopt_directory(
     on_wait: OnWait,
     keys: ProofKeys | None = None,
 ) -> Adopted:
-    """Under the directory's lock. Raises `BadDirectory` (LOCKED, NOT_SET_ASIDE ..), `NotFound` (NO_NODE, NO_IDENTITY),
-    `Refused` with the leader's reason (WRONG_TOKEN, REMOVED, ALIVE_ELSEWHERE ..), OTHER_CLUSTER, or
-    COORDINATOR_UNPROVEN, `Unreachable`."""
+    """Adopts under the directory's lock. Raises `BadDirectory` (LOCKED, NOT_SET_ASIDE), `NotFound` (NO_NODE,
+    NO_IDENTITY), `Refused` (OTHER_CLUSTER, COORDINATOR_UNPROVEN, or the leader's reason), `Unreachable`."""
     check_no_reset(directory)
     check_node_directory(directory)
     if not (directory / FILE_NAME).exists():
@@ -93,7 +91,7 @@ async def adopt_directory(
 
 
 class Adopting:
-    """One attempt, on a vault that is open."""
+    """One attempt on an open vault."""
 
     def __init__(
         self,
@@ -120,7 +118,6 @@ class Adopting:
         self._turn = 0
 
     async def adopt(self) -> Adopted:
-        """As `adopt_directory`."""
         record = await self._vault.identity()
         if record is None or isinstance(record, Claiming):
             raise _no_identity(self._directory)
@@ -153,7 +150,7 @@ class Adopting:
             unverified=True,
         )
         if lost:
-            # What it has applied may be what the cluster lost: it takes up a snapshot.
+            # The cluster may have lost some of what this vault has applied.
             kept = self._set_aside()
             await self._vault.begin_anew(adopted)
         elif newest.incarnation > before:
@@ -168,10 +165,9 @@ class Adopting:
         )
 
     async def _generation(self, record: Allocated | Joining) -> Generation:
-        """The one in which the cluster is."""
         facts = await self._ask(WhoAreYou())
         if not isinstance(facts, ClusterFacts):
-            raise _not_an_answer(facts)
+            raise unexpected_answer(facts)
         if facts.cluster_id != record.cluster_id:
             raise Refused(
                 f"this directory belongs to cluster {record.cluster_id}, the coordinator serves {facts.cluster_id}",
@@ -181,7 +177,7 @@ class Adopting:
         return facts.generation
 
     async def _newest(self, record: Allocated | Joining) -> NewestIncarnation:
-        """Asks until nobody lives who is the node, or somebody is known to."""
+        """Asks until it is certain whether a process of the node lives."""
         unproven = AskIncarnation(cluster_id=record.cluster_id, token=record.token, node=record.node)
         request = with_proof(unproven, self._keys)
         give_up_ns = self._clock.now_ns() + ADOPT_WAIT_MAX_NS
@@ -193,7 +189,7 @@ class Adopting:
             if isinstance(answer, NewestIncarnation):
                 return answer
             if not isinstance(answer, JoinWait):
-                raise _not_an_answer(answer)
+                raise unexpected_answer(answer)
             self._on_wait(answer.wait_ns)
             wait_ns = min(max(answer.wait_ns, RETRY_PAUSE_NS), SECOND_NS)
             await self._clock.sleep_until(self._clock.now_ns() + wait_ns)
@@ -203,7 +199,7 @@ class Adopting:
         )
 
     async def _ask(self, request: Message) -> Message:
-        """Of whichever coordinator answers, each in turn; raises what the last one said after STATEMENT_RESOLVE_NS."""
+        """Asks the coordinators in turn until one answers; raises the last error after STATEMENT_RESOLVE_NS."""
         give_up_ns = self._clock.now_ns() + STATEMENT_RESOLVE_NS
         while True:
             address = self._coordinators[self._turn % len(self._coordinators)]
@@ -217,10 +213,6 @@ class Adopting:
             finally:
                 await connection.close()
             await self._clock.sleep_until(self._clock.now_ns() + RETRY_PAUSE_NS)
-
-
-def _not_an_answer(answer: Message) -> Refused:
-    return BadMessage(f"unexpected answer: {type(answer).__name__}")
 
 
 def _no_identity(directory: Path) -> NotFound:

@@ -1,10 +1,9 @@
-"""Setting aside what a directory holds before its vault begins anew: the node forgets it, a person can read it yet.
+"""Setting aside the contents of a directory before its vault begins anew, so that a person can still read them.
 
-    D/before-adopt.new/      being filled; what a crash left of it is removed by the next one
-    D/before-adopt-<n>/      a copy of the vault, and the files of `segments` and `trash` under a second name each
+    D/before-adopt.new/      being filled; the next call removes what a crash has left of it
+    D/before-adopt-<n>/      complete: a copy of the vault, and hard links to the files of `segments` and `trash`
 
-It is whole once it has its number, and standalone mode works in it as in any node's directory. A segment file never
-changes, so a link to it takes no space; it takes what the file takes from when the node has deleted its own name on.
+Standalone mode works in it as in any node's directory. The links take no space until the node deletes its own files.
 """
 
 import os
@@ -22,15 +21,12 @@ from leasehold.vault.copy import copy_vault
 FOLDER: Final = "before-adopt-"
 SCRATCH: Final = "before-adopt.new"
 LINKED: Final = ("segments", "trash")
-"""What is in `staging` was never anybody's rows."""
+"""Not `staging`: those files were never complete."""
 
 
 def set_aside(directory: Path) -> Path:
-    """Under the directory's lock, its vault open and not written meanwhile; the folder lies on the disk on return.
-
-    Raises `Refused` with code TOO_MANY_RESETS, `BadDirectory` with code OTHER_DISK, or NOT_SET_ASIDE where the disk or
-    the file system refuses; nothing that was there has changed then.
-    """
+    """Returns the new folder, durable. The caller holds the directory's lock, and does not write to its open vault.
+    Raises `Refused` (TOO_MANY_RESETS) or `BadDirectory` (OTHER_DISK, NOT_SET_ASIDE); then nothing has changed."""
     check_one_mount(directory)
     folder, scratch = next_folder(directory, FOLDER), directory / SCRATCH
     try:
@@ -54,7 +50,7 @@ def set_aside(directory: Path) -> Path:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same tree again, its names on the disk, each file one with that in `source`."""
+    """Copies a tree by hard links, durably."""
     target.mkdir(mode=0o700)
     with os.scandir(source) as entries:
         for entry in entries:

@@ -1,9 +1,10 @@
-"""One segment of a node's own disk as a Parquet file for anybody, with the column names of the projection's schema."""
+"""Exports a segment of a node's own disk as a Parquet file with the column names of its table."""
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -20,7 +21,7 @@ from leasehold.vault.format import FILE_NAME
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file holds. `hidden` of its rows no scan shows any more: a DELETE took them, or they have expired."""
+    """The file that was written. `hidden` of its rows are deleted or expired."""
 
     table: str
     segment: SegmentId
@@ -32,11 +33,10 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> Exported:
-    """Writes all rows of a segment to `target`, which is there whole or not at all, and never replaces anything.
+    """Writes all rows of a segment to the new file `target`, completely or not at all, after its checksum was read.
 
-    The file of the segment is held against its SHA-256 first. Raises `NotFound` for a segment or table that the
-    projection does not know, `AlreadyExists` if `target` is there, `Corrupt` for a damaged file, `Refused` with code
-    NOT_WRITTEN if the file can't be written, or would lie in a node's directory.
+    Raises `NotFound` for a segment or table that the projection does not know, `AlreadyExists` if `target` exists,
+    `Corrupt` for a damaged segment, `Refused` (NOT_WRITTEN) if the file can't be written, or is in a node's directory.
     """
     record = standalone.segment(segment)
     table = standalone.catalog.tables.get(record.table)
@@ -76,7 +76,7 @@ def export_segment(standalone: Standalone, segment: SegmentId, target: Path) -> 
 
 
 def _check_no_node(target: Path) -> None:
-    """A node takes files in its directory for its own: by their names they would be its log, or a reset under way."""
+    """A node takes files in its directory for its own, by their names."""
     where = target.parent.resolve()
     for folder in (where, *where.parents):
         if os.path.lexists(folder / FILE_NAME):
@@ -87,33 +87,20 @@ def _check_no_node(target: Path) -> None:
             )
 
 
-class _File:
-    """A file being written, by its descriptor."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def write(self, chunk: bytes) -> None:
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
-
-
 @contextmanager
-def _whole(target: Path) -> Generator[_File]:
-    """A file that gets its name once it is complete and on the disk, unless the name is taken by then."""
+def _whole(target: Path) -> Generator[BinaryIO]:
+    """A file that gets its name once it is complete and durable, unless the name is taken by then."""
     scratch = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            yield _File(descriptor)
-            os.fsync(descriptor)
-            # A rename would replace what is there.
-            target.hardlink_to(scratch)
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            target.hardlink_to(scratch)  # a rename would replace a file of that name
         finally:
-            os.close(descriptor)
-            with suppress(FileNotFoundError):
-                scratch.unlink()
+            scratch.unlink(missing_ok=True)
         sync_folder(target.parent)
     except FileExistsError as error:
         raise _exists(Path(str(error.filename2 or error.filename))) from error

@@ -1,12 +1,11 @@
-"""Resetting a node's directory: what made it that node is put aside, never deleted, and its next start gets a new id.
+"""Resetting a node's directory: its vault and files are moved aside, and its next start gets a new id.
 
-    D/vault.db-reset            which folder a reset under way moves to; written first, removed last
+    D/vault.db-reset            the marker: names the folder that a running reset fills; written first, removed last
     D/before-reset-<n>/         the vault, the segments, the trash, and what was being written
 
-The vault goes first. From then on nothing starts here before the reset is finished: `check_no_reset` says so, and even
-without it the marker counts as a log whose vault is missing, which is damage, never a first start. So no process takes
-a new id beside segments of the old one. A reset that was cut off at any point is finished by running it again. The
-serve log stays: it tells of batches that were released, by whatever id.
+The vault is moved first. From then on nothing starts here before the reset is finished: `check_no_reset` refuses it,
+and the marker itself counts as a log without its vault, which is damage. So no process takes a new id beside segments
+of the old one. A reset that was interrupted is finished by running it again. The serve log stays.
 """
 
 import os
@@ -29,14 +28,14 @@ FOLDER: Final = "before-reset-"
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reset put aside, and where."""
+    """The files that a reset has moved, and where."""
 
     folder: Path
     names: tuple[str, ...]
 
 
 def check_no_reset(directory: Path) -> None:
-    """Raises `BadDirectory` with code RESET_UNFINISHED if a reset of this directory was cut off."""
+    """Raises `BadDirectory` with code RESET_UNFINISHED if a reset of this directory was interrupted."""
     if _is_marked(directory):
         raise BadDirectory(
             f"a reset of {directory} was interrupted",
@@ -46,10 +45,8 @@ def check_no_reset(directory: Path) -> None:
 
 
 def check_node_directory(directory: Path) -> None:
-    """Raises `NotFound` with code NO_NODE for a directory in which no node has been. It is not touched.
-
-    Others call folders `staging` or `trash` too: a vault, or a file named as a segment, tells a node's directory.
-    """
+    """Raises `NotFound` with code NO_NODE for a directory that holds neither a vault nor a file named as a segment.
+    Other programs have folders called `staging` or `trash` too."""
     if not _is_marked(directory) and not _vault_files(directory) and not _has_segments(directory):
         raise NotFound(
             f"there is no node in {directory}", code=ErrorCode.NO_NODE, hint="name the directory of one node with --dir"
@@ -57,10 +54,8 @@ def check_node_directory(directory: Path) -> None:
 
 
 def check_vault_or_new(directory: Path) -> None:
-    """Raises `Corrupt` with code NO_VAULT for a directory that has no vault and is not a new one's either.
-
-    A first start would empty `staging` and `trash`, and take all segments for superfluous: they may be the only copies.
-    """
+    """Raises `Corrupt` with code NO_VAULT for a directory that has files of a node but no vault. A first start would
+    delete them, and they may be the only copies."""
     if os.path.lexists(directory / FILE_NAME):
         return
     found = next((name for name in FOLDERS if _holds_anything(directory / name)), None)
@@ -77,10 +72,10 @@ def check_vault_or_new(directory: Path) -> None:
 
 
 def reset(directory: Path) -> Moved:
-    """Moves a node's identity, vault and segments into a folder of their own; all of it lies on the disk on return.
+    """Moves a node's vault and segments into a folder of their own, durably.
 
-    Raises `NotFound` for a directory without a node, `BadDirectory` with code LOCKED while a process runs there, and
-    with OTHER_DISK, nothing changed, where a folder can't be moved.
+    Raises `NotFound` for a directory without a node, `BadDirectory`: LOCKED while a process runs there, OTHER_DISK
+    before any change if a folder can't be moved, RESET_UNFINISHED if the disk refuses.
     """
     check_node_directory(directory)
     check_one_mount(directory)
@@ -107,7 +102,7 @@ def reset(directory: Path) -> Moved:
 
 
 def next_folder(directory: Path, prefix: str) -> Path:
-    """The first `<prefix><n>` that is not there yet. Raises `Refused` with code TOO_MANY_RESETS after RESETS_MAX."""
+    """The first `<prefix><n>` that does not exist. Raises `Refused` with code TOO_MANY_RESETS after RESETS_MAX."""
     used = {path.name for path in directory.glob(f"{prefix}*")}
     name = next((name for number in range(1, RESETS_MAX + 1) if (name := f"{prefix}{number}") not in used), None)
     if name is None:
@@ -120,8 +115,7 @@ def next_folder(directory: Path, prefix: str) -> Path:
 
 
 def _is_marked(directory: Path) -> bool:
-    """Whether a reset has begun and not ended. The first look into a directory: raises `BadDirectory` where it can't be
-    used."""
+    """Whether a reset has begun and not ended. Raises `BadDirectory` if the directory can't be read."""
     try:
         return (directory / MARKER).exists()
     except OSError as error:
@@ -133,7 +127,7 @@ def _is_marked(directory: Path) -> bool:
 
 
 def _present(directory: Path) -> list[str]:
-    """What there is to move: the vault before its log, both before all else."""
+    """The names to move: the vault before its log, both before all others."""
     return [*_vault_files(directory), *(name for name in FOLDERS if os.path.lexists(directory / name))]
 
 
@@ -158,12 +152,12 @@ def _holds_anything(folder: Path) -> bool:
 
 
 def _marked(directory: Path) -> Path:
-    """The folder of the reset that was cut off, or of a new one, once the marker is on the disk."""
+    """The folder of the interrupted reset, or of a new one; the marker is durable then."""
     marker = directory / MARKER
     if marker.exists():
         return directory / _read(marker)
     name = next_folder(directory, FOLDER).name
-    # Complete before it has its name: one of another length would not tell the folder.
+    # Complete before it has its name: a truncated marker would name another folder.
     scratch = marker.with_name(f"{MARKER}.new")
     with scratch.open("wb") as file:
         file.write(name.encode())

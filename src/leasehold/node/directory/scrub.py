@@ -1,7 +1,7 @@
-"""The check of a node's vault behind its work: what a large one does not check when it is opened.
+"""The check of a node's vault while the node runs: a large vault is not checked completely when it is opened.
 
-It begins with the first lease, so that no start waits for it, and goes on slowly: a few items, a pause, and a rest once
-all has been checked. Damage ends the process by the `Corrupt` that opening the vault would have raised.
+It begins after the first lease, so that no start waits for it, and goes on slowly: a few items, then a pause. Damage
+ends the process by the `Corrupt` that opening the vault would have raised.
 """
 
 from typing import NoReturn
@@ -13,7 +13,7 @@ from leasehold.wire.ports import Clock, Vault
 
 
 async def scrub(vault: Vault, clock: Clock, published: Published) -> NoReturn:
-    """Runs beside the agent for the life of a process. Raises `Corrupt`, also for what a reader of segments met."""
+    """Runs beside the agent as long as the process. Raises `Corrupt`, also for damage that a reader of segments met."""
     while not published.had_lease:
         await _pause(clock, VAULT_SCRUB_INTERVAL_NS)
     while True:

@@ -1,16 +1,15 @@
-"""Standalone mode: a node's directory is looked at, checked and repaired while nothing is served (docs/recovery.md).
+"""Standalone mode: inspects, checks and repairs a node's directory while nothing is served (docs/recovery.md).
 
-It holds the directory's lock and asks nobody, so all it goes by is the projection in the vault (case a of a recovery):
-what the cluster had said up to the applied revision. It moves only what it has read and found damaged, if by that
-revision another node holds it as well; the next start fetches it from there. What was moved stays in a folder of its
-own until a person deletes it: that others hold it is not known before the node is back.
+It holds the directory's lock and asks no other process: it knows what the vault has applied, as case a of a recovery. A
+repair moves only files that it has read and found damaged, and that another node holds by the vault's catalog; the next
+start fetches them from there. A person deletes the moved files once the node serves again.
 """
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Literal, Self, TypeAlias, assert_never
+from typing import Final, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -34,45 +33,45 @@ REPAIRED: Final = "repaired-"
 
 
 class Some(msgspec.Struct, frozen=True, kw_only=True):
-    """How many segments there are of a kind, and the first SEGMENTS_LISTED_MAX of them."""
+    """A number of segments, and the first SEGMENTS_LISTED_MAX of them."""
 
     count: int
     first: tuple[SegmentId, ...]
 
 
 class TableHere(msgspec.Struct, frozen=True, kw_only=True):
-    """A table, and what of it is here."""
+    """A table, and its segments in this directory."""
 
     id: ObjectId
     name: str
-    """Qualified; empty for one that the projection does not know any more."""
+    """Qualified; empty if the projection no longer knows it."""
     buckets: int
-    """Those assigned to this node."""
+    """Assigned to this node."""
     segments: int
-    """Those that lie here and that the projection knows."""
+    """Here, and known to the projection."""
     size_bytes: int
     missing: int
     superfluous: int
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node's directory holds, against its projection. `node` is 0 for one without an id yet."""
+    """A node's directory, compared with its projection. `node` is 0 if it has no id yet."""
 
     node: NodeId
     name: str
     cluster_id: ClusterId | None
     incarnation: Incarnation
     joining: bool
-    """Its last start was cut off while it joined."""
+    """Its last start was interrupted while it joined."""
     applied: Revision
     coordinators: tuple[str, ...]
     tables: tuple[TableHere, ...]
     missing: Some
-    """Named by the projection as held here."""
+    """The projection says that they are here."""
     awaited: Some
-    """Of buckets assigned to this node, and never held here yet."""
+    """Of buckets assigned to this node, but not fetched yet."""
     superfluous: Some
-    """Here, and not to be: they go when the node runs."""
+    """Here, but not assigned: the node deletes them when it runs."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +84,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """How many segment files were held against the projection; of what is wrong, the first SEGMENTS_LISTED_MAX."""
+    """The segment files that were checked, how many are `wrong`, and the first SEGMENTS_LISTED_MAX findings."""
 
     segments: int
     size_bytes: int
@@ -94,7 +93,7 @@ class CheckedFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mended(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that is damaged or can't be read, and whether it was moved; if not, why."""
+    """A segment that is damaged or can't be read, and whether it was moved; if not, `why` not."""
 
     finding: Finding
     moved: bool
@@ -102,7 +101,7 @@ class Mended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair did, and the folder of what it moved: None if nothing was."""
+    """The segments that a repair looked at, and the folder with those that it moved; None if it moved none."""
 
     segments: tuple[Mended, ...]
     folder: Path | None
@@ -118,7 +117,7 @@ class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standalone:
-    """One node's directory, locked; made by `open`, given free by `close`. One thread at a time uses it."""
+    """One node's directory, locked from `open` to `close`. One thread at a time uses it."""
 
     def __init__(
         self,
@@ -133,16 +132,15 @@ class Standalone:
         self.files = SegmentFiles(directory)
         self._vault = vault
         self._identity = identity
+        self.node: Final = identity.node if isinstance(identity, Allocated | Joining) else NO_ID
+        """This node's id, 0 if it has none yet."""
         self._coordinators = coordinators
         self._on_disk = frozenset(OnDisk(*one) for one in self.files.listing())
 
     @classmethod
     async def open(cls, directory: Path) -> Self:
-        """Locks the directory and reads its vault, every item verified.
-
-        Raises `NotFound` for a directory without a node, `BadDirectory` with code LOCKED while a process runs there,
-        `Corrupt` for a damaged vault.
-        """
+        """Locks the directory and reads its vault, every item verified. Raises `NotFound` for a directory without a
+        node, `BadDirectory` with code LOCKED while a process runs there, `Corrupt` for a damaged vault."""
         check_node_directory(directory)
         check_no_reset(directory)
         check_vault_or_new(directory)
@@ -155,30 +153,11 @@ class Standalone:
             raise
 
     async def close(self) -> None:
-        """Gives the directory free; idempotent."""
+        """Releases the directory; idempotent."""
         await self._vault.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    @property
-    def node(self) -> NodeId:
-        """This node's id, 0 if it has none yet."""
-        match self._identity:
-            case Allocated(node=node) | Joining(node=node):
-                return node
-            case Claiming() | None:
-                return NO_ID
-            case _:
-                assert_never(self._identity)
-
-    # ------------------------------------------------------------ what is here
-
     def summary(self) -> Summary:
-        """What is here, against what should be."""
+        """The contents of the directory, compared with the projection."""
         missing: dict[SegmentId, ObjectId] = {}
         awaited: list[SegmentId] = []
         for key, record in self._manifest():
@@ -189,13 +168,15 @@ class Standalone:
             elif self._is_assigned(key):
                 awaited.append(record.id)
         superfluous = {one.segment: one.table for one in sorted(self._on_disk) if self._is_superfluous(one)}
-        identity = self._identity
+        identity, incarnation = self._identity, Incarnation(0)
+        if isinstance(identity, Allocated | Joining):
+            incarnation = identity.incarnation if isinstance(identity, Allocated) else identity.previous
         own = self.catalog.nodes.get(self.node)
         return Summary(
             node=self.node,
             name="" if own is None else own.name,
             cluster_id=None if isinstance(identity, Claiming | None) else identity.cluster_id,
-            incarnation=_incarnation(identity),
+            incarnation=incarnation,
             joining=isinstance(identity, Joining),
             applied=self.catalog.revision,
             coordinators=self._coordinators,
@@ -206,12 +187,12 @@ class Standalone:
         )
 
     def table_name(self, table: ObjectId) -> str:
-        """The qualified name of a table, empty if the projection does not know it any more."""
+        """The qualified name of a table, empty if the projection no longer knows it."""
         record = self.catalog.tables.get(table)
         return "" if record is None else str(self.catalog.table_name(record))
 
     def segment(self, segment: SegmentId) -> SegmentRecord:
-        """A segment that the projection knows, whether or not it is here. Raises `NotFound`."""
+        """A segment that the projection knows, even if it is not here. Raises `NotFound`."""
         for record in self._known():
             if record.id == segment:
                 return record
@@ -252,7 +233,7 @@ class Standalone:
                 yield key, segments[segment]
 
     def _known(self) -> Iterator[SegmentRecord]:
-        """All that the projection tells of segments: the manifest, then what rewrites have replaced."""
+        """All segments of the projection: those of the manifest, then those that rewrites have replaced."""
         yield from (record for _, record in self._manifest())
         for _, replaced in sorted(self.catalog.replaced.items(), key=lambda one: one[0]):
             for segment in sorted(replaced):
@@ -278,10 +259,8 @@ class Standalone:
         transaction = self.catalog.transactions.get(segment_transaction(one.segment))
         return transaction is None or transaction.state is not TransactionState.OPEN
 
-    # ------------------------------------------------------------ checking and repairing
-
     def check(self, on_progress: Callable[[CheckProgress], None]) -> CheckedFiles:
-        """Reads every segment file that the projection knows; names the damaged, the unreadable and the missing."""
+        """Reads every segment file that the projection knows, and finds damaged, unreadable and missing ones."""
         found = list(self._findings(on_progress))
         records = self._known_here()
         return CheckedFiles(
@@ -292,8 +271,8 @@ class Standalone:
         )
 
     def repair(self, on_progress: Callable[[CheckProgress], None]) -> Repaired:
-        """Moves what is damaged to a new folder, if another node holds it; goes on after SEGMENTS_LISTED_MAX of them
-        when it is run again. What can't be read is left: its bytes may be good."""
+        """Moves up to SEGMENTS_LISTED_MAX damaged segments to a new folder, if another node holds them. A file that
+        can't be read is left: its bytes may be good."""
         done: list[Mended] = []
         check_one_mount(self.directory)
         folder = self._new_folder()
@@ -310,7 +289,7 @@ class Standalone:
         return Repaired(segments=tuple(done), folder=folder if any(one.moved for one in done) else None)
 
     def _new_folder(self) -> Path:
-        """Where this repair moves things to; it is not made yet."""
+        """The name of this repair's folder; it is not made yet."""
         for number in range(1, REPAIRS_MAX + 1):
             folder = self.directory / f"{REPAIRED}{number}"
             if not os.path.lexists(folder):
@@ -337,7 +316,7 @@ class Standalone:
             try:
                 verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
             except Corrupt as error:
-                # Bytes that the disk does not give were not compared: a retry, or another cable, may give them.
+                # Bytes that can't be read were not compared: a retry, or another cable, may help.
                 was_read = not isinstance(error.__cause__, OSError)
                 yield record, self._finding(record, "damaged" if was_read else "unreadable", error.text)
             except Definite as error:
@@ -348,22 +327,12 @@ class Standalone:
         return Finding(table=self.table_name(record.table), segment=record.id, what=what, text=text)
 
     def _why_not(self, record: SegmentRecord) -> str:
-        """Why a damaged file is better left where it is; empty if another node holds its rows."""
+        """Why a damaged file has to stay; empty if another node holds its rows."""
         if record.id not in self.catalog.segments.get((record.table, record.bucket), {}):
             return "a rewrite has replaced it; the node deletes it by itself"
         nodes = self.catalog.nodes
         others = [one for one in record.holders if one != self.node and one in nodes and not nodes[one].removed]
         return "" if others else f"at revision {self.catalog.revision} no other node holds it"
-
-
-def _incarnation(identity: IdentityRecord | None) -> Incarnation:
-    match identity:
-        case Allocated(incarnation=incarnation) | Joining(previous=incarnation):
-            return incarnation
-        case Claiming() | None:
-            return Incarnation(0)
-        case _:
-            assert_never(identity)
 
 
 def _some(segments: "dict[SegmentId, ObjectId] | list[SegmentId]") -> Some:

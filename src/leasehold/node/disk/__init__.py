@@ -5,7 +5,7 @@
 | read and written | `segment_files` |
 | rows hidden from a batch | `masks` |
 | compared with the catalog | `comparison`, `findings` |
-| put right | `reconciler`, over `disk_port`, `fetch` |
+| put right | `reconciler`, over `disk_port` |
 | deleted slowly | `pace`, `rests` |
 | full | `space` |
 """

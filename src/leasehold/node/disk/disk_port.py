@@ -1,22 +1,30 @@
-"""The disk port over real files and Flight: each step on a worker thread."""
+"""The disk port over real files and Flight; each call runs on a worker thread."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Final
 
-from leasehold.core.data.fetches import check_record
+import pyarrow as pa
+
+from leasehold.core.data import fetches
+from leasehold.core.data.fetches import OnAsked, check_record
+from leasehold.core.data.write_access import Peer
 from leasehold.core.replicas.reconcile import Emptied, Listing, OnDisk
+from leasehold.core.words.messages import FetchTicket
 from leasehold.core.words.records import SegmentRecord
-from leasehold.errors import Corrupt, LeaseholdError, NotFound
-from leasehold.ids import ClusterId, NodeId, ObjectId
+from leasehold.errors import Corrupt, NotFound
+from leasehold.ids import ClusterId, ObjectId
 from leasehold.node.agent.published import Published
-from leasehold.node.disk.fetch import fetch_segment
+from leasehold.node.disk.segment_files import LocalFiles
 from leasehold.storage.files import SegmentFiles
 from leasehold.storage.listing import Lister
 from leasehold.storage.segment import verify_segment
+from leasehold.wire.flight import BYTES_SCHEMA, calling, ticket, within, writer_to
+from leasehold.wire.steps import run
 
 
 class LocalDisk:
-    """Implements `wire.ports.Disk` on the segment files of this node, which `published` names to its peers."""
+    """Implements `wire.ports.Disk` on the segment files of this node; `published` identifies it to its peers."""
 
     def __init__(self, files: SegmentFiles, published: Published, now_ns: Callable[[], int]) -> None:
         self._files = files
@@ -24,7 +32,7 @@ class LocalDisk:
         self._published = published
 
     async def listing(self) -> Listing:
-        """The finished segments; a folder that has not changed since the last time is not read again."""
+        """The finished segments. A folder that has not changed since the last call is not read again."""
         return await asyncio.to_thread(self._lister.listing)
 
     async def trash(self, one: OnDisk) -> bool:
@@ -32,29 +40,29 @@ class LocalDisk:
         return await asyncio.to_thread(self._files.trash, one.table, one.bucket, one.segment)
 
     async def trash_table(self, table: ObjectId) -> bool:
-        """Moves all segments of a table to the trash, durably; False if there was nothing of it."""
+        """Moves all segments of a table to the trash, durably; False if there were none."""
         return await asyncio.to_thread(self._files.trash_table, table)
 
     async def empty_trash(self, max_files: int, max_bytes: int) -> Emptied:
-        """Deletes up to `max_files` files of the trash for good; the one with which `max_bytes` is reached goes too."""
+        """Deletes up to `max_files` files of the trash, until `max_bytes` are reached."""
         return await asyncio.to_thread(self._files.empty_trash, max_files, max_bytes)
 
     async def check_sizes(self, records: Sequence[SegmentRecord]) -> tuple[SegmentRecord, ...]:
-        """Those that are here with another size than the manifest says; they go to the trash."""
+        """Moves files whose size is not that in the manifest to the trash, and returns them."""
         return await asyncio.to_thread(self._check_sizes, tuple(records))
 
     async def verify(self, record: SegmentRecord) -> bool:
-        """Whether the segment is here and what the manifest says; a file that is not goes to the trash."""
+        """Whether the segment is here, as the manifest says; a file that differs goes to the trash."""
         return await asyncio.to_thread(self._verify, record)
 
     async def fetch(
         self,
         record: SegmentRecord,
-        places: Sequence[tuple[NodeId, str]],
+        places: Sequence[Peer],
         cluster_id: ClusterId,
-        on_asked: Callable[[NodeId, LeaseholdError | None], None],
+        on_asked: OnAsked,
     ) -> bool:
-        """As `node.disk.fetch.fetch_segment`, which calls `on_asked` on the worker thread."""
+        """As `fetch_segment`, which calls `on_asked` on the worker thread."""
         return await asyncio.to_thread(
             fetch_segment, self._files, record, places, cluster_id, self._published, on_asked
         )
@@ -78,6 +86,43 @@ class LocalDisk:
         except Corrupt:
             self._files.trash(record.table, record.bucket, record.id)
             return False
-        # It may have been moved into place this moment, and its writer still waits for the sync.
+        # Its writer may have just moved it into place, and still wait for the sync.
         self._files.sync(record.table, record.bucket, record.id)
         return True
+
+
+def fetch_segment(
+    files: SegmentFiles,
+    record: SegmentRecord,
+    places: Sequence[Peer],
+    cluster_id: ClusterId,
+    asking: Published,
+    on_asked: OnAsked = lambda _node, _error: None,
+) -> bool:
+    """As `core.data.fetches.fetch_segment`, on this thread."""
+    copying = fetches.fetch_segment(
+        LocalFiles(files), _COPIES, record, places, cluster_id=cluster_id, asking=asking, on_asked=on_asked
+    )
+    return run(copying)
+
+
+class FlightCopies:
+    """Implements `core.data.fetches.GetsCopies`."""
+
+    async def chunks(self, address: str, request: FetchTicket, timeout_ns: int) -> AsyncGenerator[memoryview]:
+        with calling(address):
+            reader = writer_to(address).do_get(ticket(request), within(timeout_ns, request))
+            try:
+                if not reader.schema.equals(BYTES_SCHEMA):
+                    raise pa.ArrowInvalid("not a segment's bytes")
+                for chunk in reader:
+                    batch: pa.RecordBatch | None = chunk.data
+                    if batch is None or batch.column(0).null_count:
+                        raise pa.ArrowInvalid("a chunk without bytes")
+                    for value in batch.column(0):
+                        yield memoryview(value.as_buffer())
+            finally:
+                reader.cancel()
+
+
+_COPIES: Final = FlightCopies()

@@ -1,16 +1,16 @@
-"""What the reconciler finds on the disk, gathered by bucket and cut to size for the leader.
+"""What the reconciler finds on the disk, reported to the leader by bucket.
 
-A report is lost with the session that it was sent on. So what was told is told again after REPORT_REPEAT_NS for as long
-as the durable catalog does not show it.
+A report is lost with the session that it was sent on. So it is repeated after REPORT_REPEAT_NS until the durable
+catalog shows it.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from leasehold.core.words.records import SegmentRecord
 from leasehold.ids import BucketNumber, ObjectId, SegmentId
 from leasehold.limits.replication import REPORT_GATHER_NS, REPORT_REPEAT_NS, SEGMENTS_PER_REPORT_MAX
+from leasehold.node.agent.outbox import Reporter
 from leasehold.node.agent.turns import Slices
 from leasehold.node.disk.rests import Rests
 from leasehold.wire.ports import Clock
@@ -18,24 +18,12 @@ from leasehold.wire.ports import Clock
 Gathered = dict[tuple[ObjectId, BucketNumber], dict[SegmentId, None]]
 
 
-class Telling(Protocol):
-    """How the agent tells the leader."""
-
-    async def report_held(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
-        """Tells the leader of segments that lie on this disk, verified; may be lost."""
-        ...
-
-    async def report_missing(self, table: ObjectId, bucket: BucketNumber, segments: tuple[SegmentId, ...]) -> None:
-        """Tells the leader of segments that it counts on here, and that are not; may be lost."""
-        ...
-
-
 class Findings:
-    """Of one process."""
+    """The reports of one process."""
 
     def __init__(
         self,
-        agent: Telling,
+        agent: Reporter,
         clock: Clock,
         *,
         report_segments_max: int = SEGMENTS_PER_REPORT_MAX,
@@ -45,20 +33,20 @@ class Findings:
         self._clock = clock
         self._report_segments_max = report_segments_max
         self.told = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
-        """What was reported as held, or cleaned, a moment ago."""
+        """Segments reported as held, and tables reported as cleaned, less than `repeat_ns` ago."""
         self._told_missing = Rests(clock.now_ns, min_ns=repeat_ns, max_ns=repeat_ns)
         self._held: Gathered = {}
         self._found = asyncio.Event()
         self._turns = Slices()
 
     def held(self, record: SegmentRecord) -> None:
-        """It lies here, verified: told soon, with others."""
+        """A segment is here, verified: it is reported soon, together with others."""
         self.told.begin(record.id)
         self._held.setdefault((record.table, record.bucket), {})[record.id] = None
         self._found.set()
 
     async def run(self) -> None:
-        """Tells what is found, for the life of a process."""
+        """Reports held segments until cancelled, REPORT_GATHER_NS after the first one is found."""
         while True:
             await self._found.wait()
             await self._clock.sleep_until(self._clock.now_ns() + REPORT_GATHER_NS)
@@ -68,8 +56,8 @@ class Findings:
                 await self._agent.report_held(table, bucket, segments)
 
     async def missing(self, records: Sequence[SegmentRecord], most: int | None) -> int:
-        """Tells that these, of one bucket after the other, are not here; how many. All are handed over when this
-        returns; with `most` so many, and none that was told a moment ago."""
+        """Reports segments that are not here; returns how many. `most` limits that, and leaves out those that were
+        reported a moment ago. All reports are queued on return."""
         gathered: Gathered = {}
         told = 0
         for one in records:

@@ -1,7 +1,7 @@
-"""Which rows of a batch are hidden, by Arrow: what `core/data/hidden_rows.py` has decided, on the values.
+"""Hides rows of a batch as `core/data/hidden_rows.py` has decided, by Arrow.
 
-Comparisons are those of Spark: a NULL fulfils none, and NaN equals itself and lies above all numbers. The value of a
-DELETE was made to fit the column's type, and widening the column later does not change it.
+Comparisons are those of Spark: NULL fulfils none, NaN equals itself and is greater than all numbers. The value of a
+DELETE fits the type that the column had then, and widening the column later does not change it.
 """
 
 from functools import reduce
@@ -15,18 +15,15 @@ from leasehold.core.data.hidden_rows import Hiding
 from leasehold.core.replicas.rewrite import DAY_US
 from leasehold.core.words.records import Comparison, DeleteRecord, Field
 from leasehold.ids import FieldId
-from leasehold.storage.literals import scalar
-from leasehold.storage.schema import TIMESTAMP
+from leasehold.storage.schema import TIMESTAMP, scalar
 
 _FUNCTIONS: Final = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _Known = dict[FieldId, tuple[Field, pa.Array]]
 
 
 def shown(hiding: Hiding, part: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """The rows of `part` that are not hidden, in its first `columns` columns; those of `hiding.fields` follow them.
-
-    Raises `Refused` with code ROWS_TAKEN_AWAY.
-    """
+    """The rows of `part` that are not hidden, in its first `columns` columns. Those of `hiding.fields` follow them.
+    Raises `Refused` with code ROWS_TAKEN_AWAY."""
     if not hiding.fields:
         return part
     known = {field.id: (field, part.column(columns + place)) for place, field in enumerate(hiding.fields)}
@@ -43,7 +40,7 @@ def shown(hiding: Hiding, part: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 def _hidden(
     hiding: Hiding, known: _Known, deletes: tuple[DeleteRecord, ...], earliest_us: int | None
 ) -> pa.Array | None:
-    """Which rows these DELETEs take, or lie before that instant; None where neither is given."""
+    """Which rows match one of the DELETEs or lie before `earliest_us`; None if neither is given."""
     hidden = [_taken(delete, known) for delete in deletes]
     if hiding.clock is not None and earliest_us is not None:
         hidden.append(_expired(known[hiding.clock][1], earliest_us))
@@ -51,7 +48,6 @@ def _hidden(
 
 
 def _taken(delete: DeleteRecord, known: _Known) -> pa.Array:
-    """Which rows fulfil all comparisons."""
     found = [_fulfilled(one, *known[one.field]) for one in delete.where]
     return reduce(lambda one, other: pc.call_function("and", [one, other]), found)
 
@@ -65,9 +61,9 @@ def _fulfilled(comparison: Comparison, field: Field, column: pa.Array) -> pa.Arr
 
 
 def _expired(times: pa.Array, earliest_us: int) -> pa.Array:
-    """Which rows lie before that instant; one without a time never expires."""
+    """Which rows lie before that instant; a row without a time never expires."""
     if pa.types.is_date(times.type):
-        # Days, of which the farthest have no instant in microseconds: the first that begins no earlier.
+        # In days: the farthest dates have no instant in microseconds. Rounded up to the first day that is not before.
         earliest = pa.scalar(-(-earliest_us // DAY_US), pa.int64())
         times = times.cast(pa.int32()).cast(pa.int64())
     else:

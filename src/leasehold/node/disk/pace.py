@@ -1,4 +1,4 @@
-"""The pace at which a node deletes for good: deleting gives way to serving."""
+"""The pace at which a node empties its trash, so that deleting does not slow down serving."""
 
 from leasehold.core.replicas.reconcile import Emptied
 from leasehold.limits.node_disk import TRASH_BYTES_PER_SECOND, TRASH_FILES_PER_SECOND, TRASH_ROUND_FILES_MAX
@@ -9,7 +9,7 @@ _ROUND_BYTES = TRASH_BYTES_PER_SECOND * RECONCILE_INTERVAL_NS // SECOND_NS
 
 
 class Pace:
-    """So many files and bytes a second on average. A file goes whole, and what it is too large by is waited for."""
+    """TRASH_FILES_PER_SECOND and TRASH_BYTES_PER_SECOND on average. A file that is larger delays the next one."""
 
     def __init__(self, now_ns: int) -> None:
         self._then_ns = now_ns
@@ -17,7 +17,7 @@ class Pace:
         self._size_bytes = _ROUND_BYTES
 
     def allows(self, now_ns: int) -> tuple[int, int]:
-        """How many files and bytes may go now; no more than one round's share, however long nothing went."""
+        """How many files and bytes may be deleted now: at most the share of one round."""
         passed_ns = now_ns - self._then_ns
         files = passed_ns * TRASH_FILES_PER_SECOND // SECOND_NS
         if files > 0:
@@ -27,6 +27,5 @@ class Pace:
         return (self._files, self._size_bytes) if self._size_bytes > 0 else (0, 0)
 
     def spend(self, emptied: Emptied) -> None:
-        """So much went."""
         self._files -= emptied.files
         self._size_bytes -= emptied.size_bytes

@@ -1,9 +1,8 @@
-"""The reconciler: makes a node's disk hold what the durable catalog says it should (plans in
-`core/replicas/reconcile.py`).
+"""The reconciler: makes a node's disk hold what the durable catalog says (plans in `core/replicas/reconcile.py`).
 
-Three tasks, so that none waits behind another's disk or network: one plans and deletes, one verifies and fetches, one
-tells the leader. What goes wrong with one table or segment is logged and left alone for a while, twice as long after
-each further failure, and the rest goes on: a node whose disk is full still serves, and still deletes.
+Three tasks, so that none waits for another's disk or network: one plans and deletes, one verifies and fetches, one
+reports to the leader. After a failure the table or segment rests, twice as long after each further failure, while all
+else goes on: a node whose disk is full still serves and deletes.
 
 | what fails                                          | what rests                                               |
 | deleting, verifying                                 | that table or segment                                    |
@@ -11,28 +10,23 @@ each further failure, and the rest goes on: a node whose disk is full still serv
 | a place that is silent, slow, busy or just starting | that place, for all segments                             |
 | a copy, for want of space                           | fetching as a whole: the next segment would fail as well |
 
-A node may hold hundreds of thousands of segments, and its lease is renewed on the same event loop. So the disk is
-compared bucket by bucket on a thread, some buckets in a step, with one listing and one durable catalog for all steps of
-a round. The first round of a recovery looks at every bucket, a later one at those that have changed. What came of a
-bucket stands until it is compared again; before a file goes, its bucket is looked at once more, and one that has
-changed since is left to the next round.
+The disk is compared on a thread (`node/disk/comparison.py`). The first round of a recovery looks at every bucket, a
+later one at those that have changed. Before a file is deleted, its bucket is checked once more: if it has changed since
+the plan, it is left to the next round.
 
-Nothing is compared before the durable catalog holds the revision at which this recovery's case was settled, and nothing
-is deleted before the leader has accepted that the recovery is finished. What the manifest says of this node and is not
-so is told before that (I7), so the first comparison waits for nothing but the disk.
+Nothing is compared before the durable catalog has the revision at which this recovery's case was settled, and nothing
+is deleted before the leader has accepted that the recovery is finished. Segments that the manifest counts on here and
+that are missing are reported before that (I7), so the first comparison waits for nothing but the disk.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.shelf import BucketKey
-from leasehold.core.recovery.events import (
-    DiskComparison,
-)
+from leasehold.core.recovery.events import DiskComparison
 from leasehold.core.replicas.reconcile import Listing, OnDisk, Verified, to_clean
 from leasehold.core.replicas.replication import is_present
 from leasehold.core.words.records import SegmentRecord
@@ -53,10 +47,11 @@ from leasehold.limits.replication import (
     SEGMENTS_PER_REPORT_MAX,
 )
 from leasehold.limits.units import SECOND_NS
+from leasehold.node.agent.agent import Agent
 from leasehold.node.agent.published import Published
 from leasehold.node.agent.turns import Slices
 from leasehold.node.disk.comparison import Comparing
-from leasehold.node.disk.findings import Findings, Telling
+from leasehold.node.disk.findings import Findings
 from leasehold.node.disk.pace import Pace
 from leasehold.node.disk.rests import Rests
 from leasehold.wire.ports import Clock, Disk, Threads, Vault
@@ -67,60 +62,11 @@ FETCHING: Final = "fetching"
 PLANNING: Final = "comparing this disk with the catalog"
 EMPTYING: Final = "emptying the trash"
 AWAY: Final = frozenset({ErrorCode.BUSY, ErrorCode.NOT_JOINED})
-"""What a place says that will be the same for the next segment."""
-
-
-class Following(Telling, Protocol):
-    """What the reconciler needs of the agent."""
-
-    @property
-    def durable(self) -> Catalog:
-        """The newest catalog that the vault holds."""
-        ...
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether the vault holds what the cluster had when this process first connected."""
-        ...
-
-    @property
-    def recovered(self) -> bool:
-        """Whether the leader has accepted that the recovery is finished, and the vault holds what that required."""
-        ...
-
-    @property
-    def comparison_due(self) -> DiskComparison | None:
-        """The comparison that a recovery waits for; None if none does."""
-        ...
-
-    async def comparable(self) -> None:
-        """Returns once there has been a comparison that was due and that the durable catalog allowed."""
-        ...
-
-    @property
-    def must_verify(self) -> bool:
-        """Whether no file is to be believed before its bytes were read."""
-        ...
-
-    def on_disk_compared(self, comparison: DiskComparison, *, kept: int, missing: int) -> None:
-        """The disk has been compared as was due, and all that is missing was told since then."""
-        ...
-
-    def counted(self, *, fetched: int = 0, evicted: int = 0, missing: int | None = None) -> None:
-        """So many segments more have come, or gone; so many are `missing` now."""
-        ...
-
-    async def verified(self) -> None:
-        """Every file was verified, or is gone: they may be believed from now on."""
-        ...
-
-    async def report_cleaned(self, table: ObjectId) -> None:
-        """Tells the leader that nothing of a dropped table is left here; may be lost."""
-        ...
+"""Answers of a place that will be the same for the next segment."""
 
 
 class ReconcileLimits(NamedTuple):
-    """Bounds of a round, and of what is told of it."""
+    """Limits of a round and of its reports."""
 
     slice_buckets: int = RECONCILE_SLICE_BUCKETS
     trash_max: int = RECONCILE_TRASH_MAX
@@ -133,16 +79,13 @@ RECONCILE_LIMITS: Final = ReconcileLimits()
 
 
 class Reconciler:
-    """Runs beside the agent for the life of a process.
-
-    `since_start` is the disk's listing from before this process could take any write: what is on it and unknown to
-    the catalog ended long ago.
-    """
+    """Runs beside the agent as long as the process. `since_start` is the disk's listing from before this process could
+    take any write: a file in it that the catalog does not know belongs to a write that ended long ago."""
 
     def __init__(
         self,
         *,
-        agent: Following,
+        agent: Agent,
         published: Published,
         disk: Disk,
         since_start: Listing,
@@ -176,26 +119,24 @@ class Reconciler:
         self._turns = Slices()
         self._pace = Pace(clock.now_ns())
         self._compared = False
-        """Whether the disk was compared for a recovery of this process: before that, the catalog is of another time."""
+        """Whether this process has compared the disk for a recovery: before that, the catalog may be too old."""
         self._verified: dict[BucketKey, set[SegmentId]] = {}
-        """Of the manifest, where no file is believed by its name: those whose bytes were read."""
+        """The segments whose bytes were read, if no file is trusted before that."""
         self._planned = asyncio.Event()
 
     async def run(self) -> None:
-        """Reconciles again and again: a report that was lost is made again. Ends by what is not a `LeaseholdError`."""
+        """Reconciles until cancelled. Raises only what is no `LeaseholdError`."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tidy_again_and_again())
             group.create_task(self._replicate_as_planned())
             group.create_task(self._findings.run())
-
-    # ------------------------------------------------------------ planning and deleting
 
     async def _tidy_again_and_again(self) -> None:
         await self._agent.comparable()
         while True:
             await self._unless_resting(PLANNING, self._tidy)
             await self._unless_resting(EMPTYING, self._empty_trash)
-            # A node that starts is kept from its first lease by its first comparison.
+            # The first comparison is urgent: a node that starts gets no lease before it.
             pause_ns = RECONCILE_INTERVAL_NS if self._compared else COMPARISON_POLL_NS
             await self._clock.sleep_until(self._clock.now_ns() + pause_ns)
 
@@ -210,7 +151,7 @@ class Reconciler:
             self._failed.forget(what)
 
     async def _tidy(self) -> None:
-        """One round of comparing; deletes what has to go and hands on what has to come."""
+        """One round: compares, reports missing segments, wakes the fetching task, and deletes."""
         due = self._agent.comparison_due
         if not self._compared and (due is None or self._agent.durable.revision < due.revision):
             return
@@ -227,7 +168,7 @@ class Reconciler:
             await self._delete(to_clean(durable, self._published.node), on_disk)
 
     async def _tell_missing(self, torn: Sequence[SegmentRecord], due: DiskComparison | None) -> None:
-        """What the manifest counts on here and is not here; all of it where a recovery waits for that."""
+        """Reports segments that the manifest counts on here and that are missing: all of them if a recovery waits."""
         most = None if due is not None else self._limits.missing_max
         for key, plan in list(self._comparing.open.items()):
             told = await self._findings.missing((*plan.lost, *plan.doubted), most)
@@ -257,7 +198,7 @@ class Reconciler:
         trash = (one for plan in self._comparing.open.values() for one in plan.trash if one not in self._failed)
         going = list(islice(trash, self._limits.trash_max))
         if clean or going:
-            # What is deleted must stay decided: the revision that says so survives the machine first (R9).
+            # First the revision that says so has to survive a crash of the machine (R9).
             await self._vault.sync()
             for table in clean:
                 await self._clean(table, sum(len(files) for key, files in on_disk.items() if key[0] == table))
@@ -285,7 +226,7 @@ class Reconciler:
 
     async def _trash(self, one: OnDisk) -> None:
         if not self._comparing.is_current((one.table, one.bucket), verified=self._believed):
-            return  # the next round says what becomes of it
+            return  # left to the next round
         try:
             if await self._disk.trash(one):
                 self._agent.counted(evicted=1)
@@ -293,8 +234,6 @@ class Reconciler:
             self._leave(one, f"deleting segment {one.segment} of table {one.table}", error)
         else:
             self._failed.forget(one)
-
-    # ------------------------------------------------------------ verifying and fetching
 
     async def _replicate_as_planned(self) -> None:
         while True:
@@ -308,7 +247,7 @@ class Reconciler:
                     await self._attempt(record, self._fetch)
 
     async def _wanted(self, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
-        """As many as one round takes, so that the next one starts from a new plan; what rests does not use it up."""
+        """The first FETCH_ROUND_SEGMENTS_MAX that do not rest, so that the next round starts from a new plan."""
         wanted: list[SegmentRecord] = []
         for one in records:
             await self._turns.looked_at(1)
@@ -319,7 +258,7 @@ class Reconciler:
         return wanted
 
     async def _attempt(self, record: SegmentRecord, step: Callable[[SegmentRecord], Awaitable[bool]]) -> None:
-        """One step for one segment, as the catalog has it by now; what it found to be here is told soon."""
+        """One step for one segment, as the catalog has it by now; a segment that is here then is reported."""
         entry = await self._entry(record)
         if entry is None:
             return
@@ -342,14 +281,14 @@ class Reconciler:
             self._findings.held(entry)
 
     async def _came_too_late(self, record: SegmentRecord) -> None:
-        """Its table may have gone while it came: who cleaned up was here before it, and does not come again."""
+        """Deletes a segment whose table was dropped while it was fetched: that table is not cleaned a second time."""
         durable = self._agent.durable
         if record.table not in durable.tables or record.table in durable.dropped:
             await self._vault.sync()
             await self._disk.trash(OnDisk(record.table, record.bucket, record.id))
 
     async def _entry(self, record: SegmentRecord) -> SegmentRecord | None:
-        """The manifest entry as the vault holds it by now, if this node should hold the segment."""
+        """The present manifest entry, if this node should hold the segment."""
         key = (record.table, record.bucket)
         stored = await self._threads.run(lambda: self._vault.manifest.segment(key, record.id))
         durable = self._agent.durable
@@ -359,7 +298,6 @@ class Reconciler:
         return stored.segment
 
     def _places(self, holders: Iterable[NodeId]) -> list[tuple[NodeId, str]]:
-        """The other holders that do not rest."""
         nodes = self._agent.durable.nodes
         return [
             (node, nodes[node].address)
@@ -368,7 +306,7 @@ class Reconciler:
         ]
 
     async def _fetch(self, record: SegmentRecord) -> bool:
-        """Raises `Refused` with code NOT_FETCHED where every place that was asked failed; False if none was asked."""
+        """False if no place was asked. Raises `Refused` with code NOT_FETCHED if every place that was asked failed."""
         errors: dict[NodeId, LeaseholdError] = {}
         asked: list[NodeId] = []
 

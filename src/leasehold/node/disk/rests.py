@@ -1,4 +1,4 @@
-"""Rests: what failed or was told a moment ago is left alone for a while."""
+"""Rests: what has failed, or was reported, a moment ago is left alone for a while."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -8,7 +8,7 @@ from leasehold.limits.replication import RECONCILE_RESTS_KEPT
 
 
 class Rests:
-    """What is left alone until when; the newest RECONCILE_RESTS_KEPT are remembered."""
+    """The keys that rest; the newest RECONCILE_RESTS_KEPT are remembered."""
 
     def __init__(self, now_ns: Callable[[], int], *, min_ns: int, max_ns: int) -> None:
         assert 0 < min_ns <= max_ns
@@ -21,7 +21,7 @@ class Rests:
         return not self._rests.get(key, self._none).is_over(self._now_ns())
 
     def begin(self, key: Hashable) -> int:
-        """Lets it rest, twice as long as the last time; how long, in nanoseconds."""
+        """Lets a key rest, twice as long as the last time; returns how long, in nanoseconds."""
         rest = self._rests.pop(key, self._none).after_failure(self._now_ns())
         self._rests[key] = rest
         if len(self._rests) > RECONCILE_RESTS_KEPT:
@@ -29,5 +29,5 @@ class Rests:
         return rest.pause_ns
 
     def forget(self, key: Hashable) -> None:
-        """It went well: the next rest is a short one again."""
+        """Ends the rest of a key; its next one is short again."""
         self._rests.pop(key, None)

@@ -1,4 +1,4 @@
-"""The segment files of this node, as the steps of the data plane write, read and give them: Parquet, by Arrow.
+"""The segment files of this node, for the steps of the data plane: Parquet, by Arrow.
 
 Implements the ports of `core/data/segment_files.py` for threads: every call blocks, and none suspends.
 """
@@ -44,7 +44,7 @@ class LocalFiles:
         return _NewFile(self._files.create(one.table, one.bucket, one.segment))
 
     async def is_whole(self, record: SegmentRecord) -> bool:
-        """Whether a finished file is what the manifest says; it survives a loss of power then."""
+        """Whether a finished file is as the manifest says; then it is synced to disk too."""
         path = self._files.path(record.table, record.bucket, record.id)
         try:
             verify_segment(path, size_bytes=record.size_bytes, sha256=record.sha256)
@@ -54,7 +54,7 @@ class LocalFiles:
         return True
 
     async def chunks(self, one: OnDisk) -> AsyncGenerator[bytes]:
-        """All bytes of a file in their order. Raises `Corrupt` if it can't be read."""
+        """The bytes of a file. Raises `Corrupt` if it can't be read."""
         path = self._files.path(one.table, one.bucket, one.segment)
         try:
             with path.open("rb", buffering=0) as file:
@@ -102,7 +102,7 @@ class LocalSegments:
         return self._files.exists(one.table, one.bucket, one.segment)
 
     def stamp(self, one: OnDisk) -> Stamp | None:
-        """Its inode, when it was changed, and its size."""
+        """The inode, time of change and size of a file; None if it is not there."""
         try:
             stat = self._files.path(one.table, one.bucket, one.segment).stat()
         except FileNotFoundError:
@@ -110,12 +110,11 @@ class LocalSegments:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     async def verify(self, one: OnDisk, sha256: bytes) -> None:
-        """Reads the whole file; only its hash counts."""
+        """Reads the whole file and checks its hash."""
         path = self._files.path(one.table, one.bucket, one.segment)
         verify_segment(path, size_bytes=self._files.size_bytes(one.table, one.bucket, one.segment) or 0, sha256=sha256)
 
     async def batches(self, ticket: ReadTicket, telling: tuple[Field, ...], row: int) -> AsyncGenerator[pa.RecordBatch]:
-        """The rows from `row` on, in parts that a message holds."""
         path = self._files.path(ticket.table, ticket.bucket, ticket.segment)
         read = read_segment(path, (*ticket.fields, *telling), row_offset=row, batch_rows=self._batch_rows)
         for batch in read:
@@ -123,7 +122,6 @@ class LocalSegments:
                 yield part
 
     def shown(self, batch: pa.RecordBatch, hiding: Hiding, segment: SegmentRecord, columns: int) -> pa.RecordBatch:
-        """The rows that are not hidden."""
         del segment
         return shown(hiding, batch, columns)
 

@@ -1,8 +1,6 @@
-"""Whether the disk of a node is full, as the node tells its leader for people. Nothing is decided by it.
+"""Whether the disk of a node is full: shown to people, nothing is decided by it.
 
-| a disk is | from | until |
-| --- | --- | --- |
-| full | a write of rows, of the serve log or of the vault that found no space | a trial write finds some |
+It is full from a write of rows, of the serve log or of the vault that finds no space, until a trial write succeeds.
 """
 
 import asyncio
@@ -26,7 +24,7 @@ TRIAL_FILE: Final = "space-trial"
 
 @contextlib.contextmanager
 def noting(published: Published) -> Generator[None]:
-    """Around what writes to the disk, on any thread: that it finds no space is noted, and raised as ever."""
+    """Around a write to the disk, on any thread: notes a DISK_FULL error, and passes it on."""
     try:
         yield
     except Refused as error:
@@ -36,7 +34,7 @@ def noting(published: Published) -> Generator[None]:
 
 
 async def watch_space(directory: Path, published: Published, clock: Clock) -> NoReturn:
-    """Runs beside the agent for the life of a process: looks whether a full disk takes writes again."""
+    """Runs beside the agent as long as the process: checks whether a full disk has space again."""
     is_told = False
     while True:
         await clock.sleep_until(clock.now_ns() + DISK_TRIAL_NS)
@@ -51,7 +49,7 @@ async def watch_space(directory: Path, published: Published, clock: Clock) -> No
 
 
 def _has_space(directory: Path) -> bool:
-    """Whether DISK_TRIAL_BYTES can be written, and synced to disk."""
+    """Whether DISK_TRIAL_BYTES can be written and synced."""
     path = directory / TRIAL_FILE
     try:
         with path.open("wb") as file:

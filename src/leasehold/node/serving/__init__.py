@@ -3,6 +3,6 @@
 | question | module |
 | --- | --- |
 | dispatch of tickets | `flight_service` |
-| what a client or peer sends | `streams` |
-| passing segments on to peers | `peers` |
+| rows and bytes that arrive | `streams` |
+| forwarding to peers | `peers` |
 """

@@ -14,16 +14,8 @@ from leasehold.core.data.manifest import Manifest
 from leasehold.core.data.peers import Peers
 from leasehold.core.data.requests import Requests, check_node
 from leasehold.core.data.scans import Scans
+from leasehold.core.words import messages
 from leasehold.core.words.codec import decode_message, encode
-from leasehold.core.words.messages import (
-    BatchMark,
-    FetchTicket,
-    FlightCaller,
-    ForwardTicket,
-    NodeStatus,
-    ReadTicket,
-    WriteTicket,
-)
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Forbidden, Refused, Unauthenticated
 from leasehold.limits.flight import FLIGHT_WAITS_MAX, FLIGHT_WRITES_MAX
@@ -55,11 +47,10 @@ SERVING_LIMITS: Final = ServingLimits()
 
 
 class NodeFlight:
-    """Implements `wire.flight_server.FlightService`; serves from the moment it is made until `shutdown`.
+    """Implements `wire.flight_server.FlightService`; serves from its creation until `shutdown`.
 
-    `listen` is `host:port` on the loopback interface; port 0 picks a free one, `address` tells which. Raises
-    `BadSettings`: code PORT_IN_USE where another process listens there. `on_fault` gets every error of a handler that
-    is not ours; the peer learns of it only that it happened.
+    `listen` is a loopback `host:port`; `address` tells the port that was picked for port 0. `on_fault` gets every
+    unexpected error of a handler; the peer learns only that there was one. Raises `BadSettings` (PORT_IN_USE).
     """
 
     actions: Mapping[str, str] = {HEALTH: "the node's own state, as JSON"}
@@ -94,26 +85,21 @@ class NodeFlight:
         )
         self._fetches = Fetches(requests, local)
         self._server = FlightServer(self, listen=listen, on_fault=on_fault)
-
-    @property
-    def address(self) -> str:
-        """The `host:port` it listens on, with the port that was picked."""
-        return self._server.address
+        self.address: Final = self._server.address
+        """The `host:port` it listens on."""
 
     def shutdown(self) -> None:
-        """Stops listening; streams under way have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
+        """Stops listening; running streams have FLIGHT_SHUTDOWN_NS to end, then they are cut off."""
         self._server.close()
 
-    # ------------------------------------------------------------ what is served
-
     def knows(self, caller: bytes) -> bool:
-        """Whether it is a node, or a user who has logged in; anybody who says so where there are no users."""
+        """Whether the caller is a node or a user who has logged in; anybody, if the cluster has no users."""
         try:
             said = decode_message(caller)
             match said:
-                case FlightCaller(session=None):
+                case messages.FlightCaller(session=None):
                     user_of(said.login, self._published.view)
-                case FlightCaller():
+                case messages.FlightCaller():
                     check_node(said.node, said.session, self._published.view)
                 case _:
                     return False
@@ -125,10 +111,10 @@ class NodeFlight:
         """A scan of one segment, or a copy of it for another node."""
         request = read_ticket(ticket)
         match request:
-            case ReadTicket():
+            case messages.ReadTicket():
                 scan = run(self._scans.open(request))
                 return Outgoing(arrow_schema(request.fields), _released(self._scans.stream(scan)))
-            case FetchTicket():
+            case messages.FetchTicket():
                 self._fetches.open(request)
                 return Outgoing(BYTES_SCHEMA, _given(self._fetches.give(request)))
             case _:
@@ -138,11 +124,11 @@ class NodeFlight:
         """Rows from a client, or a segment's bytes from another node."""
         request = read_ticket(command)
         match request:
-            case WriteTicket():
+            case messages.WriteTicket():
                 with noting(self._published):
                     answer = run(self._appends.write(request, IncomingRows(incoming)))
                 yield encode(answer)
-            case ForwardTicket():
+            case messages.ForwardTicket():
                 with noting(self._published):
                     for one in iterate(self._appends.accept(request, incoming_bytes(incoming))):
                         yield encode(one)
@@ -150,13 +136,12 @@ class NodeFlight:
                 raise _no_ticket("write")
 
     def act(self, action: str) -> bytes:
-        """The action `health`."""
         if action != HEALTH:
             raise Refused(f"no action {action[:64]!r}", code=ErrorCode.BAD_ACTION, hint=f"the only action is {HEALTH}")
         return msgspec.json.encode(self.health())
 
-    def health(self) -> NodeStatus:
-        """How this node sees itself."""
+    def health(self) -> messages.NodeStatus:
+        """This node's own state."""
         return msgspec.structs.replace(
             self._published.status(self._now_ns(), self.address),
             segments_given=self._fetches.segments_given,
@@ -165,7 +150,7 @@ class NodeFlight:
 
 
 def _released(
-    steps: AsyncGenerator[tuple[pa.RecordBatch, BatchMark], None],
+    steps: AsyncGenerator[tuple[pa.RecordBatch, messages.BatchMark], None],
 ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
     for batch, mark in iterate(steps):
         yield batch, encode(mark)

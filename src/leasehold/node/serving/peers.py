@@ -1,4 +1,4 @@
-"""Peers over Flight, as the steps of forwarding reach them (`core/data/forwarding.py`), on threads."""
+"""Calls to peers over Flight, for the steps of forwarding (`core/data/forwarding.py`), on threads."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ class FlightPeers:
 
     @asynccontextmanager
     async def open(self, address: str, ticket: ForwardTicket) -> AsyncGenerator["_Stream"]:
-        """Begins to pass a segment on. Its end raises why the peer declined, if it did."""
+        """Begins to forward a segment. The end raises the peer's reason, if it declined."""
         with calling(address):
             writer, answers = writer_to(address).do_put(
                 descriptor(ticket), BYTES_SCHEMA, within(FORWARD_CALL_NS, ticket)
@@ -40,15 +40,14 @@ class FlightPeers:
             try:
                 yield _Stream(writer, answers)
             finally:
-                # Raises why the peer declined, if it did.
                 writer.close()
 
     async def is_answering(self, address: str, timeout_ns: int) -> bool:
-        """Whether the process there answers anything at all in time."""
+        """Whether the process there answers at all in time."""
         return is_answering(address, timeout_ns)
 
     async def probe(self, address: str, timeout_ns: int, ticket: ForwardTicket) -> Probed:
-        """How the process there stands by its own word, asked by the sender of `ticket`."""
+        """What the process there says of its own state, asked by the sender of `ticket`."""
         said = ask_health(address, timeout_ns, ticket)
         if said is None:
             return Probed(is_answering=False)
@@ -77,6 +76,6 @@ class _Stream:
         return self._answer(SegmentStored)
 
     def _answer(self, kind: type[M]) -> M | None:
-        """None where the call failed: closing it then says why."""
+        """The peer's next answer; None if the call failed: closing it raises why."""
         answer: pa.Buffer | None = self._answers.read()
         return None if answer is None else expect(kind, answer)

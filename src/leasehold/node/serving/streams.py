@@ -1,4 +1,4 @@
-"""What a Flight stream brings to the steps of an append: rows of a client, or a segment's bytes from a peer."""
+"""The input of an append from a Flight stream: rows of a client, or a segment's bytes from a peer."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Final
@@ -26,11 +26,11 @@ class IncomingRows:
         self._incoming = incoming
 
     def fields(self, table: TableRecord) -> tuple[Field, ...]:
-        """The columns that they have. Raises `Refused` with code ROWS_DO_NOT_FIT."""
+        """The columns of the rows. Raises `Refused` with code ROWS_DO_NOT_FIT."""
         return tuple(written_fields(self._incoming.schema, table))
 
     async def pieces(self) -> AsyncGenerator[pa.RecordBatch | RowsEnd]:
-        """The rows, and the client's word that these were all."""
+        """The rows, then the client's message that these were all."""
         for sent in self._incoming:
             if sent.batch is not None:
                 for part in parts(sent.batch, FLIGHT_BATCH_BYTES):
@@ -40,27 +40,26 @@ class IncomingRows:
 
 
 class ParquetEncoder:
-    """Implements `core.data.appends.Encoder`. Bytes are handed on while Arrow encodes further ones."""
+    """Implements `core.data.appends.Encoder`. Bytes are passed to `hand_on` while Arrow encodes more."""
 
     def __init__(self, fields: Sequence[Field], hand_on: HandOn) -> None:
         self._fields = fields
         self._encoder: Final = SegmentEncoder(fields, lambda chunk: run(hand_on(chunk)))
 
     async def write(self, batch: pa.RecordBatch) -> None:
-        """Takes rows of a client, which are made to fit the columns."""
+        """Encodes rows of a client, adapted to the columns."""
         self._encoder.write(realign(batch, self._fields))
 
     async def finish(self) -> EncodedSegment:
-        """Hands on the rest of the file and tells what it holds."""
+        """Passes on the rest of the file, and returns what the file holds."""
         return self._encoder.finish()
 
     def abort(self) -> None:
-        """Hands nothing more on."""
         self._encoder.abort()
 
 
 async def incoming_bytes(incoming: Incoming) -> AsyncGenerator[memoryview | BytesEnd]:
-    """A segment's bytes, and the sender's word what they must be together."""
+    """A segment's bytes, then the sender's message with their size and hash."""
     for sent in incoming:
         if sent.batch is not None:
             for chunk in _bytes_of(sent.batch):
@@ -70,7 +69,7 @@ async def incoming_bytes(incoming: Incoming) -> AsyncGenerator[memoryview | Byte
 
 
 def _bytes_of(batch: pa.RecordBatch) -> Iterator[memoryview]:
-    """The chunks in a batch that another process made: nothing in it is trusted."""
+    """The chunks in a batch. It comes from another process, so nothing in it is trusted."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:

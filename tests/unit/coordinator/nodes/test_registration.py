@@ -4,7 +4,7 @@ import asyncio
 
 from leasehold.core.words.messages import AllocateAnswer
 from leasehold.errors import Definite, Indefinite, Refused
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.identity_words import allocate, in_an_office
 
 

@@ -11,12 +11,13 @@ from leasehold.coordinator.nodes.proofs import Membership
 from leasehold.coordinator.nodes.queues import Outbox, ReportQueue
 from leasehold.coordinator.nodes.sessions import Sessions
 from leasehold.coordinator.nodes.topology import Topology
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.writer import Writer
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
-from leasehold.core.lease.grantor import Grantor, registrations
+from leasehold.core.lease.grantor import Grantor
+from leasehold.core.lease.grants import registrations
 from leasehold.core.membership.identity import hash_secret
 from leasehold.core.words import keys
 from leasehold.core.words.messages import (
@@ -119,6 +120,7 @@ async def serve(acknowledge, *messages):
         lambda: catalog,
         counted,
         clock=clock,
+        leasing=leasing,
         topology=Topology(writer, leasing, clock, lambda _: None),
         retaining=Retaining(storage, leadership, writer, clock),
         live_keys=lambda: 0,
@@ -126,7 +128,7 @@ async def serve(acknowledge, *messages):
     )
     try:
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-            task = group.create_task(served.serve(stream, leasing))
+            task = group.create_task(served.serve(stream))
             await done.wait()
             stream.incoming.put_nowait(None)
             await task

@@ -20,7 +20,7 @@ from leasehold.errors import Refused
 from leasehold.limits.membership import JOIN_ASK_AGAIN_NS, TOPOLOGY_LOOK_NS
 from leasehold.limits.recovery import RECOVERY_WHY_CHARACTERS_MAX
 from leasehold.limits.units import MILLISECOND_NS, SECOND_NS
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.scenarios.admission_words import at_a_desk
 
 

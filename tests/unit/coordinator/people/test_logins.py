@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from leasehold.coordinator.people.logins import Logins
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.writer import Writer
 from leasehold.core.access.password_queue import PLACES, Lane
 from leasehold.core.catalog.plan import put

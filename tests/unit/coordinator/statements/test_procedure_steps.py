@@ -7,11 +7,12 @@ import contextlib
 import msgspec
 import pytest
 
-from leasehold.coordinator.runtime import read_catalog
+from leasehold.coordinator.stored_catalog import read_catalog
 from leasehold.core.words.records import Outcome
 from leasehold.errors import Indefinite, NotFound, Refused
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import MemoryMetaStorage, RequestFate
+from leasehold.testing.metastorage import MemoryMetaStorage
+from leasehold.testing.requests import RequestFate
 from tests.unit.coordinator.office import LONG_NS, asked, simulated, term
 from tests.unit.coordinator.statement_cases import CASES
 

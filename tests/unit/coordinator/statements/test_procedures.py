@@ -19,7 +19,7 @@ from leasehold.core.words.statements import (
 )
 from leasehold.errors import NotFound
 from leasehold.limits.units import SECOND_NS
-from leasehold.testing.metastorage import RequestFate
+from leasehold.testing.requests import RequestFate
 from tests.unit.coordinator.office import asked, simulated, term
 from tests.unit.coordinator.statement_cases import DATABASE, TABLE, T, column
 from tests.unit.coordinator.statements.procedure_words import ADD, DROP, MORE, begin, office_test, refusal

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS, first_records, read_catalog
+import msgspec
+
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS, first_records, read_catalog
 from leasehold.coordinator.upkeep.retention import Retaining
 from leasehold.coordinator.writer import Writer
 from leasehold.core.words import keys
-from leasehold.core.words.operations import Change, Txn
+from leasehold.core.words.operations import Change, RevisionChanges, Txn
 from leasehold.limits.metastorage import RETENTION_HOLD_NS, RETENTION_NS
 from leasehold.metastorage.sqlite import SqliteMetaStorage
 
@@ -84,5 +86,58 @@ async def test_old_revisions_go_and_held_ones_stay(tmp_path):
             await clock.wake()
             assert (await storage.status()).minimum == newest
             await clock.wake()
+    finally:
+        await storage.close()
+
+
+async def test_what_is_more_than_so_many_bytes_goes_also_of_what_an_earlier_leader_wrote(tmp_path):
+    how = msgspec.structs.replace(DEFAULT_SETTINGS, retention_bytes=100_000)
+    storage = await SqliteMetaStorage.open(tmp_path / "meta.db")
+    try:
+        leadership = await storage.campaign("c1")
+        await storage.txn(Txn(then=first_records(CLUSTER_ID, how)))
+        clock = Hands()
+
+        async def write(times):
+            for number in range(times):
+                changes = (Change(keys.LINEAGE, b"%032d" % number), Change(b"c/outside", bytes(1_000 - 200)))
+                result = await storage.txn(Txn(then=changes))
+                retaining.committed(RevisionChanges(result.revision, changes))
+                writer.newest = result.revision
+
+        class Newest:
+            """What the retention asks of a writer."""
+
+            newest = 0
+
+            @property
+            def catalog(self):
+                return msgspec.structs.replace(catalog, revision=self.newest)
+
+        async def led():
+            writer.newest = (await storage.status()).latest
+            return Retaining(storage, leadership, writer, clock)
+
+        catalog, writer = await read_catalog(storage), Newest()
+        retaining = await led()
+        await write(80)
+        retaining = await led()
+        async with running(retaining):
+            clock.at_ns = RETENTION_HOLD_NS
+            await clock.wake()
+            assert (await storage.status()).minimum == 1
+            found = await storage.history_bytes()
+            assert 60_000 < found < 100_000
+            for _ in range(6):
+                await write(10)
+                await clock.wake()
+                assert await storage.history_bytes() <= 100_000
+            minimum = (await storage.status()).minimum
+            assert 30 < minimum < 50
+            retaining.hold(1, minimum)
+            await write(60)
+            await clock.wake()
+            assert (await storage.status()).minimum == minimum
+            assert await storage.history_bytes() > 100_000
     finally:
         await storage.close()

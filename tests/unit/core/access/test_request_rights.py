@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.access.request_rights import check_append, check_read, check_request
-from leasehold.core.access.rights import CLUSTER, check_cancel, check_question
+from leasehold.core.access.rights import CLUSTER, check_administrator, check_question
 from leasehold.core.words.messages import (
     AbortTransaction,
     AskOutcome,
@@ -17,6 +17,7 @@ from leasehold.core.words.messages import (
     PlanScan,
     RemoveNode,
     Replaced,
+    TransferLeadership,
 )
 from leasehold.errors import Forbidden, Unauthenticated
 from leasehold.sql.parse import parse
@@ -47,7 +48,7 @@ def test_the_history_of_all_and_cancelling_are_for_administrators(before):
     for catalog, allowed in ((before, False), (given(before, (ALTER, CLUSTER)), True)):
         for check in (
             lambda one=catalog: check_question(parse("SHOW HISTORY"), one, LOGIN),
-            lambda one=catalog: check_cancel(one, LOGIN),
+            lambda one=catalog: check_administrator(one, LOGIN),
         ):
             if allowed:
                 check()
@@ -88,6 +89,7 @@ REQUESTS = [
         [(INSERT, TABLE), (DROP, TABLE)],
     ),
     (asks(RemoveNode, name="n1"), [(ALTER, CLUSTER)]),
+    (asks(TransferLeadership, term=1), [(ALTER, CLUSTER)]),
     (AskReceipts(after=0, limit=1, login=TOKEN), [(ALTER, CLUSTER)]),
 ]
 

@@ -3,6 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leasehold.core.catalog import live_keys
+from leasehold.core.catalog.apply import COLLECTIONS, SINGLES
 from leasehold.core.catalog.live_keys import LiveKeys
 from leasehold.core.words import keys
 from leasehold.core.words.codec import encode
@@ -44,6 +46,11 @@ RECORDS = st.one_of(
     st.builds(delete, SMALL, SMALL),
     st.builds(right, SMALL, SMALL),
 )
+
+
+def test_every_kind_of_record_is_counted():
+    assert len(live_keys._FLAT) + len(live_keys._NESTED) == len(COLLECTIONS)
+    assert sorted(live_keys._SINGLES) == sorted(name for name, _ in SINGLES.values())
 
 
 @settings(max_examples=200, deadline=None)

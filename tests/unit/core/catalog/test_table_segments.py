@@ -5,6 +5,7 @@ import pytest
 from rpds import HashTrieMap
 
 from leasehold.core.catalog.catalog import Catalog
+from leasehold.core.catalog.shelf import Shelf
 from leasehold.core.replicas.rewrite import worth_rewriting
 from leasehold.core.words.codec import encode
 from leasehold.core.words.messages import Replaced
@@ -37,7 +38,8 @@ def holding(most: int) -> Ground:
     base.commit(commit(base, segment(0), segment(1), segment(2, bucket=1)))
     (other,) = base.catalog.bucket_segments(*SECOND)
     others = HashTrieMap({SegmentId(f"{W1}-{hex_128(number)}"): other for number in range(2, most)})
-    base.catalog = msgspec.structs.replace(base.catalog, segments=base.catalog.segments.insert(SECOND, others))
+    segments = Shelf(HashTrieMap({**base.catalog.segments, SECOND: others}))
+    base.catalog = msgspec.structs.replace(base.catalog, segments=segments)
     return opened(base, W2)
 
 

@@ -69,16 +69,34 @@ def test_the_next_coordinator_is_asked_after_one_that_can_not_answer_and_then_st
     assert took_ns == 3 * CALL_NS + RETRY_PAUSE_NS
 
 
-def test_a_request_that_is_sent_once_has_the_next_one_sent_elsewhere() -> None:
-    async def once_each(client: CoordinatorClient) -> object:
-        with pytest.raises(Unreachable):
-            await client.ask_once(QUESTION, Receipts)
-        return await client.ask_once(QUESTION, Receipts)
+def test_the_leader_that_a_coordinator_names_is_asked_next() -> None:
+    error = NotLeader("no", leader="c:1", term=4)
+    port, end, took_ns = ask(
+        lambda address, _: ANSWER if address == "c:1" else error, question, addresses=("a:1", "b:1", "c:1")
+    )
+    assert end == ANSWER
+    assert port.addresses == ["a:1", "c:1"]
+    assert took_ns == 2 * CALL_NS + RETRY_PAUSE_NS
 
-    port, end, took_ns = ask(lambda address, _: Unreachable("gone") if address == "a:1" else ANSWER, once_each)
+
+def test_a_leader_at_an_address_that_the_client_was_not_given_is_not_asked() -> None:
+    error = NotLeader("no", leader="stranger:1", term=4)
+    port, end, _ = ask(lambda address, _: ANSWER if address == "b:1" else error, question)
+    assert end == ANSWER
+    assert port.addresses == ["a:1", "b:1"]
+
+
+def test_a_request_that_is_sent_once_goes_to_each_coordinator_once() -> None:
+    port, end, took_ns = ask(
+        lambda address, _: Unreachable("gone") if address == "a:1" else ANSWER,
+        lambda client: client.ask_once(QUESTION, Receipts),
+    )
     assert end == ANSWER
     assert port.addresses == ["a:1", "b:1"]
     assert took_ns == 2 * CALL_NS
+    port, end, _ = ask(lambda _, __: NotLeader("no"), lambda client: client.ask_once(QUESTION, Receipts))
+    assert isinstance(end, NotLeader)
+    assert port.addresses == ["a:1", "b:1"]
 
 
 def test_steps_that_fail_together_move_on_together() -> None:
@@ -172,10 +190,10 @@ def test_a_table_is_looked_up_again_in_its_own_cluster_once_and_soon() -> None:
         assert client.known.revision == 7
         return await client.look_again(facts)
 
-    port, end, _ = ask(in_order([facts, Unreachable("gone")]), look)
+    port, end, _ = ask(in_order([facts, Unreachable("gone"), Unreachable("gone")]), look)
     assert isinstance(end, Unreachable)
-    assert [request for _, request, _ in port.asked] == [AskTable(cluster_id=CLUSTER, name="d.t")] * 2
-    assert port.timeouts_ns == [PLACES_TIMEOUT_NS] * 2
+    assert [request for _, request, _ in port.asked] == [AskTable(cluster_id=CLUSTER, name="d.t")] * 3
+    assert port.timeouts_ns == [PLACES_TIMEOUT_NS, PLACES_TIMEOUT_NS, PLACES_TIMEOUT_NS - CALL_NS]
 
 
 # ---------------------------------------------------------------- who asks

@@ -22,7 +22,7 @@ from leasehold.ids import (
     SchemaVersion,
     TransactionId,
 )
-from leasehold.limits.clients import APPEND_STREAMS, HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_FIRST_NS
+from leasehold.limits.clients import APPEND_STREAMS, HEDGE_BYTES_PER_SECOND, HEDGE_DELAY_MAX_NS
 from leasehold.limits.units import SECOND_NS
 from leasehold.testing.clock import SimulatedClock
 from leasehold.testing.loop import VirtualLoop, run_virtual
@@ -157,7 +157,7 @@ def test_another_replica_is_asked_as_well_the_later_the_larger_the_share_is(rows
         (first, _, began_ns), (second, _, later_ns) = replicas.asked
         assert (first, second) == ("node 1", "node 2")
         size_bytes = sum(one.nbytes for one in share)
-        assert later_ns - began_ns == HEDGE_DELAY_FIRST_NS + size_bytes * SECOND_NS // HEDGE_BYTES_PER_SECOND
+        assert later_ns - began_ns == HEDGE_DELAY_MAX_NS + size_bytes * SECOND_NS // HEDGE_BYTES_PER_SECOND
 
     simulate(act, steps)
 
@@ -193,7 +193,7 @@ def test_a_sender_that_is_stopped_asks_nobody_any_more() -> None:
 
     async def steps(sender: RowSender[ReplicaBatch], replicas: Replicas) -> None:
         sender.start([(BucketNumber(number), [ROW]) for number in range(BUCKETS)])
-        await asyncio.sleep(HEDGE_DELAY_FIRST_NS / SECOND_NS / 2)
+        await asyncio.sleep(HEDGE_DELAY_MAX_NS / SECOND_NS / 2)
         sender.stop()
         await asyncio.sleep(60)
         assert [one[:2] for one in replicas.asked] == [("node 1", number) for number in range(APPEND_STREAMS)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from leasehold.core.data.hedging import Ask, GiveUp, Pause, Wait
 from leasehold.core.data.scan import Done, Needed, SegmentReading
 from leasehold.core.words.messages import BatchMark
-from leasehold.limits.clients import SCAN_DISCARDS_MAX, SCAN_GIVE_UP_NS, SCAN_PAUSE_NS
+from leasehold.limits.clients import CLIENT_PATIENCE_NS, SCAN_DISCARDS_MAX, SCAN_PAUSE_NS
 from tests.unit.core.replicas.test_replication import segment
 
 SEEN = 7
@@ -16,7 +16,7 @@ DELAY = 100
 
 
 def reading(rows=10, holders=(3, 1)):
-    return SegmentReading(msgspec.structs.replace(segment(1, *holders), rows=rows))
+    return SegmentReading(msgspec.structs.replace(segment(1, *holders), rows=rows), give_up_ns=CLIENT_PATIENCE_NS)
 
 
 def move(one, now):
@@ -36,7 +36,7 @@ def test_rows_are_asked_for_from_where_the_last_batch_ended():
     assert (move(one, 0), one.row) == (Ask(node=3), 0)
     assert receive(one, 3, 4, 4, 1) == ()
     assert move(one, 1) == Wait(until_ns=1 + DELAY)
-    one.ended(3)
+    one.hedging.ended(3)
     assert (move(one, 1), one.row) == (Ask(node=3), 4)
     assert receive(one, 3, 10, 6, 2) == ()
     assert move(one, 2) == Done()
@@ -68,9 +68,9 @@ def test_a_segment_without_rows_is_read_already():
 def test_the_next_replica_is_asked_at_once_and_after_a_round_a_pause():
     one = reading()
     move(one, 0)
-    one.failed(3)
+    one.hedging.failed(3)
     assert move(one, 5) == Ask(node=1)
-    one.failed(1)
+    one.hedging.failed(1)
     assert move(one, 6) == Pause(until_ns=6 + SCAN_PAUSE_NS)
     assert move(one, 6 + SCAN_PAUSE_NS) == Ask(node=3)
 
@@ -112,48 +112,48 @@ def test_revisions_that_come_faster_than_batches_do_not_stop_a_reader():
 def test_it_gives_up_so_long_after_the_first_failure():
     one = reading()
     move(one, 0)
-    one.failed(3)
+    one.hedging.failed(3)
     assert move(one, 100) == Ask(node=1)
-    one.failed(1)
-    assert isinstance(move(one, 100 + SCAN_GIVE_UP_NS - 1), Pause)
-    assert move(one, 100 + SCAN_GIVE_UP_NS) == GiveUp()
+    one.hedging.failed(1)
+    assert isinstance(move(one, 100 + CLIENT_PATIENCE_NS - 1), Pause)
+    assert move(one, 100 + CLIENT_PATIENCE_NS) == GiveUp()
 
 
 def test_a_consumer_that_took_its_time_does_not_count_as_a_replica_that_failed():
     one = reading()
     move(one, 0)
     assert receive(one, 3, 2, 2) == ()
-    late = 2 * SCAN_GIVE_UP_NS
-    one.failed(3)
+    late = 2 * CLIENT_PATIENCE_NS
+    one.hedging.failed(3)
     assert move(one, late) == Ask(node=1)
-    one.failed(1)
-    assert isinstance(move(one, late + SCAN_GIVE_UP_NS - 1), Pause)
-    move(one, late + SCAN_GIVE_UP_NS - 1)
-    one.failed(3)
-    assert isinstance(move(one, late + SCAN_GIVE_UP_NS), GiveUp)
+    one.hedging.failed(1)
+    assert isinstance(move(one, late + CLIENT_PATIENCE_NS - 1), Pause)
+    move(one, late + CLIENT_PATIENCE_NS - 1)
+    one.hedging.failed(3)
+    assert isinstance(move(one, late + CLIENT_PATIENCE_NS), GiveUp)
 
 
 def test_only_progress_starts_the_count_anew():
     one = reading(holders=(3,))
     move(one, 0)
-    one.failed(3)
+    one.hedging.failed(3)
     assert isinstance(move(one, 0), Pause)
     move(one, 0)
-    assert receive(one, 3, 0, 0, SCAN_GIVE_UP_NS - 1) == (), "an empty batch is harmless"
-    one.failed(3)
-    assert isinstance(move(one, SCAN_GIVE_UP_NS), GiveUp)
+    assert receive(one, 3, 0, 0, CLIENT_PATIENCE_NS - 1) == (), "an empty batch is harmless"
+    one.hedging.failed(3)
+    assert isinstance(move(one, CLIENT_PATIENCE_NS), GiveUp)
 
 
 def test_other_holders_are_asked_once_the_manifest_names_them():
     one = reading(holders=(3,))
     move(one, 0)
-    one.failed(3)
-    one.moved((2, 4))
+    one.hedging.failed(3)
+    one.hedging.moved((2, 4))
     assert move(one, 0) == Ask(node=2)
-    one.failed(2)
+    one.hedging.failed(2)
     assert move(one, 0) == Ask(node=4)
-    one.failed(4)
-    one.moved(())
+    one.hedging.failed(4)
+    one.hedging.moved(())
     assert isinstance(move(one, 0), GiveUp)
 
 
@@ -204,10 +204,10 @@ def stream(one, streams, rows, size, befalls, got, now, until_ns):
         return until_ns - now
     del streams[node]
     if fault in {"fenced", "broken"}:
-        one.failed(node)
+        one.hedging.failed(node)
         return 1
     if fault == "ended":
-        one.ended(node)
+        one.hedging.ended(node)
         return 1
     following = min(rows, row + size)
     overtaken = receive(one, node, following, following - row, now, revision=SEEN - (fault == "stale"))
@@ -228,10 +228,10 @@ def test_it_ends_in_time_when_nobody_serves(holders, step):
             case Ask(node=node):
                 asked += 1
                 now += step
-                one.failed(node)
+                one.hedging.failed(node)
             case Pause(until_ns=until_ns):
                 now = until_ns
             case GiveUp():
                 break
-    assert SCAN_GIVE_UP_NS <= now <= SCAN_GIVE_UP_NS + step * (holders + 1) + SCAN_PAUSE_NS
-    assert asked <= holders * (SCAN_GIVE_UP_NS // SCAN_PAUSE_NS + 2)
+    assert CLIENT_PATIENCE_NS <= now <= CLIENT_PATIENCE_NS + step * (holders + 1) + SCAN_PAUSE_NS
+    assert asked <= holders * (CLIENT_PATIENCE_NS // SCAN_PAUSE_NS + 2)

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from rpds import HashTrieMap
 
 from leasehold.core.catalog.shelf import SEGMENTS, Shelf
 from leasehold.core.data.scan_plan import plan_scan
@@ -51,7 +52,7 @@ def many():
 def plan(many, count):
     catalog, bucket, segments = many
     some = {name: segments[name] for name in list(segments)[:count]}
-    catalog = msgspec.structs.replace(catalog, segments=catalog.segments.insert(bucket, some))
+    catalog = msgspec.structs.replace(catalog, segments=Shelf(HashTrieMap({bucket: some})))
     return plan_scan(PLAN, catalog)
 
 

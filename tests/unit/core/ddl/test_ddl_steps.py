@@ -195,13 +195,13 @@ def test_however_a_statement_ends_others_are_forgotten_with_it(end):
 def test_each_node_is_struck_off_once():
     base = ground(create_database(), create_table(replication=2), drop_table())
     assert base.catalog.dropped[2].pending == (1, 2)
-    assert cleaned(base.catalog, 2, 3) == ()
-    assert cleaned(base.catalog, 9, 1) == ()
+    assert cleaned(base.catalog, 2, (3,)) == ()
+    assert cleaned(base.catalog, 9, (1,)) == ()
     left = DroppedRecord(table=2, name="db.t", pending=(2,))
-    assert written(cleaned(base.catalog, 2, 1)) == {keys.dropped(2): left}
+    assert written(cleaned(base.catalog, 2, (1,))) == {keys.dropped(2): left}
     base.put(keys.dropped(2), left)
-    assert cleaned(base.catalog, 2, 1) == ()
-    assert cleaned(base.catalog, 2, 2) == (Change(keys.dropped(2), None),)
+    assert cleaned(base.catalog, 2, (1,)) == ()
+    assert cleaned(base.catalog, 2, (2,)) == (Change(keys.dropped(2), None),)
 
 
 # ---------------------------------------------------------------- identity of what has a name

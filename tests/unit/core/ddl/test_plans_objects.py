@@ -194,9 +194,9 @@ def test_what_a_statement_dropped_is_told_until_it_is_clean():
     assert cleaning(record, base.catalog) == ()
     base.commit(ddl.finish(procedure, base.catalog))
     assert cleaning(record, base.catalog) == (1, 2)
-    base.commit(cleaned(base.catalog, 2, 1))
+    base.commit(cleaned(base.catalog, 2, (1,)))
     assert cleaning(record, base.catalog) == (2,)
-    base.commit(cleaned(base.catalog, 3, 2))
+    base.commit(cleaned(base.catalog, 3, (2,)))
     assert cleaning(record, base.catalog) == ()
 
 

@@ -102,10 +102,12 @@ def test_what_is_shown():
     assert [row[:3] for row in settings_rows(base.catalog)] == [
         ("lease_duration", "2s", "1s600ms to 10m"),
         ("lease_margin", "500ms", "100ms to 10s"),
+        ("leadership_duration", "3s", "2s to 30s"),
         ("min_in_sync", "2", "1 to 7 or 'auto'"),
         ("catch_up_difference", "100", "1 to 1000000"),
         ("retention", "1h", "1s to 30d"),
         ("retention_revisions", "200000", "100 to 100000000"),
+        ("retention_bytes", "268435456", "1048576 to 8589934592"),
         ("clock_step", "10m", "1s to 36500d"),
         ("largest_lease", "1m30s", "fixed"),
         ("generation", "1", "fixed"),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from leasehold.core.lease.drift import grant_bound_ns
-from leasehold.core.lease.grantor import (
+from leasehold.core.lease.grants import (
     AcceptSurrender,
     BarrierRequested,
     IncarnationClosed,

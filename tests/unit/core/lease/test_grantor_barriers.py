@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.lease.barrier import Fail, KeepWaiting
-from leasehold.core.lease.grantor import (
+from leasehold.core.lease.grants import (
     AcceptSurrender,
     BarrierRequested,
     IncarnationClosed,

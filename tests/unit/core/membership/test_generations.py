@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from leasehold.coordinator.runtime import DEFAULT_SETTINGS
+from leasehold.coordinator.stored_catalog import DEFAULT_SETTINGS
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import put
 from leasehold.core.membership.admission import Admit, JoinerHistory, decide_join

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.lease.grants import HeldLease
 from leasehold.core.membership.admission import (
     Admit,
     Fresh,

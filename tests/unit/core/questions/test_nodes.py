@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from leasehold.core.catalog.catalog import Catalog
-from leasehold.core.lease.grantor import HeldLease
+from leasehold.core.lease.grants import HeldLease
 from leasehold.core.questions.nodes import (
     NodeLiveness,
     node_status,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.recovery.case import Ahead, FromVault, Replay, decide, letter
+from leasehold.core.recovery.case import Ahead, FromVault, Replay, Snapshot, decide
 
 
 def case(applied, latest, *, minimum=1, live_keys=1_000, history_known=True, leapt=False):
@@ -21,23 +21,23 @@ def case(applied, latest, *, minimum=1, live_keys=1_000, history_known=True, lea
 @pytest.mark.parametrize(
     ("decided", "expected"),
     [
-        pytest.param(case(7, 7), "a", id="nothing new"),
-        pytest.param(case(0, 0), "a", id="nothing at all"),
-        pytest.param(case(7, 7, minimum=8), "a", id="nothing new, all before it forgotten"),
-        pytest.param(case(7, 9, minimum=8), "b", id="the very next revision is the oldest kept"),
-        pytest.param(case(7, 9, minimum=9), "c", id="the very next one is not kept"),
-        pytest.param(case(7, 17, live_keys=10), "b", id="as many revisions as keys"),
-        pytest.param(case(7, 18, live_keys=10), "c", id="one revision more than keys"),
-        pytest.param(case(7, 18, live_keys=10, leapt=True), "b", id="one revision more than keys, after a leap"),
-        pytest.param(case(7, 9, minimum=9, leapt=True), "c", id="the very next one is not kept, after a leap"),
-        pytest.param(case(7, 6), "d", id="ahead by one"),
-        pytest.param(case(7, 6, history_known=False), "d", id="ahead, its history not known"),
-        pytest.param(case(7, 7, history_known=False), "c", id="nothing new, its history not known"),
-        pytest.param(case(0, 9, history_known=False), "b", id="an empty directory has no history"),
+        pytest.param(case(7, 7), FromVault, id="nothing new"),
+        pytest.param(case(0, 0), FromVault, id="nothing at all"),
+        pytest.param(case(7, 7, minimum=8), FromVault, id="nothing new, all before it forgotten"),
+        pytest.param(case(7, 9, minimum=8), Replay, id="the very next revision is the oldest kept"),
+        pytest.param(case(7, 9, minimum=9), Snapshot, id="the very next one is not kept"),
+        pytest.param(case(7, 17, live_keys=10), Replay, id="as many revisions as keys"),
+        pytest.param(case(7, 18, live_keys=10), Snapshot, id="one revision more than keys"),
+        pytest.param(case(7, 18, live_keys=10, leapt=True), Replay, id="one revision more than keys, after a leap"),
+        pytest.param(case(7, 9, minimum=9, leapt=True), Snapshot, id="the very next one is not kept, after a leap"),
+        pytest.param(case(7, 6), Ahead, id="ahead by one"),
+        pytest.param(case(7, 6, history_known=False), Ahead, id="ahead, its history not known"),
+        pytest.param(case(7, 7, history_known=False), Snapshot, id="nothing new, its history not known"),
+        pytest.param(case(0, 9, history_known=False), Replay, id="an empty directory has no history"),
     ],
 )
 def test_each_case_at_its_border(decided, expected):
-    assert letter(decided) == expected
+    assert type(decided) is expected
 
 
 @given(

@@ -15,8 +15,10 @@ SETTLED = BEGAN + RETENTION_HOLD_NS
 """From here on it is known what nodes hold."""
 
 
-def kept(*, retention_ns=HOUR, revisions=1_000_000):
-    return msgspec.structs.replace(SETTINGS, retention_ns=retention_ns, retention_revisions=revisions)
+def kept(*, retention_ns=HOUR, revisions=1_000_000, size_bytes=1 << 40):
+    return msgspec.structs.replace(
+        SETTINGS, retention_ns=retention_ns, retention_revisions=revisions, retention_bytes=size_bytes
+    )
 
 
 def sampled(*samples, how=None):
@@ -49,6 +51,70 @@ def test_more_than_so_many_are_never_kept_without_a_hold():
     assert retention.allowed(5_000, kept(revisions=100), SETTLED) == 4_000
 
 
+def written(retention, how, revisions, *, size_bytes=100, first=1):
+    """A revision of that size each second, and a look at each."""
+    for revision in range(first, first + revisions):
+        retention.wrote(size_bytes)
+        retention.sample(revision, how, BEGAN + revision * SECOND_NS)
+
+
+def test_more_bytes_than_so_many_are_never_kept_without_a_hold():
+    how = kept(size_bytes=2_000)
+    retention = Retention(BEGAN)
+    written(retention, how, 100)
+    assert retention.allowed(100, how, SETTLED - 1) == 1
+    assert retention.allowed(100, how, SETTLED) == 80
+    retention.hold(3, 50, SETTLED)
+    assert retention.allowed(100, how, SETTLED) == 50
+    written(retention, how, 1, first=101, size_bytes=1_950)
+    assert retention.allowed(101, how, SETTLED + RETENTION_HOLD_NS) == 100
+    assert retention.allowed(101, kept(size_bytes=10_000), SETTLED + RETENTION_HOLD_NS) == 100, "what went is gone"
+
+
+def test_a_revision_larger_than_all_that_is_kept_leaves_itself_readable():
+    how = kept(size_bytes=2_000)
+    retention = Retention(BEGAN)
+    written(retention, how, 3, size_bytes=2_001)
+    assert retention.allowed(3, how, SETTLED) == 3
+
+
+def test_what_a_leader_found_counts_as_if_its_revisions_were_of_one_size():
+    how = kept(size_bytes=2_000)
+    retention = Retention(BEGAN)
+    retention.sample(1_000, how, BEGAN)
+    retention.wrote(100)
+    retention.sample(1_001, how, BEGAN + SECOND_NS)
+    retention.found(200, 1_700)  # 100 of them above revision 1,000
+    assert retention.allowed(1_001, how, SETTLED) == 1, "1,700 of 2,000"
+    retention.wrote(300)
+    retention.sample(1_002, how, BEGAN + 2 * SECOND_NS)
+    assert retention.allowed(1_002, how, SETTLED) == 1, "2,000 of 2,000"
+    retention.wrote(1)
+    retention.sample(1_003, how, BEGAN + 3 * SECOND_NS)
+    assert retention.allowed(1_003, how, SETTLED) == 250, "a sixteenth of what was found goes"
+    retention.wrote(1_599)
+    retention.sample(1_004, how, BEGAN + 4 * SECOND_NS)
+    assert retention.allowed(1_004, how, SETTLED) == 1_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 400), st.booleans()), min_size=1, max_size=300), st.integers(1, 5_000))
+def test_what_is_kept_is_at_most_so_many_bytes(steps, size_bytes):
+    how = kept(size_bytes=size_bytes)
+    retention = Retention(BEGAN - RETENTION_HOLD_NS)
+    retention.sample(1, how, BEGAN)
+    retention.found(1, 0)
+    above, now_ns = [0, 0], BEGAN
+    for written_bytes, looks in steps:
+        retention.wrote(written_bytes)
+        above.append(written_bytes)
+        if looks:
+            now_ns += SECOND_NS
+            newest = len(above) - 1
+            retention.sample(newest, how, now_ns)
+            assert sum(above[retention.allowed(newest, how, now_ns) + 1 :]) <= size_bytes
+
+
 def test_a_hold_ends_by_itself_unless_pages_renew_it():
     retention = sampled((BEGAN, 10))
     few = kept(revisions=100)
@@ -57,7 +123,7 @@ def test_a_hold_ends_by_itself_unless_pages_renew_it():
     assert retention.allowed(5_000, few, SETTLED + RETENTION_HOLD_NS + 4) == 4_000
     assert retention.allowed(5_000, few, SETTLED + RETENTION_HOLD_NS + 5) == 4_900
     retention.renew(3, SETTLED + RETENTION_HOLD_NS + 6)
-    assert retention.held(3) is None, "what has ended is not renewed"
+    assert retention.allowed(5_000, few, SETTLED + RETENTION_HOLD_NS + 6) == 4_900, "what has ended is not renewed"
 
 
 def test_the_session_behind_a_snapshot_takes_the_hold_over_until_it_has_delivered_what_there_was():
@@ -78,14 +144,14 @@ def test_a_session_with_nothing_to_deliver_needs_no_hold():
     retention = sampled((BEGAN, 10))
     retention.hold(3, 4_000, SETTLED)
     retention.followed(3, 4_001, 4_000, SETTLED)
-    assert retention.held(3) is None
+    assert retention.allowed(5_000, kept(revisions=100), SETTLED) == 4_900
 
 
 def test_a_session_without_a_hold_makes_none():
     retention = sampled((BEGAN, 10))
     retention.followed(3, 100, 4_000, SETTLED)
     retention.delivered(3, 200, SETTLED)
-    assert retention.held(3) is None
+    assert retention.allowed(5_000, kept(revisions=100), SETTLED) == 4_900
 
 
 @settings(max_examples=100, deadline=None)

@@ -15,7 +15,6 @@ from leasehold.core.words.records import (
     Comparison,
     DeleteRecord,
     HorizonRecord,
-    SegmentRecord,
     UseState,
 )
 from leasehold.core.words.statements import DropColumn
@@ -188,7 +187,7 @@ def test_a_plan_looks_through_the_statistics_of_a_segment_once_and_ends_when_it_
             return super().__iter__()
 
     counted = {one.id: msgspec.structs.replace(one, statistics=Counted(one.statistics)) for one in found}
-    segments = Shelf[SegmentRecord]().insert((TABLE, 0), HashTrieMap(counted))
+    segments = Shelf(HashTrieMap({(TABLE, 0): HashTrieMap(counted)}))
     catalog = msgspec.structs.replace(base.catalog, segments=segments)
     found = list(catalog.bucket_segments(TABLE, 0))
     assert [one.id for one in worth_rewriting(table, catalog)] == [one.id for one in found]

@@ -7,18 +7,9 @@ import msgspec
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Plan, counters, put
 from leasehold.core.ddl.plans.readers import hide_view, refuse_needed, views_reading
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    DatabaseRecord,
-    Hidden,
-    HiddenDatabase,
-    HiddenTable,
-    HiddenView,
-    TableRecord,
-    UseState,
-    ViewRecord,
-)
+from leasehold.core.words.records import UseState
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import Refused
 from leasehold.ids import FieldId, ObjectId
@@ -28,7 +19,7 @@ from leasehold.limits.statements import CASCADE_BYTES_MAX, CASCADE_OBJECTS_MAX, 
 
 def views_that_go(
     objects: Mapping[ObjectId, FieldId | None], what: str, catalog: Catalog, *, cascade: bool
-) -> tuple[ViewRecord, ...]:
+) -> tuple[records.ViewRecord, ...]:
     """The views that read any of `objects`; without CASCADE none may: raises `Refused` (VIEW_NEEDS_IT)."""
     if not cascade:
         refuse_needed(objects, what, catalog)
@@ -39,13 +30,13 @@ def views_that_go(
 def dropping(
     catalog: Catalog,
     *,
-    views: Iterable[ViewRecord] = (),
-    tables: Iterable[TableRecord] = (),
-    databases: Iterable[DatabaseRecord] = (),
+    views: Iterable[records.ViewRecord] = (),
+    tables: Iterable[records.TableRecord] = (),
+    databases: Iterable[records.DatabaseRecord] = (),
 ) -> Plan:
     """Hides all of these; the databases hold nothing else. Raises `Refused` (TOO_LARGE, UNDER_WAY)."""
     changes: list[Change] = []
-    hides: list[Hidden] = []
+    hides: list[records.Hidden] = []
     for view in views:
         if view.state is not UseState.IN_USE:
             # CASCADE claims all views, so that only EXPLAIN, which waits for nobody, meets one that goes already.
@@ -59,10 +50,10 @@ def dropping(
         hides.append(hidden)
     for table in tables:
         changes.append(put(keys.table(table.id), msgspec.structs.replace(table, state=UseState.PRE_DELETE)))
-        hides.append(HiddenTable(table=table.id))
+        hides.append(records.HiddenTable(table=table.id))
     for database in databases:
         changes.append(put(keys.database(database.id), msgspec.structs.replace(database, state=UseState.PRE_DELETE)))
-        hides.append(HiddenDatabase(database=database.id))
+        hides.append(records.HiddenDatabase(database=database.id))
     return bounded(Plan(changes=tuple(changes), counters=counters(catalog), hides=tuple(hides)), catalog)
 
 
@@ -72,9 +63,9 @@ def bounded(plan: Plan, catalog: Catalog) -> Plan:
     if len(plan.hides) > CASCADE_OBJECTS_MAX:
         text = f"{len(plan.hides)} objects would be dropped at once, over {CASCADE_OBJECTS_MAX}"
         raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
-    records = sum(_records(hidden, catalog) for hidden in plan.hides)
-    if records > CASCADE_RECORDS_MAX:
-        text = f"{records} buckets, DELETEs and rights would be dropped at once, over {CASCADE_RECORDS_MAX}"
+    count = sum(_records(hidden, catalog) for hidden in plan.hides)
+    if count > CASCADE_RECORDS_MAX:
+        text = f"{count} buckets, DELETEs and rights would be dropped at once, over {CASCADE_RECORDS_MAX}"
         raise Refused(text, code=ErrorCode.TOO_LARGE, hint=hint)
     size = sum(len(one.key) + len(one.value or b"") + CHANGE_FRAMING_BYTES for one in plan.changes)
     if size > CASCADE_BYTES_MAX:
@@ -83,12 +74,12 @@ def bounded(plan: Plan, catalog: Catalog) -> Plan:
     return plan
 
 
-def _records(hidden: Hidden, catalog: Catalog) -> int:
+def _records(hidden: records.Hidden, catalog: Catalog) -> int:
     match hidden:
-        case HiddenTable(table=table):
+        case records.HiddenTable(table=table):
             own = catalog.tables[table].buckets + len(catalog.deletes.get(table, ()))
             return own + len(catalog.grants.get(table, ()))
-        case HiddenDatabase(database=target) | HiddenView(view=target):
+        case records.HiddenDatabase(database=target) | records.HiddenView(view=target):
             return len(catalog.grants.get(target, ()))
         case _:
             return 0

@@ -9,20 +9,11 @@ from leasehold.core.catalog.plan import Context, Plan, counters, put, put_bounde
 from leasehold.core.ddl.plans.cascade import bounded, views_that_go
 from leasehold.core.ddl.plans.readers import READERS_FIRST, hide_view, refuse_needed
 from leasehold.core.ddl.plans.rows import check_not_deleted_by
-from leasehold.core.words import keys
+from leasehold.core.words import keys, statements
 from leasehold.core.words.literals import fit
 from leasehold.core.words.operations import Change
 from leasehold.core.words.records import Field, HiddenColumn, TableRecord, UseState
-from leasehold.core.words.statements import (
-    AddColumns,
-    ColumnDefinition,
-    DropColumn,
-    MoveColumn,
-    RenameColumn,
-    SetDefault,
-    WidenColumn,
-    fold,
-)
+from leasehold.core.words.statements import ColumnDefinition, fold
 from leasehold.core.words.types import ColumnType, Decimal, Plain, parse_type, render_type
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, NotFound, Refused
@@ -57,7 +48,7 @@ def numbered(columns: tuple[ColumnDefinition, ...], first: FieldId, *, old_rows:
     return tuple(fields)
 
 
-def add_columns(statement: AddColumns, catalog: Catalog, _context: Context) -> Plan | None:
+def add_columns(statement: statements.AddColumns, catalog: Catalog, _context: Context) -> Plan | None:
     """New columns behind the others; IF NOT EXISTS adds those that are missing."""
     table = catalog.table(statement.table)
     taken = {fold(field.name) for field in live_fields(table)}
@@ -88,8 +79,7 @@ def add_columns(statement: AddColumns, catalog: Catalog, _context: Context) -> P
     return _additive(grown, (*table.fields, *added), catalog)
 
 
-def rename_column(statement: RenameColumn, catalog: Catalog, _context: Context) -> Plan | None:
-    """Another name."""
+def rename_column(statement: statements.RenameColumn, catalog: Catalog, _context: Context) -> Plan | None:
     table = catalog.table(statement.table)
     field = field_named(table, statement.old)
     if field.name == statement.new:
@@ -102,8 +92,7 @@ def rename_column(statement: RenameColumn, catalog: Catalog, _context: Context) 
     return _changed(table, msgspec.structs.replace(field, name=statement.new), catalog)
 
 
-def move_column(statement: MoveColumn, catalog: Catalog, _context: Context) -> Plan | None:
-    """Another place among the columns."""
+def move_column(statement: statements.MoveColumn, catalog: Catalog, _context: Context) -> Plan | None:
     table = catalog.table(statement.table)
     field = field_named(table, statement.column)
     others = [one for one in table.fields if one.id != field.id]
@@ -118,7 +107,7 @@ def move_column(statement: MoveColumn, catalog: Catalog, _context: Context) -> P
     return None if fields == table.fields else _additive(table, fields, catalog)
 
 
-def widen_column(statement: WidenColumn, catalog: Catalog, _context: Context) -> Plan | None:
+def widen_column(statement: statements.WidenColumn, catalog: Catalog, _context: Context) -> Plan | None:
     """A type that holds all values of the old one: files keep theirs, readers cast."""
     table = catalog.table(statement.table)
     field = field_named(table, statement.column)
@@ -150,7 +139,7 @@ def _wider(now: ColumnType) -> str:
     return f"DECIMAL(p,{now.scale}) with p from {now.precision + 1} to {DECIMAL_PRECISION_MAX}"
 
 
-def set_default(statement: SetDefault, catalog: Catalog, _context: Context) -> Plan | None:
+def set_default(statement: statements.SetDefault, catalog: Catalog, _context: Context) -> Plan | None:
     """What rows get from here on that are written without the column; those that are there keep what they have."""
     table = catalog.table(statement.table)
     field = field_named(table, statement.column)
@@ -160,7 +149,7 @@ def set_default(statement: SetDefault, catalog: Catalog, _context: Context) -> P
     return _changed(table, msgspec.structs.replace(field, default=default), catalog)
 
 
-def drop_column(statement: DropColumn, catalog: Catalog, _context: Context) -> Plan | None:
+def drop_column(statement: statements.DropColumn, catalog: Catalog, _context: Context) -> Plan | None:
     """Hides the column, and with CASCADE the views that read it."""
     table = catalog.table(statement.table)
     try:
@@ -190,14 +179,12 @@ def drop_column(statement: DropColumn, catalog: Catalog, _context: Context) -> P
 
 
 def remove_column(hidden: HiddenColumn, catalog: Catalog) -> tuple[Change, ...]:
-    """The table without the column."""
     table, field = _hidden(hidden, catalog)
     fields = tuple(one for one in table.fields if one.id != field.id)
     return (put(keys.table(table.id), msgspec.structs.replace(table, fields=fields)),)
 
 
 def restore_column(hidden: HiddenColumn, catalog: Catalog) -> tuple[Change, ...]:
-    """The column in use again."""
     table, field = _hidden(hidden, catalog)
     return (_in_state(table, field, UseState.IN_USE),)
 
@@ -228,5 +215,4 @@ def _next_schema(table: TableRecord, fields: tuple[Field, ...]) -> TableRecord:
 
 
 def _with(table: TableRecord, field: Field) -> tuple[Field, ...]:
-    """The fields with this one in the place of the one it was."""
     return tuple(field if one.id == field.id else one for one in table.fields)

@@ -17,7 +17,6 @@ from leasehold.errors import AlreadyExists, Refused
 
 
 def create_database(statement: CreateDatabase, catalog: Catalog, _context: Context) -> Plan | None:
-    """A new, empty database."""
     if catalog.find_database(statement.name) is not None:
         if statement.if_not_exists:
             return None
@@ -34,7 +33,6 @@ def create_database(statement: CreateDatabase, catalog: Catalog, _context: Conte
 
 
 def alter_database(statement: AlterDatabase, catalog: Catalog, _context: Context) -> Plan | None:
-    """Other properties."""
     database = catalog.database(statement.name)
     properties = changed_properties(database.properties, statement.properties, if_exists=statement.if_exists)
     if properties == database.properties:
@@ -71,7 +69,6 @@ def remove_database(hidden: HiddenDatabase, catalog: Catalog) -> tuple[Change, .
 
 
 def restore_database(hidden: HiddenDatabase, catalog: Catalog) -> tuple[Change, ...]:
-    """The database in use again."""
     database = catalog.databases[hidden.database]
     assert database.state is UseState.PRE_DELETE, "nobody else brings it back"
     return (put(keys.database(database.id), msgspec.structs.replace(database, state=UseState.IN_USE)),)

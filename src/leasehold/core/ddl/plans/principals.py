@@ -6,17 +6,9 @@ from leasehold.core.access.rights import CLUSTER, keeps_administrator
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, next_object, put
 from leasehold.core.ddl.plans.rights import principal_named
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    CountersRecord,
-    GrantRecord,
-    HiddenPrincipal,
-    PrincipalKind,
-    PrincipalRecord,
-    Right,
-    UseState,
-)
+from leasehold.core.words.records import PrincipalKind, PrincipalRecord, Right, UseState
 from leasehold.core.words.statements import CreateRole, CreateUser, DropPrincipal, RenamePrincipal, SetPassword
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import AlreadyExists, Refused
@@ -33,21 +25,21 @@ def create_user(statement: CreateUser, catalog: Catalog, context: Context) -> Pl
     user, numbers = _new(statement.name, PrincipalKind.USER, catalog, context.password_hash)
     changes = [put(keys.principal(user.id), user)]
     if not catalog.users:
-        everything = GrantRecord(object=CLUSTER, principal=user.id, rights=tuple(Right))
+        everything = records.GrantRecord(object=CLUSTER, principal=user.id, rights=tuple(Right))
         changes.append(put(keys.grant(CLUSTER, user.id), everything))
     return Plan(changes=tuple(changes), counters=numbers)
 
 
 def set_password(statement: SetPassword, catalog: Catalog, context: Context) -> Plan | None:
-    """Another password; whoever logged in with the old one is logged out."""
+    """Another password; logs the user out everywhere."""
     user = principal_named(statement.name, PrincipalKind.USER, catalog)
-    record = msgspec.structs.replace(user, password_hash=_hashed(context))
+    assert context.password_hash is not None, "the leader hashes a password before it decides"
+    record = msgspec.structs.replace(user, password_hash=context.password_hash)
     changes = (put(keys.principal(user.id), record), *end_logins(user.id, catalog))
     return Plan(changes=changes, counters=counters(catalog))
 
 
 def create_role(statement: CreateRole, catalog: Catalog, _context: Context) -> Plan | None:
-    """A role without rights."""
     if _is_there(statement.name, PrincipalKind.ROLE, catalog, if_not_exists=statement.if_not_exists):
         return None
     role, numbers = _new(statement.name, PrincipalKind.ROLE, catalog, None)
@@ -77,17 +69,17 @@ def drop_principal(statement: DropPrincipal, catalog: Catalog, _context: Context
     hidden = put(keys.principal(found.id), msgspec.structs.replace(found, state=UseState.PRE_DELETE))
     if found.kind is PrincipalKind.USER:
         keeps_administrator(catalog.changed((hidden,)), dropped=found.id)
-    return Plan(changes=(hidden,), counters=counters(catalog), hides=(HiddenPrincipal(principal=found.id),))
+    return Plan(changes=(hidden,), counters=counters(catalog), hides=(records.HiddenPrincipal(principal=found.id),))
 
 
-def remove_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
-    """It goes; its rights, which count for nobody then, go behind it (`core/replicas/leftovers.py`)."""
+def remove_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
+    """It goes; its rights go behind it (`core/replicas/leftovers.py`)."""
     if hidden.principal not in catalog.principals:
         return ()
     return (Change(keys.principal(hidden.principal), None), *end_logins(hidden.principal, catalog))
 
 
-def restore_principal(hidden: HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
+def restore_principal(hidden: records.HiddenPrincipal, catalog: Catalog) -> tuple[Change, ...]:
     """It is in use again, and so are the user's logins."""
     record = catalog.principals.get(hidden.principal)
     if record is None or record.state is UseState.IN_USE:
@@ -119,7 +111,7 @@ def _exists(found: PrincipalRecord) -> AlreadyExists:
 
 def _new(
     name: str, kind: PrincipalKind, catalog: Catalog, password_hash: str | None
-) -> tuple[PrincipalRecord, CountersRecord]:
+) -> tuple[PrincipalRecord, records.CountersRecord]:
     if len(catalog.principals) >= PRINCIPALS_MAX:
         text = f"there are {PRINCIPALS_MAX} users and roles, which is the limit"
         raise Refused(text, code=ErrorCode.TOO_MANY_PRINCIPALS, hint="DROP USER or DROP ROLE makes room")
@@ -129,11 +121,6 @@ def _new(
         id=PrincipalId(number), name=name, kind=kind, state=UseState.IN_USE, password_hash=password_hash, roles=()
     )
     return record, numbers
-
-
-def _hashed(context: Context) -> str:
-    assert context.password_hash is not None, "the leader hashes a password before it decides"
-    return context.password_hash
 
 
 def _check_unused(found: PrincipalRecord, catalog: Catalog) -> None:

@@ -91,7 +91,6 @@ def remove_expired(hidden: ExpiredRows, catalog: Catalog) -> tuple[Change, ...]:
 
 
 def restore_expired(hidden: ExpiredRows, catalog: Catalog) -> tuple[Change, ...]:
-    """The horizon as it was."""
     horizon = catalog.horizons[hidden.table]
     assert horizon.hidden_us is not None, "nobody else brings it back"
     if horizon.horizon_us == NO_HORIZON_US:
@@ -100,7 +99,6 @@ def restore_expired(hidden: ExpiredRows, catalog: Catalog) -> tuple[Change, ...]
 
 
 def comment(statement: Comment, catalog: Catalog, _context: Context) -> Plan | None:
-    """Another comment, or none."""
     match statement.on:
         case OnDatabase(name=name):
             key, before = keys.database, catalog.database(name)

@@ -1,7 +1,6 @@
-"""What views need of the objects that they read: asked by every statement that takes something away or renames it.
+"""What views need of the objects that they read: no statement may remove or rename that.
 
-What a view reads may not go or change its name under it. That holds for a view in PRE_DELETE too: the statement that
-hides it may be rolled back, and then the view is there again.
+A view in PRE_DELETE counts too, since the statement that hides it may be rolled back.
 """
 
 from collections.abc import Mapping
@@ -26,8 +25,7 @@ READERS_FIRST: Final = "drop those views first, and create them again afterwards
 def views_reading(objects: Mapping[ObjectId, FieldId | None], catalog: Catalog) -> tuple[ViewRecord, ...]:
     """The views that read any of these objects, directly or through others, in the order of their ids.
 
-    `objects` has a field of a table, or None for all of a table or view. Views in PRE_DELETE are among those found, and
-    so are views of `objects` that read others of them.
+    `objects` has a field of a table, or None for all of a table or view.
     """
     found: dict[ObjectId, ViewRecord] = {}
     rest: list[tuple[ObjectId, FieldId | None]] = list(objects.items())

@@ -7,22 +7,10 @@ import msgspec
 from leasehold.core.access.rights import keeps_administrator, object_of
 from leasehold.core.catalog.catalog import Catalog
 from leasehold.core.catalog.plan import Context, Plan, counters, put
-from leasehold.core.words import keys
+from leasehold.core.words import keys, records
 from leasehold.core.words.operations import Change
-from leasehold.core.words.records import (
-    GrantRecord,
-    HiddenMembership,
-    HiddenRights,
-    PrincipalKind,
-    PrincipalRecord,
-    Right,
-)
-from leasehold.core.words.statements import (
-    GrantRights,
-    GrantRole,
-    Revoke,
-    RevokeRole,
-)
+from leasehold.core.words.records import GrantRecord, PrincipalKind, PrincipalRecord, Right
+from leasehold.core.words.statements import GrantRights, GrantRole, Revoke, RevokeRole
 from leasehold.error_codes import ErrorCode
 from leasehold.errors import NotFound, Refused
 from leasehold.ids import ObjectId, PrincipalId
@@ -51,12 +39,12 @@ def revoke(statement: Revoke, catalog: Catalog, _context: Context) -> Plan | Non
         return None
     changes = (put(keys.grant(target, principal.id), msgspec.structs.replace(record, leaving=going)),)
     keeps_administrator(catalog.changed(changes))
-    hidden = HiddenRights(principal=principal.id, object=target, rights=going)
+    hidden = records.HiddenRights(principal=principal.id, object=target, rights=going)
     return Plan(changes=changes, counters=counters(catalog), hides=(hidden,))
 
 
 def grant_role(statement: GrantRole, catalog: Catalog, _context: Context) -> Plan | None:
-    """Gives a user one role more; None if he has it."""
+    """Gives a user a role; None if the user has it."""
     role = principal_named(statement.role, PrincipalKind.ROLE, catalog)
     user = principal_named(statement.user, PrincipalKind.USER, catalog)
     if role.id in user.roles:
@@ -69,18 +57,18 @@ def grant_role(statement: GrantRole, catalog: Catalog, _context: Context) -> Pla
 
 
 def revoke_role(statement: RevokeRole, catalog: Catalog, _context: Context) -> Plan | None:
-    """Hides a role of a user; None if he does not have it."""
+    """Hides a role of a user; None if the user does not have it."""
     role = principal_named(statement.role, PrincipalKind.ROLE, catalog)
     user = principal_named(statement.user, PrincipalKind.USER, catalog)
     if role.id not in user.roles:
         return None
     changes = (put(keys.principal(user.id), msgspec.structs.replace(user, leaving=(*user.leaving, role.id))),)
     keeps_administrator(catalog.changed(changes))
-    hidden = HiddenMembership(user=user.id, role=role.id)
+    hidden = records.HiddenMembership(user=user.id, role=role.id)
     return Plan(changes=changes, counters=counters(catalog), hides=(hidden,))
 
 
-def remove_rights(hidden: HiddenRights, catalog: Catalog) -> tuple[Change, ...]:
+def remove_rights(hidden: records.HiddenRights, catalog: Catalog) -> tuple[Change, ...]:
     """The rights are gone; a principal that has none left on the object has no record there."""
     record = _granted(hidden.object, hidden.principal, catalog)
     if not record.leaving:
@@ -90,15 +78,14 @@ def remove_rights(hidden: HiddenRights, catalog: Catalog) -> tuple[Change, ...]:
     return (put(key, msgspec.structs.replace(record, rights=left, leaving=())) if left else Change(key, None),)
 
 
-def restore_rights(hidden: HiddenRights, catalog: Catalog) -> tuple[Change, ...]:
-    """The rights count again."""
+def restore_rights(hidden: records.HiddenRights, catalog: Catalog) -> tuple[Change, ...]:
     record = _granted(hidden.object, hidden.principal, catalog)
     if not record.leaving:
         return ()
     return (put(keys.grant(hidden.object, hidden.principal), msgspec.structs.replace(record, leaving=())),)
 
 
-def remove_membership(hidden: HiddenMembership, catalog: Catalog) -> tuple[Change, ...]:
+def remove_membership(hidden: records.HiddenMembership, catalog: Catalog) -> tuple[Change, ...]:
     """The user does not have the role any more."""
     user = catalog.principals.get(hidden.user)
     if user is None or hidden.role not in user.leaving:
@@ -109,8 +96,7 @@ def remove_membership(hidden: HiddenMembership, catalog: Catalog) -> tuple[Chang
     return (put(keys.principal(user.id), record),)
 
 
-def restore_membership(hidden: HiddenMembership, catalog: Catalog) -> tuple[Change, ...]:
-    """The user has the role as before."""
+def restore_membership(hidden: records.HiddenMembership, catalog: Catalog) -> tuple[Change, ...]:
     user = catalog.principals.get(hidden.user)
     if user is None or hidden.role not in user.leaving:
         return ()
@@ -125,9 +111,6 @@ def forget_rights(objects: Iterable[ObjectId], catalog: Catalog) -> tuple[Change
         for target in sorted(set(objects))
         for principal in sorted(catalog.grants.get(target) or ())
     )
-
-
-# ---------------------------------------------------------------- who and on what
 
 
 def principal_named(name: str, kind: PrincipalKind | None, catalog: Catalog) -> PrincipalRecord:

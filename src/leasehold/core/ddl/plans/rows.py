@@ -84,22 +84,17 @@ def remove_rows(hidden: HiddenRows, catalog: Catalog) -> tuple[Change, ...]:
 
 
 def restore_rows(hidden: HiddenRows, catalog: Catalog) -> tuple[Change, ...]:
-    """The rows are back. The number stays used: what was rewritten meanwhile can be told by it."""
+    """The rows are back. The number stays used, so that a rewrite meanwhile is refused."""
     if hidden.number not in catalog.deletes.get(hidden.table, {}):
         return ()
     return (Change(keys.delete(hidden.table, hidden.number), None),)
 
 
-def deletes_using(table: TableRecord, field: Field, catalog: Catalog) -> tuple[int, ...]:
-    """The numbers of the DELETEs that compare a column, and whose rows may still be in some file."""
-    deletes = catalog.deletes.get(table.id, {}).values()
-    comparing = [one for one in deletes if any(what.field == field.id for what in one.where)]
-    return tuple(one.number for one in unspent(comparing, table, catalog))
-
-
 def check_not_deleted_by(table: TableRecord, field: Field, name: TableName, catalog: Catalog) -> None:
     """Raises `Refused` with code COLUMN_IN_USE while DELETEs need a column to tell which rows are gone."""
-    if deletes_using(table, field, catalog):
+    deletes = catalog.deletes.get(table.id, {}).values()
+    comparing = [one for one in deletes if any(what.field == field.id for what in one.where)]
+    if unspent(comparing, table, catalog):
         raise Refused(
             f"column {field.name} of {name} is in the condition of a DELETE, and files still hold some of the"
             " deleted rows",

@@ -102,10 +102,8 @@ def drop_table(statement: DropTable, catalog: Catalog, _context: Context) -> Pla
 
 
 def remove_table(hidden: HiddenTable, catalog: Catalog) -> tuple[Change, ...]:
-    """The table with all that was kept of it; nodes delete its files and say so.
-
-    Its manifest goes behind it (`core/replicas/leftovers.py`): however large it is, nobody waits for that.
-    """
+    """The table goes; nodes delete its files and report it, and its manifest goes behind it
+    (`core/replicas/leftovers.py`)."""
     table = catalog.tables[hidden.table]
     assert table.state is UseState.PRE_DELETE, "the pre-state is compared (INV-DROP-1)"
     changes = [Change(keys.table(table.id), None), *forget_rights((table.id,), catalog)]
@@ -125,7 +123,6 @@ def remove_table(hidden: HiddenTable, catalog: Catalog) -> tuple[Change, ...]:
 
 
 def restore_table(hidden: HiddenTable, catalog: Catalog) -> tuple[Change, ...]:
-    """The table in use again."""
     table = catalog.tables[hidden.table]
     assert table.state is UseState.PRE_DELETE, "nobody else brings it back"
     return (put(keys.table(table.id), msgspec.structs.replace(table, state=UseState.IN_USE)),)

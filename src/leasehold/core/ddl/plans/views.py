@@ -90,18 +90,13 @@ def drop_view(statement: DropView, catalog: Catalog, _context: Context) -> Plan 
 
 
 def remove_view(hidden: HiddenView, catalog: Catalog) -> tuple[Change, ...]:
-    """The view goes, with all rights on it."""
     assert catalog.views[hidden.view].state is UseState.PRE_DELETE, "the pre-state is compared (INV-DROP-1)"
     return (Change(keys.view(hidden.view), None), *forget_rights((hidden.view,), catalog))
 
 
 def restore_view(hidden: HiddenView, catalog: Catalog) -> tuple[Change, ...]:
-    """The view is in use again."""
     view = msgspec.structs.replace(catalog.views[hidden.view], state=UseState.IN_USE)
     return (put(keys.view(view.id), view),)
-
-
-# ---------------------------------------------------------------- what a view may be
 
 
 def _check_depth(view: ViewRecord, name: TableName, catalog: Catalog) -> None:

@@ -1,0 +1,175 @@
+"""A coordinator that does not lead: its catalog, which follows the meta storage, and what it answers from it.
+
+An answer is as of a revision that was read from the shared store after the request came. So it shows whatever anybody
+was told before the request was sent, revoked rights among it (INV-READ-1).
+
+| request | answer |
+| --- | --- |
+| which cluster it is; SHOW, DESCRIBE; a table, a view, barriers of statements, the plan of a scan | from the catalog |
+| a challenge | the proof of the cluster key |
+| all else, and SHOW of what only a leader knows | NOT_LEADER, with the leader that was seen last |
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import NoReturn
+
+from leasehold.coordinator.nodes.proofs import Membership
+from leasehold.coordinator.statements.faults import ending_the_statement
+from leasehold.coordinator.stored_catalog import check_format, read_catalog
+from leasehold.core.access.request_rights import check_request
+from leasehold.core.access.rights import check_question
+from leasehold.core.catalog.catalog import Catalog, Diverged
+from leasehold.core.membership.cluster_ids import check_same_cluster
+from leasehold.core.membership.identity import hash_secret
+from leasehold.core.questions.catalog import answer, is_large, tells_alone
+from leasehold.core.questions.lookups import LookUp, looked_up
+from leasehold.core.questions.rows import pages
+from leasehold.core.words import keys
+from leasehold.core.words.messages import ChallengeCoordinator, ClusterFacts, Execute, Message, PlanScan, WhoAreYou
+from leasehold.core.words.records import ClusterRecord
+from leasehold.errors import Indefinite, NotLeader
+from leasehold.ids import Revision, Term
+from leasehold.metastorage.contract import Compacted, MetaStorage
+from leasehold.sql.parse import parse, parses_at_once
+from leasehold.wire.ports import Threads
+from leasehold.wire.tasks import EndableWaits
+
+log = logging.getLogger(__name__)
+
+NotLeading = Callable[[str], NotLeader]
+"""Makes the error that sends a client to the leader, from a reason."""
+
+
+class Follower:
+    """Follows from `before`, or from a catalog that it reads first."""
+
+    def __init__(
+        self,
+        storage: MetaStorage,
+        membership: Membership,
+        threads: Threads,
+        not_leading: NotLeading,
+        before: Catalog | None = None,
+    ) -> None:
+        self._storage = storage
+        self._membership = membership
+        self._threads = threads
+        self._not_leading = not_leading
+        self._catalog = before
+        self._moved = asyncio.Event()
+        self._waiting = EndableWaits()
+        """Requests that wait for a catalog that is current."""
+
+    async def run(self) -> NoReturn:
+        """Follows until cancelled; then no request waits any more. Raises what ends the meta storage, and `Corrupt`
+        (NEWER_VERSION)."""
+        try:
+            while True:
+                try:
+                    await self._follow(self._catalog or await read_catalog(self._storage))
+                except (Compacted, Diverged) as error:
+                    log.warning("the catalog is read anew: %s", error.text)
+                    self._catalog = None
+        finally:
+            self._waiting.end()
+
+    async def _follow(self, catalog: Catalog) -> NoReturn:
+        self._move(catalog)
+        watch = self._storage.watch(keys.WATCH_START, keys.WATCH_END, Revision(catalog.revision + 1))
+        async with aclosing(watch) as batches:
+            async for batch in batches:
+                catalog = catalog.applying(batch)
+                check_format(catalog)
+                self._move(catalog)
+        raise AssertionError("a watch has no end")
+
+    def _move(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def reached(self, revision: Revision) -> Catalog:
+        """The catalog once it is of `revision` or later."""
+        while self._catalog is None or self._catalog.revision < revision:
+            await self._moved.wait()
+        return self._catalog
+
+    def answers(self, request: Message) -> bool:
+        """Whether this follower may know the answer: then it is asked, else the leader."""
+        if self._catalog is None or self._catalog.cluster is None:
+            return False
+        match request:
+            case Execute(text=text):
+                return text.lstrip()[:4].upper() in {"SHOW", "DESC"} and parses_at_once(text)
+            case PlanScan(rewrite=rewrite):
+                return not rewrite  # what is worth rewriting takes long to find out
+            case _:
+                return isinstance(request, ChallengeCoordinator | WhoAreYou | LookUp)
+
+    async def call(self, request: Message) -> Message:
+        """Answers a request. Raises `NotLeader` if only the leader can, and the error for the peer."""
+        async with aclosing(self.stream(request)) as answers:
+            return await anext(answers)
+
+    async def stream(self, request: Message) -> AsyncGenerator[Message, None]:
+        """As `call`, in several messages."""
+        if isinstance(request, ChallengeCoordinator):
+            # Not confirmed: which cluster this is never changes.
+            check_same_cluster(request, _cluster(self._catalog).cluster_id)
+            yield self._membership.prove(request)
+            return
+        catalog = await self._confirmed()
+        check_same_cluster(request, _cluster(catalog).cluster_id)
+        match request:
+            case WhoAreYou():
+                yield self._facts(catalog)
+            case Execute():
+                async for page in self._shown(request, catalog):
+                    yield page
+            case _ if isinstance(request, LookUp):
+                check_request(request, catalog)
+                yield looked_up(request, catalog)
+            case _:
+                raise self._not_leading("only the leader answers this")
+
+    async def _confirmed(self) -> Catalog:
+        """The catalog of a revision that was the newest one after this call."""
+        try:
+            async with self._waiting.wait():
+                return await self.reached(await self._storage.confirm())
+        except TimeoutError as error:
+            raise self._not_leading("has ceased to follow") from error
+        except Indefinite as error:
+            raise self._not_leading(f"can't find out whether its catalog is current ({error.text})") from error
+
+    def _facts(self, catalog: Catalog) -> ClusterFacts:
+        seen = self._storage.seen_leader
+        return ClusterFacts(
+            cluster_id=_cluster(catalog).cluster_id,
+            generation=_cluster(catalog).generation,
+            term=Term(0) if seen is None else seen.term,
+            leader=False,
+        )
+
+    async def _shown(self, request: Execute, catalog: Catalog) -> AsyncGenerator[Message, None]:
+        check_request(request, catalog)
+        with ending_the_statement():
+            statement = parse(request.text)
+            # An id that is known already is the leader's to answer.
+            if request.statement in catalog.statements or not tells_alone(statement):
+                raise self._not_leading("only the leader knows the answer")
+            check_question(statement, catalog, None if request.login is None else hash_secret(request.login))
+            tell = partial(answer, statement, catalog, lambda _: 0)
+            rows = await self._threads.run(tell) if is_large(statement, catalog) else tell()
+        for page in pages(rows):
+            yield page
+
+
+def _cluster(catalog: Catalog | None) -> ClusterRecord:
+    assert catalog is not None
+    assert catalog.cluster is not None, "`answers` has looked"
+    return catalog.cluster
